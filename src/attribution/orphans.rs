@@ -121,7 +121,7 @@ impl Orphans {
     }
 
     /// Drops the traces for which `is_over`, by when their newest span came and the generation of requests then.
-    pub(super) fn drop_if(&mut self, is_over: impl Fn(TraceId, Stamp, u64) -> bool, mut gone: impl FnMut(TraceId, usize)) {
+    pub(super) fn drop_if(&mut self, mut is_over: impl FnMut(TraceId, Stamp, u64) -> bool, mut gone: impl FnMut(TraceId, usize)) {
         let is_over = |(trace, held): &(&TraceId, &Held)| is_over(**trace, held.newest.0, held.newest.1);
         let over: Vec<TraceId> = self.traces.iter().filter(is_over).map(|(trace, _)| *trace).collect();
         over.into_iter().for_each(|trace| gone(trace, self.drop_trace(trace)));

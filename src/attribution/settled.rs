@@ -10,7 +10,7 @@ use super::shapes::{SpanMark, SpanSet};
 use super::span::IncomingSpan;
 use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
 
-/// How many exchanges are kept: about 1.5 KB each.
+/// How many exchanges are kept: about 1.2 KB each.
 const EXCHANGES: usize = 1024;
 /// How many spans all of them have together: about 300 bytes each.
 const SPANS: usize = 16_384;

@@ -1,11 +1,13 @@
-//! The ledger: what the request path hands over when a request is done. It has a fixed size and holds numbers only; the token
-//! timing of a generated answer, a prompt whose tokens are to be counted and names that are in no table are the only heap allocations.
+//! The ledger: what the request path hands over when a request is done. It has a bounded size and holds numbers only; the token
+//! timing of a generated answer, a prompt whose tokens are to be counted, names that are in no table, and more spans or reports than
+//! most requests have are the only heap allocations. Many ledgers are kept, and each new one takes memory that the processor's caches have
+//! lost meanwhile: the smaller it is, the less a request waits for it.
 //!
 //! Every `_ns` field except the anchor is an offset from the request's start, in nanoseconds.
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 use super::circumstances::Circumstances;
 use super::clock::Stamp;
@@ -184,10 +186,10 @@ pub struct Ledger {
     pub total_ns: u64,
     /// The upstream window; `None` if no upstream took the request.
     pub window: Option<UpstreamWindow>,
-    /// Spans that the proxy observed.
-    pub spans: ArrayVec<Span, { Self::SPANS }>,
-    /// Reports in the response.
-    pub reports: ArrayVec<Report, { Self::REPORTS }>,
+    /// Spans that the proxy observed: [`Self::SPANS`] at most.
+    pub spans: SmallVec<[Span; 4]>,
+    /// Reports in the response: [`Self::REPORTS`] at most.
+    pub reports: SmallVec<[Report; 4]>,
     /// Spans and reports that were dropped because there was no room.
     pub overflowed: u32,
     /// What the request asks for.
@@ -241,8 +243,8 @@ impl Ledger {
             started,
             total_ns: 0,
             window: None,
-            spans: ArrayVec::new(),
-            reports: ArrayVec::new(),
+            spans: SmallVec::new(),
+            reports: SmallVec::new(),
             overflowed: 0,
             work: Work::default(),
             first_byte_ns: 0,
@@ -266,14 +268,18 @@ impl Ledger {
     /// Adds an observed span, or counts it as overflowed if there is no room.
     pub fn observe(&mut self, stage: Stage, event: ObservedEvent, start: Stamp, end: Stamp) {
         let span = Span { stage, event, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
-        if self.spans.try_push(span).is_err() {
+        if self.spans.len() < Self::SPANS {
+            self.spans.push(span);
+        } else {
             self.overflowed += 1;
         }
     }
 
     /// Adds an in-band report, or counts it as overflowed if there is no room.
     pub fn report(&mut self, report: Report) {
-        if self.reports.try_push(report).is_err() {
+        if self.reports.len() < Self::REPORTS {
+            self.reports.push(report);
+        } else {
             self.overflowed += 1;
         }
     }
@@ -298,6 +304,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 816);
+        assert_eq!(size_of::<Ledger>(), 464);
     }
 }

@@ -222,6 +222,7 @@ impl Aggregation {
             }
             batch.iter_mut().for_each(|ledger| self.settle(ledger, wall, now));
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
+            kept.registry.warm_oldest(batch.len());
             for mut ledger in batch {
                 behind -= 1;
                 kept.foresee(&ledger);

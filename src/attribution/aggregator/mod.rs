@@ -22,7 +22,7 @@ pub struct JoinSettings {
     /// How long no span may have arrived, once the upstream's server span is there (or any span with others below it); default
     /// 250 ms.
     pub quiet_ns: u64,
-    /// How many closed ledgers may wait; beyond that the oldest is merged with the spans it has. About 1.3 KB each, and 0.1 KB
+    /// How many closed ledgers may wait; beyond that the oldest is merged with the spans it has. About 1 KB each, and 0.1 KB
     /// per span; default 8192.
     pub max_pending: usize,
     /// How many spans one exchange keeps; further spans are dropped and counted. Default 128.

@@ -30,10 +30,11 @@ impl Pending {
         if mem::take(&mut self.generations.is_due) {
             let generation = self.counters.open_requests().advance();
             self.generations.since = now;
+            let recent = &mut self.recent;
             let is_over = |trace: TraceId, came: Stamp, since: u64| {
                 // what lies between a merged exchange and the span may still come
                 let is_awaited = self.traces.contains_key(&trace)
-                    || (self.settled.has(trace) || self.recent.of_trace(trace) > 0) && now.since(came) < self.join.grace_ns;
+                    || (self.settled.has(trace) || recent.of_trace(trace) > 0) && now.since(came) < self.join.grace_ns;
                 since + 2 <= generation && !is_awaited
             };
             self.orphans.drop_if(is_over, |trace, n| gone.push((trace, n)));
@@ -82,7 +83,7 @@ impl Pending {
     }
 
     /// Counts `n` spans of `trace` that are dropped.
-    pub(super) fn strayed(&self, trace: TraceId, n: usize) {
+    pub(super) fn strayed(&mut self, trace: TraceId, n: usize) {
         let merged = self.recent.of_trace(trace);
         let waiting = self.traces.get(&trace).map_or(0, |t| t.waiting);
         let counter = match merged + waiting {

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 
 use super::UpstreamContext;
-use super::h1_connection::H1Connection;
+use super::h1_connection::{BoxedBody, H1Connection};
 use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::proxy::body::{Drive, RequestBody, RequestBodyError};
@@ -35,7 +35,7 @@ pub(crate) async fn exchange(
             // rare and large: boxed, so that other requests do not carry its size
             None => Box::pin(connect(upstream, in_flight)).await?,
         };
-        let answer = connection.send(*request);
+        let answer = connection.send(request.map(Box::new));
         let failed = match answered(&mut connection, answer, in_flight, attempt).await {
             Ok(response) => return Ok((response, connection)),
             Err(failed) => failed,
@@ -70,7 +70,7 @@ type Failed = (Error, Option<Box<Request<RequestBody>>>);
 /// Drives the connection until it has the `answer` to the request that was `sent`, or there will be none.
 async fn answered(
     connection: &mut H1Connection,
-    answer: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>>,
+    answer: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<BoxedBody>>>>,
     in_flight: &Arc<InFlight>,
     sent: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
@@ -81,7 +81,7 @@ async fn answered(
         // only driving the connection can have answered
         if let Poll::Ready(result) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return Poll::Ready(result.map_err(|mut failed| {
-                let unwritten = failed.take_message().map(Box::new);
+                let unwritten = failed.take_message().map(|request| Box::new(request.map(|body| *body)));
                 (explain(failed.into_error()), unwritten)
             }));
         }
