@@ -87,6 +87,18 @@ fn a_layer_is_seven_kernels_and_one_of_an_mlp_is_one() {
 }
 
 #[test]
+fn inputs_that_many_blocks_read_are_copied() {
+    let (_, mut program) = program("mlp-3", &GpuPrecision::Fp32, BatchSize::uniform(1, 1));
+    assert_eq!(TransferPlan::of(&program).inputs, Transfer::Mapped);
+    let Some(Step::Launch(first)) = program.steps.first_mut() else { panic!("no launch") };
+    first.grid.0 = u32::try_from(route::MAPPED_BYTES / program.layout.input_bytes).unwrap();
+    assert_eq!(TransferPlan::of(&program).inputs, Transfer::Mapped);
+    let Some(Step::Launch(first)) = program.steps.first_mut() else { panic!("no launch") };
+    first.grid.0 += 1;
+    assert_eq!(TransferPlan::of(&program), TransferPlan { inputs: Transfer::Copied, outputs: Transfer::Mapped });
+}
+
+#[test]
 fn only_what_is_asked_for_is_made() {
     let (_, plan) = plans("0001");
     let names: Vec<&str> = plan.outputs.iter().map(|port| port.name.as_str()).collect();
