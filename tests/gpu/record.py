@@ -18,7 +18,7 @@ import clocks
 import jsonfile
 
 EMULATED = "lapwing-emulated"
-SAMPLES_KEPT = 5000
+SAMPLES_KEPT = 2000
 
 
 # === before anything runs
