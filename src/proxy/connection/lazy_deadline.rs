@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::task::coop::has_budget_remaining;
 use tokio::time::Sleep;
 
+use super::told::is_told;
 use crate::ledger::Stamp;
 
 /// A deadline whose timer is left alone between firings, however many requests pass.
@@ -36,11 +36,10 @@ impl LazyDeadline {
             if !sleep.is_elapsed() && self.waits.as_ref().is_some_and(|waits| waits.will_wake(cx.waker())) {
                 return false;
             }
-            // a task that has used its turn up is not told to the timer, but polled once more
-            let is_told = has_budget_remaining();
-            match sleep.as_mut().poll(cx) {
+            let polled = sleep.as_mut().poll(cx);
+            match polled {
                 Poll::Pending => {
-                    self.waits = is_told.then(|| cx.waker().clone());
+                    self.waits = is_told(&polled).then(|| cx.waker().clone());
                     return false;
                 }
                 Poll::Ready(()) if since.elapsed() >= limit_ns => {

@@ -15,6 +15,7 @@ mod quiet_waker;
 mod read_size;
 mod reader;
 mod refused_heads;
+mod told;
 
 pub(crate) use body_wait::BodyArrival;
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::task::coop::has_budget_remaining;
 
+use super::told::is_told;
 use crate::net::Socket;
 
 /// The task that waits for a socket's next bytes. All reads of the socket go through it.
@@ -25,10 +25,8 @@ impl Reader {
         if self.is_told && is_same && !socket.may_be_read() {
             return Poll::Pending;
         }
-        // a task that has used its turn up is polled once more, and the runtime does not remember it
-        let is_heard = has_budget_remaining();
         let polled = Pin::new(socket).poll_read(cx, buf);
-        self.is_told = is_heard && polled.is_pending();
+        self.is_told = is_told(&polled);
         if self.is_told && !is_same {
             self.task = Some(cx.waker().clone());
         }
@@ -48,12 +46,15 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     use std::task::Wake;
 
     use tokio::io::AsyncWriteExt;
     use tokio::net::UnixStream;
+    use tokio::task::coop::{consume_budget, has_budget_remaining, poll_proceed};
+    use tokio::task::yield_now;
 
     use super::*;
 
@@ -116,12 +117,39 @@ mod tests {
         let mut reading = Reading { reader: Reader::default(), socket: Socket::Unix(socket) };
         let task = Arc::<Task>::default();
         while has_budget_remaining() {
-            tokio::task::coop::consume_budget().await;
+            consume_budget().await;
         }
         assert_eq!(reading.read(&task), None);
-        tokio::task::yield_now().await;
+        yield_now().await;
         assert_eq!((task.0.load(Relaxed), reading.read(&task)), (1, None), "it is polled once more");
         write(&mut peer, b"a").await;
         assert_eq!(task.0.load(Relaxed), 2);
+    }
+
+    /// A read that fills its buffer does not say that there is no more, so the next asks the system, finds nothing, and asks the runtime
+    /// again: it takes two units of the turn.
+    #[tokio::test]
+    async fn whoever_uses_its_turn_up_within_a_read_is_woken() {
+        let (socket, mut peer) = UnixStream::pair().unwrap();
+        let mut reading = Reading { reader: Reader::default(), socket: Socket::Unix(socket) };
+        let task = Arc::<Task>::default();
+        for used in 0..=128 {
+            peer.write_all(&[7; 16]).await.unwrap();
+            yield_now().await;
+            yield_now().await;
+            assert_eq!(reading.read(&task).map(|bytes| bytes.len()), Some(16));
+            yield_now().await;
+            for _ in 0..used {
+                poll_fn(|cx| poll_proceed(cx).map(|spent| spent.made_progress())).await;
+            }
+            assert_eq!(reading.read(&task), None);
+            yield_now().await;
+            assert_eq!(reading.read(&task), None);
+            let before = task.0.load(Relaxed);
+            peer.write_all(b"a").await.unwrap();
+            yield_now().await;
+            yield_now().await;
+            assert_eq!((task.0.load(Relaxed) - before, reading.read(&task)), (1, Some(b"a".to_vec())), "after {used} units");
+        }
     }
 }
