@@ -27,7 +27,7 @@ def lapwing():
     cost = [
         lines("Validation, p50 and p99", "How long does Lapwing itself hold a request before it goes to the upstream?", Query(STAGE.quantile(0.5, "", 'stage="validation"'), "p50"), Query(STAGE.quantile(0.99, "", 'stage="validation"'), "p99"), unit="s"),
         lines("Memory", "Does it grow?", level("process_resident_memory_bytes", ""), unit="bytes"),
-        lines("In flight and queued", "Does the aggregator keep up?", level("lapwing_requests_in_flight", "in flight"), level("lapwing_queue_depth", "queued"), level("lapwing_pending_exchanges", "wait for spans"), level("lapwing_orphan_spans", "spans held")),
+        lines("In flight and queued", "Does the aggregator keep up?", level("lapwing_requests_in_flight", "in flight"), level("lapwing_queue_depth", "queued"), level("lapwing_pending_exchanges", "wait for spans"), level("lapwing_orphan_spans", "spans held"), level("lapwing_client_connections_waiting", "connections without a descriptor")),
         table("Versions", "Which versions run where?", Query(gauge("lapwing_build_info", "namespace, pod, version", scope=POD)), hidden=["Value"]),
         lines("Connections", "How many connections are opened each second?", rates("lapwing_client_connections_total", "", "from clients"), rates("lapwing_upstream_connections_total", "", "to upstreams"), unit="ops"),
         lines("Heads acknowledged at once", "How many messages came in two parts and did not wait for it?", rates("lapwing_quick_acks_total", "side"), unit="ops"),
@@ -38,7 +38,8 @@ def lapwing():
         lines("Bounds that were reached", "What was counted elsewhere, because a table was full?", rates("lapwing_series_overflowed_total", "", "series"), rates("lapwing_series_retired_total", "", "retired series"), rates("lapwing_names_overflowed_total", "table", "names:"), rates("lapwing_names_unproven_total", "table", "unproven:"), rates("lapwing_ledger_overflowed_total", "", "ledgers"), rates("lapwing_pending_evicted_total", "", "pending"), unit="ops"),
         lines("Series", "How many are there, and how many may there be?", level("lapwing_series", "in use"), level("lapwing_series_limit", "limit")),
         lines("Values left out or clipped", "Which figures are less exact than they could be?", rates("lapwing_values_clipped_total", "", "values at a bound"), rates("lapwing_work_mixed_total", "", "work in another unit"), rates("lapwing_prompts_not_tokenized_total", "reason", "not tokenized:"), rates("lapwing_reports_malformed_total", "", "malformed reports"), unit="ops"),
-        lines("Connections that ended in an error", "Do clients misbehave?", rates("lapwing_client_connections_failed_total", "reason"), rates("lapwing_slow_uploads_total", "reason", "slow upload:"), rates("lapwing_accepts_failed_total", "", "not accepted"), unit="ops"),
+        lines("Connections that ended in an error", "Do clients misbehave?", rates("lapwing_client_connections_failed_total", "reason"), rates("lapwing_slow_uploads_total", "reason", "slow upload:"), rates("lapwing_accepts_failed_total", "", "not accepted"), rates("lapwing_client_connections_waited_total", "", "waited for a descriptor"), unit="ops"),
+        lines("Time limits that were reached", "Does Lapwing cut what clients would have waited for?", rates("lapwing_time_limits_reached_total", "limit"), unit="ops"),
         lines("Admin address", "Are scrapes and reads refused or ended?", rates("lapwing_scrapes_refused_total", "", "refused"), rates("lapwing_control_connections_closed_total", "reason"), rates("lapwing_access_log_lines_dropped_total", "reason", "access log:"), unit="ops"),
     ]
     attribution = [

@@ -14,13 +14,13 @@ use crate::attribution::{Rules, adapters};
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
-use crate::net;
+use crate::net::{self, Sharing};
 use crate::protocol::Protocols;
 use crate::proxy::{
     self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap,
     TapBranch, TapParts, TraceSampling, Tracing, UpstreamProtocol,
 };
-use crate::settings::{ConfigHandle, Upstream};
+use crate::settings::{ConfigHandle, Switch, Upstream};
 use crate::shadow::Sampler;
 
 /// The parts of the profiler that outlive each configuration.
@@ -113,8 +113,8 @@ impl Observing {
         let proxy = proxy::Config {
             upstream_protocol: if is_h2 { UpstreamProtocol::H2 } else { UpstreamProtocol::Auto },
             connect_timeout: config.proxy.connect_timeout.min(timeout),
-            header_timeout: timeout,
-            idle_timeout: timeout,
+            header_timeout: Switch::On(timeout),
+            idle_timeout: Switch::On(timeout),
             max_header_bytes: config.proxy.max_header_bytes,
             // what the upstream is asked for in addition, a target is asked for too
             amend: config.proxy.amend,
@@ -140,11 +140,12 @@ pub(super) fn rules(config: &Config) -> Rules {
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.
 pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = net::bind(address, backlog, workers > 1)?;
+    let sharing = if workers > 1 { Sharing::First } else { Sharing::Alone };
+    let first = net::bind(address, backlog, sharing)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(net::bind(address, backlog, true)?);
+        listeners.push(net::bind(address, backlog, Sharing::Further)?);
     }
     Ok((address, listeners))
 }

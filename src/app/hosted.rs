@@ -89,7 +89,7 @@ impl Hosted {
         adapt: impl FnOnce(Catalogue) -> Catalogue,
     ) -> Result<Self, HostError> {
         let address = config.listen.get();
-        let listener = net::bind(address, 1024, false).map_err(|cause| HostError::Bind { address, cause })?;
+        let listener = net::bind(address, 1024, net::Sharing::Alone).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;

@@ -12,6 +12,9 @@ use crate::config::{self, Loaded, Sources};
 pub fn run() -> ExitCode {
     #[cfg(feature = "engine")]
     engine::trial::enable();
+    if let Err(error) = crate::net::raise_descriptor_limit() {
+        eprintln!("lapwing: cannot raise the limit on open files: {error}");
+    }
     match cli::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Command::Serve(sources)) => serve(&sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),

@@ -19,7 +19,7 @@ use crate::config::Loaded;
 use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
-use crate::net::{self, Target};
+use crate::net::{self, Sharing, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
 use crate::proxy::DataPlane;
 use crate::settings::{Bind, ConfigCell, Switch};
@@ -253,7 +253,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    net::bind(to.get(), BACKLOG, false).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    net::bind(to.get(), BACKLOG, Sharing::Alone).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

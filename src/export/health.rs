@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::surfaces::Surfaces;
+use crate::metrics::Counter;
+use crate::net;
 
 /// How long the upstream may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Succeeds when the upstream accepts connections, the hosted models are ready, and no shutdown has begun.
+/// Succeeds when the upstream accepts connections, the hosted models are ready, no client waits for a file descriptor, and no shutdown has begun.
 ///
 /// # Errors
 ///
@@ -15,6 +17,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn readiness(surfaces: &Surfaces) -> Result<(), String> {
     if surfaces.draining.is_cancelled() {
         return Err("draining: lapwing is shutting down".to_owned());
+    }
+    if surfaces.counters.get(Counter::ClientsWaiting) > 0 {
+        let (clients, files) = (net::client_connections(), net::descriptors());
+        return Err(format!(
+            "client connections wait for a file descriptor: clients have {clients} of {files}; raise the limit on open files (ulimit -n)"
+        ));
     }
     match tokio::time::timeout(PROBE_TIMEOUT, (surfaces.ready)()).await {
         Ok(answer) => answer,

@@ -2,24 +2,43 @@
 //! their connections nor for those to the upstream.
 //!
 //! Of each 16 descriptors, clients of the data plane have 10, the control plane's listeners one each, the engine's listener two.
-//! The rest is for connections to the upstream and for files.
+//! The rest is for connections to the upstream and for files. The process may have as many as the system allows it: the soft limit, which
+//! stands at 1024 for the sake of programs that use `select`, is raised to the hard one at the start.
 
-use std::fs;
+use std::io;
 use std::sync::LazyLock;
 
-/// What is assumed where /proc cannot be read: the usual soft limit.
-const ASSUMED: usize = 1024;
-const PARTS: usize = 16;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-static LIMIT: LazyLock<usize> = LazyLock::new(|| {
-    let limits = fs::read_to_string("/proc/self/limits");
-    limits.ok().and_then(|limits| soft_limit(&limits)).unwrap_or(ASSUMED)
-});
+const PARTS: usize = 16;
+/// The most connections of clients: idle ones take 120 MiB then. Where the system allows a million descriptors, something else bounds them.
+const MAX_CLIENTS: usize = 40_960;
+
+static LIMIT: LazyLock<usize> = LazyLock::new(soft_limit);
+
+/// Raises the soft limit of this process's descriptors to the hard one. Call it before any share is asked for.
+///
+/// # Errors
+///
+/// The system's error; the limit is as it was.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    }
+    Ok(())
+}
+
+/// How many descriptors this process may have.
+#[must_use]
+pub fn descriptors() -> usize {
+    *LIMIT
+}
 
 /// The connections that clients of the data plane may have, over all workers.
 #[must_use]
 pub fn client_connections() -> usize {
-    share(*LIMIT, 10)
+    share(*LIMIT, 10).min(MAX_CLIENTS)
 }
 
 /// The connections that one of the control plane's listeners may have; at most 64.
@@ -39,13 +58,9 @@ fn share(limit: usize, parts: usize) -> usize {
     (limit / PARTS).saturating_mul(parts).max(4)
 }
 
-/// `RLIMIT_NOFILE` in the text of /proc/self/limits.
-fn soft_limit(limits: &str) -> Option<usize> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    match line.split_whitespace().next()? {
-        "unlimited" => Some(usize::MAX),
-        number => number.parse().ok(),
-    }
+/// The soft limit; `None` of the system's is no limit.
+fn soft_limit() -> usize {
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -53,13 +68,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_read_and_divided() {
-        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax processes  9  9  processes\nMax open files            1024     524288     files\n";
-        assert_eq!(soft_limit(limits), Some(1024));
-        assert_eq!(soft_limit("Max open files   unlimited  unlimited  files"), Some(usize::MAX));
-        assert_eq!((soft_limit(""), soft_limit("Max open files  many")), (None, None));
+    fn the_limit_is_raised_and_divided() {
+        raise_descriptor_limit().unwrap();
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        assert_eq!(current, maximum);
         assert_eq!([10, 1, 2].map(|parts| share(1024, parts)), [640, 64, 128]);
         assert_eq!((share(20, 1), share(usize::MAX, 10) > 1 << 40), (4, true));
-        assert!(*LIMIT > 0 && control_connections() <= 64);
+        assert!(descriptors() > 0 && control_connections() <= 64 && client_connections() <= MAX_CLIENTS);
     }
 }

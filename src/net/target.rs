@@ -5,9 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
+use super::bind::KEEPALIVE;
 use super::local::LocalAddress;
 use super::socket::Socket;
 use crate::settings::Upstream;
@@ -89,6 +91,9 @@ impl Target {
                 Self::Tcp(authority) => {
                     let stream = TcpStream::connect(authority.as_str()).await?;
                     stream.set_nodelay(true)?;
+                    if !stream.peer_addr()?.ip().is_loopback() {
+                        SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
+                    }
                     Ok(Socket::Tcp(stream))
                 }
                 Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),

@@ -1,5 +1,7 @@
 //! The section `proxy`: time limits, bounds, and the HTTP version spoken to the upstream.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::workers;
@@ -59,10 +61,15 @@ pub struct Config {
     pub upstream_protocol: UpstreamProtocol,
     /// How long connecting to the upstream may take. Default 5 s; 1 ms to 10 min.
     pub connect_timeout: Period,
-    /// How long after the request's end the upstream may take to begin its response. Default 5 min; 1 ms to 24 h.
-    pub header_timeout: Period,
-    /// How long a body (either way) or an upgraded connection may stand still. Default 5 min; 1 ms to 24 h.
-    pub idle_timeout: Period,
+    /// How long after the request's end the upstream may take to begin its response. Default off, because the client has a limit of its
+    /// own; else 1 ms to 24 h.
+    pub header_timeout: Switch<Period>,
+    /// How long the upstream may stand still within a response's body or while it takes a request's, or both ends of an upgraded connection.
+    /// Default off; else 1 ms to 24 h.
+    pub idle_timeout: Switch<Period>,
+    /// How long a client may send nothing of a request's body, or take nothing of a response, while it is waited for. Default 15 min, above
+    /// the 600 s that clients of large models wait; 1 ms to 24 h.
+    pub client_stall_timeout: Period,
     /// How long after its first byte a request's head may take to be complete. Default 30 s; 1 ms to 1 h.
     pub client_header_timeout: Period,
     /// How long a client's connection may be idle between requests. Default 5 min; 1 ms to 24 h.
@@ -97,8 +104,9 @@ impl Default for Config {
         Self {
             upstream_protocol: UpstreamProtocol::default(),
             connect_timeout: Period::from_secs(5),
-            header_timeout: Period::from_secs(300),
-            idle_timeout: Period::from_secs(300),
+            header_timeout: Switch::Off,
+            idle_timeout: Switch::Off,
+            client_stall_timeout: Period::from_secs(900),
             client_header_timeout: Period::from_secs(30),
             client_idle_timeout: Period::from_secs(300),
             pool_idle_timeout: Period::from_secs(3),
@@ -121,7 +129,20 @@ const READ_BYTES: usize = 256 * 1024;
 /// takes more time than the system calls.
 const REQUEST_READ_BYTES: usize = 512 * 1024;
 
+/// The limit of a time that has none.
+pub(crate) const NO_LIMIT: Duration = Duration::MAX;
+
 impl Config {
+    /// `header_timeout`; [`NO_LIMIT`] if it is off.
+    pub(crate) fn header_limit(&self) -> Duration {
+        self.header_timeout.on().map_or(NO_LIMIT, |limit| limit.get())
+    }
+
+    /// `idle_timeout`; [`NO_LIMIT`] if it is off.
+    pub(crate) fn idle_limit(&self) -> Duration {
+        self.idle_timeout.on().map_or(NO_LIMIT, |limit| limit.get())
+    }
+
     /// How many bytes hyper may hold of what it has read of the upstream: a whole head, or a large read of a body.
     pub(crate) fn read_bytes(&self) -> usize {
         usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
@@ -150,8 +171,12 @@ impl Section for Config {
         const MOMENT: Period = Period::from_millis(1);
         const DAY: Period = Period::from_secs(86_400);
         checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));
-        checks.range("header_timeout", &self.header_timeout, MOMENT..=DAY);
-        checks.range("idle_timeout", &self.idle_timeout, MOMENT..=DAY);
+        for (key, limit) in [("header_timeout", &self.header_timeout), ("idle_timeout", &self.idle_timeout)] {
+            if let Some(limit) = limit.on() {
+                checks.range(key, limit, MOMENT..=DAY);
+            }
+        }
+        checks.range("client_stall_timeout", &self.client_stall_timeout, MOMENT..=DAY);
         checks.range("client_header_timeout", &self.client_header_timeout, MOMENT..=Period::from_secs(3600));
         checks.range("client_idle_timeout", &self.client_idle_timeout, MOMENT..=DAY);
         checks.range("pool_idle_timeout", &self.pool_idle_timeout, Period::from_secs(0)..=Period::from_secs(3600));

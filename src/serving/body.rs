@@ -15,6 +15,12 @@ use super::error::RequestError;
 use super::limits::Limits;
 use crate::net::{GunzipError, gunzip, inflate};
 
+/// The step in which the memory of a body is counted.
+const HELD_STEP: usize = 64 << 10;
+/// A body of unknown length is copied as it grows up to this size …
+const SMALL: usize = 1 << 20;
+/// … and beyond it as much is reserved, if it may have as much.
+const RESERVED: usize = 64 << 20;
 /// Deflate makes at most this much of a byte.
 const DEFLATE: usize = 1032;
 
@@ -60,7 +66,7 @@ pub(super) async fn collect(
 
 /// Copies the pieces into one buffer. Kept as they come, small pieces would each hold the read buffer that they lie in.
 async fn read(mut body: Body, limit: usize, mut share: BodyShare) -> Result<ReceivedBody, RequestError> {
-    let declared = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX);
+    let declared = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
     let mut bytes: Vec<u8> = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| RequestError::Input(format!("the body cannot be read: {error}")))?;
@@ -70,14 +76,29 @@ async fn read(mut body: Body, limit: usize, mut share: BodyShare) -> Result<Rece
             return Err(RequestError::TooLarge { limit });
         }
         if needed > bytes.capacity() {
-            // memory follows what has come, not what is declared
-            let capacity = bytes.capacity().saturating_mul(2).min(declared).min(limit).max(needed);
-            share.grow_to(capacity)?;
-            bytes.reserve_exact(capacity - bytes.len());
+            grow(&mut bytes, needed, declared.unwrap_or(0), limit, &mut share)?;
         }
+        share.grow_to(held(needed).min(bytes.capacity()))?;
         bytes.extend_from_slice(&piece);
     }
     Ok(ReceivedBody { bytes: bytes.into(), share })
+}
+
+/// The memory that `length` bytes of a buffer take: the system gives pages when they are written first, not when they are reserved.
+const fn held(length: usize) -> usize {
+    length.next_multiple_of(HELD_STEP)
+}
+
+/// Makes room for `needed` bytes. A large body's buffer is reserved in one piece, so that it is not copied as it grows: until a copy is
+/// done both are there, and the allocator keeps the old one's pages for a moment longer.
+fn grow(bytes: &mut Vec<u8>, needed: usize, declared: usize, limit: usize, share: &mut BodyShare) -> Result<(), RequestError> {
+    let doubled = bytes.capacity().saturating_mul(2);
+    let unknown = if needed > SMALL { RESERVED.max(doubled) } else { doubled };
+    let capacity = if declared >= needed { declared } else { unknown }.min(limit).max(needed);
+    share.grow_to(bytes.capacity().saturating_add(held(needed).min(capacity)))?;
+    bytes.try_reserve_exact(capacity - bytes.len()).map_err(|_| share.no_room())?;
+    share.shrink_to(held(needed).min(capacity));
+    Ok(())
 }
 
 /// Decompresses a body. The limits apply to the decompressed size too, so a small body cannot fill the memory. What is returned holds

@@ -47,10 +47,18 @@ impl BodyShare {
     pub(super) fn grow_to(&mut self, bytes: usize) -> Result<(), RequestError> {
         let more = bytes.saturating_sub(self.bytes);
         let limit = self.budget.limit;
+        if more == 0 {
+            return Ok(());
+        }
         let room = |used: usize| used.checked_add(more).filter(|used| *used <= limit);
-        self.budget.used.fetch_update(Relaxed, Relaxed, room).map_err(|_| RequestError::NoRoom { limit })?;
+        self.budget.used.fetch_update(Relaxed, Relaxed, room).map_err(|_| self.no_room())?;
         self.bytes += more;
         Ok(())
+    }
+
+    /// The error of a body for which there is no memory.
+    pub(super) fn no_room(&self) -> RequestError {
+        RequestError::NoRoom { limit: self.budget.limit }
     }
 
     /// Gives back what is beyond `bytes`.

@@ -71,8 +71,10 @@ pub struct Config {
     pub quotas: Vec<RouteQuota>,
     /// When a copy is sent. Default `after`.
     pub order: CopyOrder,
-    /// How long a target may take to answer. Default 30 s; 1 ms to 1 h.
+    /// How long a target may take to answer, or longer: see `timeout_factor`. Default 30 s; 1 ms to 1 h.
     pub timeout: Period,
+    /// A target may take so many times what the upstream took for the same request, if that is longer than `timeout`. Default 3; 1 to 100.
+    pub timeout_factor: u32,
     /// How many copies each target has in flight; further ones wait for up to a second, and not at all while none gets its turn; then they are
     /// dropped and counted. Default 8; 1 to 1024.
     pub concurrency: usize,
@@ -103,6 +105,7 @@ impl Default for Config {
             quotas: Vec::new(),
             order: CopyOrder::default(),
             timeout: Period::from_secs(30),
+            timeout_factor: 3,
             concurrency: 8,
             max_waiting: 1024,
             budget: Size::mib(64),
@@ -175,6 +178,7 @@ impl Section for Config {
         }
         checks.section("compare", |checks| self.compare.check(checks));
         checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        checks.range("timeout_factor", &self.timeout_factor, 1..=100);
         checks.range("concurrency", &self.concurrency, 1..=1024);
         checks.range("max_waiting", &self.max_waiting, 1..=65_536);
         checks.range("budget", &self.budget, Size::mib(1)..=Size::mib(16 * 1024));

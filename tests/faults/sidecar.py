@@ -39,7 +39,7 @@ class Sidecar:
     """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
     `metrics` are those under `metrics:`, `attribution` those under `attribution:`, `flags` further flags. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
-    `grace`. `descriptors` is its RLIMIT_NOFILE.
+    `grace`. `descriptors` is its RLIMIT_NOFILE, or the soft and the hard one: `64:4096`.
     """
 
     ended_on_purpose = False
@@ -84,7 +84,7 @@ class Sidecar:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings
         with self.log_path.open("w") as log:
             if self.descriptors:
-                command = ["prlimit", f"--nofile={self.descriptors}:{self.descriptors}", *command]  # which becomes the command
+                command = ["prlimit", f"--nofile={self.descriptors}" if ":" in str(self.descriptors) else f"--nofile={self.descriptors}:{self.descriptors}", *command]  # which becomes the command
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def __exit__(self, *_):

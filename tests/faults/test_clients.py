@@ -161,7 +161,7 @@ def test_a_client_that_sends_nothing_is_disconnected():
 
 def test_a_request_body_that_stands_still():
     ended = []
-    with Upstream(watches_for_the_end(ended=ended)) as up, Sidecar(up.url, idle_timeout="300ms") as proxy, proxy.client() as client:
+    with Upstream(watches_for_the_end(ended=ended)) as up, Sidecar(up.url, client_stall_timeout="300ms") as proxy, proxy.client() as client:
         client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 100\r\n\r\nabc")
         got = client.response()
         assert got.status == 408 and got.one("x-lapwing-error"), got

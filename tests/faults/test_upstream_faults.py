@@ -324,7 +324,7 @@ def test_a_client_that_takes_nothing_is_closed():
         except OSError:
             ended.append(True)
 
-    with Upstream(script) as up, Sidecar(up.url, idle_timeout="500ms") as proxy, proxy.client(rcvbuf=65536) as client:
+    with Upstream(script) as up, Sidecar(up.url, client_stall_timeout="500ms") as proxy, proxy.client(rcvbuf=65536) as client:
         client.send(GET)
         assert await_true(lambda: ended), "the upstream connection was not closed"
         proxy.settled(cancelled=1)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lapwing::attribution::merge;
 use lapwing::ledger::{ObservedEvent, Outcome, Stage};
 use lapwing::proxy::Config;
-use lapwing::settings::Period;
+use lapwing::settings::{Period, Switch};
 
 use crate::wire::LIMIT;
 use crate::{GET, Proxy, answering, h2, over_h1, upstream};
@@ -90,7 +90,7 @@ fn an_upstream_that_is_still_being_asked_is_not_silent() {
         wire.exactly(10);
         wire.send("ok");
     });
-    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Period::from_secs(2), ..Config::default() });
+    let (proxy, closed) = Proxy::watched(address, Config { idle_timeout: Switch::On(Period::from_secs(2)), ..Config::default() });
     let mut client = proxy.client();
     client.send("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 10\r\n\r\n");
     for _ in 0..10 {

@@ -263,6 +263,21 @@ def test_a_broken_target_costs_no_client_anything(start_shadowed, how):
     assert total["candidate_failed"] == broken["paired"], "a failure is no fast answer"
 
 
+@pytest.mark.parametrize("order", ["after", "concurrent"])
+def test_a_target_as_slow_as_the_upstream_has_not_failed(start_server, start_shadowed, order):
+    """Both take longer than the target's own limit; one that is much slower than the upstream is given up all the same."""
+    upstream, same, slower = (start_server("--forward-ms", ms) for ms in (400, 400, 2500))
+    env = {"LAPWING_SHADOW__TIMEOUT": "100ms", "LAPWING_SHADOW__NOISE": "0%", "LAPWING_SHADOW__ORDER": order}
+    lapwing = start_shadowed(f"same=http://127.0.0.1:{same}", f"slower=http://127.0.0.1:{slower}", upstream=upstream, env=env)
+    for _ in range(2):
+        assert ask(lapwing.port, body_of(1))[0] == 200
+    found = await_paired(lapwing, "same", 2)
+    assert (found["answered"], found["failed"]) == (2, 0), found
+    found = await_paired(lapwing, "slower", 2)
+    assert (found["answered"], found["failed"]) == (0, 2), found
+    assert {series["outcomes"].get("timed_out") for series in found["series"]} == {2}, "given up, not left by a client"
+
+
 def test_clients_that_leave_are_counted_and_harm_nothing(start_server, start_shadowed):
     candidate = start_server()
     lapwing = start_shadowed(f"http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__NOISE": "0%"})

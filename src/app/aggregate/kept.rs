@@ -11,7 +11,7 @@ use crate::app::access_log::AccessLog;
 use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
 use crate::cost::DebtAssessor;
-use crate::ledger::{Exchange, Ledger, Stamp};
+use crate::ledger::{Exchange, Ledger, Outcome, Stamp};
 use crate::metrics::Registry;
 use crate::shadow::{PairHalf, PairTable};
 use crate::telemetry::TailSampler;
@@ -69,6 +69,10 @@ impl Kept<'_> {
         }
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => {
+                // nobody leaves a copy but the one who sent it, when its time is over
+                if exchange.ledger.outcome == Outcome::Cancelled {
+                    exchange.ledger.outcome = Outcome::TimedOut;
+                }
                 copies.pairs.copy(&exchange, self.now);
                 copies.registry.keep(exchange, self.now, behind);
             }

@@ -79,6 +79,6 @@ impl SpanReceiver {
 }
 
 fn listen(flag: &str, to: Option<Bind>) -> Result<Option<TcpListener>, String> {
-    let listener = |to: Bind| net::bind(to.get(), 128, false).map_err(|error| format!("{flag}: {to}: {error}"));
+    let listener = |to: Bind| net::bind(to.get(), 128, net::Sharing::Alone).map_err(|error| format!("{flag}: {to}: {error}"));
     to.map(listener).transpose()
 }

@@ -6,6 +6,7 @@
 mod breaker;
 mod compare;
 mod copy;
+mod patience;
 mod prepare;
 mod runner;
 mod target;
@@ -25,6 +26,7 @@ pub(super) use self::compare::{
     AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
 };
 pub(super) use self::copy::{CopiedHeaders, Head};
+use self::patience::{LONGEST, Patience};
 pub(super) use self::prepare::{CopyRequest, whole_body};
 use self::runner::Runner;
 pub(super) use self::runner::reason;
@@ -227,18 +229,23 @@ pub(super) fn start(
         ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
         compared: Arc::new(ArrayQueue::new(LEDGERS)),
         registry: Arc::new(Mutex::new(Registry::new(whole.metrics.clone(), labels.clone(), counters.clone()))),
-        pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
+        pairs: Arc::new(Mutex::new(
+            PairTable::new(copy_labels, patience_ns, started).with_patience_factor(config.timeout_factor),
+        )),
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 
+    // each copy has a limit of its own, by what the upstream took
+    let mut unlimited = whole.clone();
+    unlimited.shadow.timeout = LONGEST;
     let (comparing, pairs) = compare::channel(COMPARISONS);
     let mut stacks = Vec::new();
     let mut targets = Vec::new();
     for (index, target) in named.into_iter().enumerate() {
         let (address, listener) = net::local();
-        let settings = observing.settings_of_copies(whole, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
-        targets.push(target.sender(index, &address, config));
+        let settings = observing.settings_of_copies(&unlimited, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
+        targets.push(target.sender(index, &address, &unlimited.shadow));
         let plane = DataPlane { settings: ConfigHandle::fixed(settings), target: target.target, counters: counters.clone() };
         stacks.push((listener, plane));
     }
@@ -248,6 +255,7 @@ pub(super) fn start(
         headers: CopiedHeaders::new(config),
         order: config.order,
         max_waiting: config.max_waiting,
+        patience: Patience { floor: config.timeout.get(), factor: config.timeout_factor },
         noise: config.noise.get(),
         comparing,
         looks: Notify::new(),

@@ -10,11 +10,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::compare::{AnswerSide, ComparePair, Comparing};
 use super::copy::{CopiedHeaders, Head};
+use super::patience::Patience;
 use super::target::CopyTarget;
 use crate::ledger::Stamp;
 use crate::net::Tasks;
@@ -35,6 +36,8 @@ pub(super) struct Runner {
     pub(super) headers: CopiedHeaders,
     pub(super) order: CopyOrder,
     pub(super) max_waiting: usize,
+    /// How long copies may take.
+    pub(super) patience: Patience,
     /// The share of sampled requests that go to the upstream again.
     pub(super) noise: f64,
     pub(super) comparing: Comparing,
@@ -80,20 +83,28 @@ impl Runner {
     /// Carries one sampled request to the targets, and hands both answers to who compares them.
     async fn carry(self: Arc<Self>, job: ShadowJob) {
         let head = Arc::new(Head::new(&job, &self.headers));
-        let ShadowJob { body, answer, .. } = job;
+        let ShadowJob { body, answer, arrived, .. } = job;
+        let (tell_primary, primary_took) = watch::channel(None);
         let body = match self.quietly(body).await {
             Ok(body) => Arc::new(body),
             Err(incomplete) => return self.parts.counters.drop_sampled(reason(incomplete)),
         };
         let answered = async {
+            let tell_primary = tell_primary; // dropped with the last word of the upstream
             let PrimaryAnswer { trace, status, headers, body } = self.quietly(answer).await.map_err(|_| ShadowDrop::Cut)?;
             let body = self.quietly(body).await;
+            let took = Duration::from_nanos(arrived.elapsed());
+            tell_primary.send_replace(Some(took));
             Ok((trace, status, headers, body))
         };
         let copies = async {
             let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
             let chosen = self.targets.iter().filter(|target| again || !target.is_upstream);
-            join_all(chosen.map(|target| async { (target.index, target.send(&head, &body, &self.parts).await) })).await
+            let sent = chosen.map(|target| async {
+                let patience = self.patience.runs_out(primary_took.clone());
+                (target.index, target.send(&head, &body, &self.parts, patience).await)
+            });
+            join_all(sent).await
         };
         let (primary, copies) = match self.order {
             CopyOrder::After => match answered.await {

@@ -120,9 +120,15 @@ impl CopyTarget {
         self.breaker.is_open(now)
     }
 
-    /// Sends a copy and reads the whole answer. `None` if it was dropped, got no answer, or one that is too large to keep; each is
-    /// counted.
-    pub(super) async fn send(&self, head: &Arc<Head>, body: &Arc<CapturedBody>, parts: &TapParts) -> Option<AnswerSide> {
+    /// Sends a copy and reads the whole answer, until `patience` is over. `None` if it was dropped, got no answer, or one that is too large
+    /// to keep; each is counted.
+    pub(super) async fn send(
+        &self,
+        head: &Arc<Head>,
+        body: &Arc<CapturedBody>,
+        parts: &TapParts,
+        patience: impl Future<Output = ()>,
+    ) -> Option<AnswerSide> {
         let counters = parts.counters.target(self.index)?;
         let Some(_permit) = self.turn().await else {
             counters.drop_copy(ShadowDrop::Busy);
@@ -140,7 +146,12 @@ impl CopyTarget {
             }
         };
         counters.sent.fetch_add(1, Relaxed);
-        let sent = self.exchange(&request, &parts.budget).await;
+        // a copy that is given up is cancelled for the stack; its account says `timed_out`
+        let sent = tokio::select! {
+            biased;
+            sent = self.exchange(&request, &parts.budget) => sent,
+            () = patience => SendOutcome::Unanswered,
+        };
         if let Some(pause) = self.breaker.on_result(sent.is_answered(), Stamp::now()) {
             tracing::warn!(target = self.name, ?pause, "the shadow target fails repeatedly and is left alone");
         }

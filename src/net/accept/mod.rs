@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -11,14 +11,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::descriptors::{client_connections, descriptors};
 use super::socket::Socket;
 use super::tasks::Tasks;
+use super::throttle::WarningThrottle;
 
-use self::throttle::WarningThrottle;
 use crate::ledger::Stamp;
 use crate::metrics::{Counter, Counters};
-
-mod throttle;
 
 #[cfg(test)]
 mod tests;
@@ -73,14 +72,37 @@ impl Listener for TcpListener {
 
 /// What an accept loop tells its owner.
 pub trait AcceptObserver: Sync {
-    /// A connection waits, because there are [`AcceptLimits::max_connections`]: one that is idle should end. Called again while it
-    /// waits.
+    /// A connection begins to wait, because there are [`AcceptLimits::max_connections`].
+    fn waits(&self) {}
+    /// A connection waits: one that is idle should end. Called again while it waits.
     fn full(&self) {}
+    /// A connection that waited has its place.
+    fn admitted(&self) {}
     /// A connection could not be accepted, for want of file descriptors or memory.
     fn failed(&self) {}
 }
 
+/// Clients of the data plane.
 impl AcceptObserver for Counters {
+    fn waits(&self) {
+        self.bump(Counter::ClientsWaited);
+        self.raise(Counter::ClientsWaiting);
+        static WARNED: Once = Once::new();
+        WARNED.call_once(|| {
+            let (connections, open_files) = (client_connections(), descriptors());
+            tracing::warn!(
+                connections,
+                open_files,
+                "clients have their share of this process's file descriptors, and further connections wait: raise the limit on open files \
+                 (ulimit -n)"
+            );
+        });
+    }
+
+    fn admitted(&self) {
+        self.sub(Counter::ClientsWaiting, 1);
+    }
+
     fn failed(&self) {
         self.bump(Counter::AcceptsFailed);
     }
@@ -144,12 +166,14 @@ async fn next(
 
 /// Waits for a place; `None` only if the semaphore were closed, which it never is.
 async fn wait_for_room(room: &Arc<Semaphore>, observer: &impl AcceptObserver) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
+        return Some(permit);
+    }
+    observer.waits();
     loop {
-        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
-            return Some(permit);
-        }
         observer.full();
         if let Ok(permit) = timeout(ROOM_RETRY, Arc::clone(room).acquire_owned()).await {
+            observer.admitted();
             return permit.ok();
         }
     }

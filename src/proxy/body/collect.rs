@@ -28,13 +28,13 @@ pub(crate) struct CollectedRequest {
 ///
 /// # Errors
 ///
-/// If the body breaks off, or stands still for longer than `idle_timeout`, or comes too slowly.
+/// If the body breaks off, or stands still for longer than `client_stall_timeout`, or comes too slowly.
 pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result<CollectedRequest, Error> {
     let in_flight = tracked.in_flight.clone();
     let began = Stamp::now();
     let body = tracked.request.body_mut();
     let is_sized = body.size_hint().exact().is_some();
-    let timeout = in_flight.context.config.idle_timeout.get();
+    let timeout = in_flight.context.config.client_stall_timeout.get();
     let (mut frames, mut length, mut deadline) = (VecDeque::new(), 0, LazyDeadline::default());
     while length <= limit {
         let next = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {

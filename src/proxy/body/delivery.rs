@@ -12,30 +12,21 @@ use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::broken::Break;
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
 use super::h2_source::H2Source;
 use super::rewrite::ResponseRewrite;
 use super::upstream::{Drive, UpstreamBody};
 use crate::ledger::{Outcome, Stamp};
-use crate::proxy::connection::{LazyDeadline, OnFlush};
+use crate::proxy::connection::OnFlush;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::{ExchangeGuard, InFlight, server_timing};
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a response broke off. The error reaches hyper only after the earlier bytes are written, because hyper would discard them.
-#[derive(Debug)]
-struct Break {
-    cause: Cause,
-    at: Stamp,
-    /// The connection's flushes until then.
-    flushes: u32,
-    deadline: LazyDeadline,
-}
+pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -193,37 +184,36 @@ impl ResponseBody {
     }
 
     /// The response breaks off here.
-    fn fail(&mut self, outcome: Outcome, cause: impl Into<Cause>, cx: &mut Context<'_>) -> Step {
-        let (at, cause) = (Stamp::now(), cause.into());
+    fn fail(&mut self, outcome: Outcome, mut broken: Break, cx: &mut Context<'_>) -> Step {
         self.upstream.close();
         self.is_ended = true;
-        let flushes = self.in_flight().map_or(0, |in_flight| {
+        if let Some(in_flight) = self.in_flight() {
             in_flight.with(|ledger| ledger.outcome = outcome);
-            in_flight.end_window(at);
-            in_flight.meter.flushes()
-        });
-        self.broken = Some(Box::new(Break { cause, at, flushes, deadline: LazyDeadline::default() }));
+            in_flight.end_window(broken.at);
+            broken.flushes = in_flight.meter.flushes();
+        }
+        self.broken = Some(Box::new(broken));
         // hyper may have nothing to write now: then it flushes only if it is polled once more
         cx.waker().wake_by_ref();
         Step::Broken
     }
 
-    /// Reports the break when the client has been given what came before it, or takes nothing for `idle_timeout`.
+    /// Reports the break when the client has been given what came before it, or takes nothing for `client_stall_timeout`.
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
         let (Some(broken), Some(ExchangeGuard(in_flight))) = (&mut self.broken, &self.guard) else {
-            return Poll::Ready(self.broken.take().map(|broken| Err(broken.cause)));
+            return Poll::Ready(self.broken.take().map(|broken| broken.into_frame()));
         };
         let flushed = match in_flight.is_multiplexed {
             true => !in_flight.is_held() && in_flight.meter.flushes() != self.flushes,
             false => in_flight.meter.flushes() != broken.flushes,
         };
         let since = in_flight.meter.last_write().map_or(broken.at, |taken| taken.max(broken.at));
-        if !flushed && !broken.deadline.has_expired(cx, since, in_flight.context.config.idle_timeout.get()) {
+        if !flushed && !broken.deadline.has_expired(cx, since, in_flight.context.config.client_stall_timeout.get()) {
             in_flight.meter.wake_at_flush(cx);
             return Poll::Pending;
         }
         in_flight.close(Stamp::now());
-        Poll::Ready(self.broken.take().map(|broken| Err(broken.cause)))
+        Poll::Ready(self.broken.take().map(|broken| broken.into_frame()))
     }
 
     /// The upstream's next step.
@@ -238,18 +228,18 @@ impl ResponseBody {
                 self.on_frame(&frame, cx);
                 Step::Frame(frame)
             }
-            Poll::Ready(None) if self.upstream.is_cut() => self.fail(Outcome::Broken, Error::StreamCut, cx),
+            Poll::Ready(None) if self.upstream.is_cut() => self.fail(Outcome::Broken, Break::new(Error::StreamCut), cx),
             Poll::Ready(None) => {
                 self.end(cx);
                 Step::End
             }
-            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, error, cx),
+            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, Break::new(error), cx),
             Poll::Pending => {
                 let Self { upstream, guard, .. } = self;
-                match guard.as_ref().and_then(|guard| upstream.stalled(cx, &guard.0)) {
-                    Some(stalled) => self.fail(stalled.response().outcome, stalled, cx),
-                    None => return Poll::Pending,
-                }
+                let Some(ExchangeGuard(in_flight)) = guard else { return Poll::Pending };
+                let Some(stalled) = upstream.stalled(cx, in_flight) else { return Poll::Pending };
+                let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, in_flight));
+                self.fail(outcome, broken, cx)
             }
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
+mod broken;
 pub(crate) mod capture;
 mod chunk;
 mod collect;

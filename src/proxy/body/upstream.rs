@@ -181,7 +181,7 @@ impl UpstreamBody {
 
     /// Returns the error if the upstream has stood still for longer than `idle_timeout`.
     pub(super) fn stalled(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Option<Error> {
-        let limit = in_flight.context.config.idle_timeout.get();
+        let limit = in_flight.context.config.idle_limit();
         // the time that a slow client took is not the upstream's
         let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
         // nor is the upstream silent while the request still comes: it may answer once it has all of it, and has its time from then

@@ -14,7 +14,7 @@ pub(super) enum ClientTimedOut {
     #[error("the head was not complete within client_header_timeout")]
     Head,
     /// It did not take the bytes of a response.
-    #[error("the client took no bytes for idle_timeout")]
+    #[error("the client took no bytes for client_stall_timeout")]
     Write,
 }
 

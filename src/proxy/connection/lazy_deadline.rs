@@ -20,8 +20,11 @@ pub(crate) struct LazyDeadline {
 
 impl LazyDeadline {
     /// Returns whether `limit` has passed since `since`. If it has not, the task is woken when it may have. Several limits may share the
-    /// deadline, if each is asked about whenever the task is woken.
+    /// deadline, if each is asked about whenever the task is woken. [`Duration::MAX`] is no limit, and sets no timer.
     pub(crate) fn has_expired(&mut self, cx: &mut Context<'_>, since: Stamp, limit: Duration) -> bool {
+        if limit == Duration::MAX {
+            return false;
+        }
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let due = since.plus(limit_ns);
         if self.armed.as_ref().is_none_or(|(_, at)| *at > due) {

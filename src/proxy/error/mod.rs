@@ -1,6 +1,7 @@
 //! Errors between a client and the upstream. Only `response.rs` chooses how the client sees them.
 
 pub(crate) mod response;
+mod time_limit;
 
 use std::io;
 use std::time::Duration;
@@ -41,8 +42,20 @@ pub enum Error {
         limit: Duration,
     },
     /// The client's request body stood still for too long.
-    #[error("the request body stood still for longer than idle_timeout = {limit:?}")]
+    #[error("the request body stood still for longer than client_stall_timeout = {limit:?}")]
     RequestStalled {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The client took no more of the response for too long.
+    #[error("the client took no more of the response for longer than client_stall_timeout = {limit:?}")]
+    ResponseUnread {
+        /// The limit.
+        limit: Duration,
+    },
+    /// Neither end of an upgraded connection sent anything for too long.
+    #[error("the upgraded connection stood still for longer than idle_timeout = {limit:?}")]
+    UpgradeStalled {
         /// The limit.
         limit: Duration,
     },

@@ -2,6 +2,8 @@
 //!
 //! Each carries `x-lapwing-error: <token>` and a plain-text reason, so that it cannot be mistaken for the upstream's.
 
+use std::io;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
@@ -34,16 +36,21 @@ impl Error {
     #[must_use]
     pub fn response(&self) -> ErrorResponse {
         let (status, token, outcome) = match self {
-            Self::Connect { cause, .. } if cause.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Self::Connect { cause, .. } if cause.kind() == io::ErrorKind::ConnectionRefused => {
                 (StatusCode::BAD_GATEWAY, "connect_refused", Outcome::Unreachable)
+            }
+            // no fault of the upstream's
+            Self::Connect { cause, .. } if is_out_of_descriptors(cause) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "out_of_descriptors", Outcome::Shed)
             }
             Self::Connect { .. } => (StatusCode::BAD_GATEWAY, "connect_failed", Outcome::Unreachable),
             Self::ConnectTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "connect_timeout", Outcome::TimedOut),
             Self::HeaderTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "header_timeout", Outcome::TimedOut),
-            Self::ResponseStalled { .. } | Self::RequestUnread { .. } => {
+            Self::ResponseStalled { .. } | Self::RequestUnread { .. } | Self::UpgradeStalled { .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "idle_timeout", Outcome::TimedOut)
             }
             Self::RequestStalled { .. } => (StatusCode::REQUEST_TIMEOUT, "request_stalled", Outcome::Rejected),
+            Self::ResponseUnread { .. } => (StatusCode::REQUEST_TIMEOUT, "response_unread", Outcome::Cancelled),
             Self::RequestSlow { .. } => (StatusCode::REQUEST_TIMEOUT, "request_slow", Outcome::Rejected),
             Self::Reset(_) | Self::H2(_) | Self::StreamCut => (StatusCode::BAD_GATEWAY, "upstream_reset", Outcome::Broken),
             Self::Garbage(_) | Self::RefusedAnswer(_) | Self::SwitchedUnasked => {
@@ -60,6 +67,13 @@ impl Error {
         };
         ErrorResponse { status, token, outcome }
     }
+}
+
+/// Whether this process, or the machine, may open no further file.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// Returns the response for `error`, and how it is counted.
@@ -125,12 +139,12 @@ mod tests {
 
     #[test]
     fn refused_is_told_from_unreachable() {
-        let error = |kind| Error::Connect { upstream: "127.0.0.1:1".into(), cause: std::io::Error::from(kind) };
-        let (response, outcome) = respond(&error(std::io::ErrorKind::ConnectionRefused));
+        let error = |kind| Error::Connect { upstream: "127.0.0.1:1".into(), cause: io::Error::from(kind) };
+        let (response, outcome) = respond(&error(io::ErrorKind::ConnectionRefused));
         assert_eq!((response.status().as_u16(), outcome), (502, Outcome::Unreachable));
         assert_eq!(response.headers()[ERROR_FIELD], "connect_refused");
         assert!(std::str::from_utf8(response.body()).unwrap().contains("127.0.0.1:1"));
-        assert_eq!(error(std::io::ErrorKind::HostUnreachable).response().token, "connect_failed");
+        assert_eq!(error(io::ErrorKind::HostUnreachable).response().token, "connect_failed");
     }
 
     #[test]

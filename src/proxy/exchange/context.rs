@@ -72,7 +72,7 @@ impl ExchangeContext {
         ClientTimeouts {
             head: self.config.client_header_timeout.get(),
             idle: self.config.client_idle_timeout.get(),
-            write: self.config.idle_timeout.get(),
+            write: self.config.client_stall_timeout.get(),
         }
     }
 }

@@ -74,6 +74,7 @@ where
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(%error, "a request failed and is answered by lapwing");
+                error.report_time_limit(&this.in_flight.context.counters);
                 let (response, outcome) = respond(&error);
                 this.in_flight.with(|ledger| {
                     ledger.status = response.status().as_u16();

@@ -20,10 +20,12 @@ use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Counter;
 use crate::net::{Accepted, Tasks, until_stopped};
 use crate::proxy::body::ResponseBody;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{MeteredSocket, Opening, SocketMeter, reason};
+use crate::proxy::error::Error as TimeLimit;
 use crate::proxy::exchange::{CountRefusals, ExchangeContext};
 use crate::proxy::upstream::{CONNECTION_WINDOW, STREAM_WINDOW};
 
@@ -53,7 +55,12 @@ pub(super) async fn serve_client<S: ClientService>(
     let refusals = Arc::new(CountRefusals(context.clone()));
     let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
     if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &stop).await {
-        context.counters.bump(reason(&*error, &meter));
+        let reason = reason(&*error, &meter);
+        context.counters.bump(reason);
+        if reason == Counter::FailedSlowReader {
+            let limit = context.config.client_stall_timeout.get();
+            TimeLimit::ResponseUnread { limit }.report_time_limit(&context.counters);
+        }
         tracing::debug!(%error, %peer, "a client's connection failed");
     }
     // timers of pooled connections may hold the meter for longer than the task that ends here

@@ -96,13 +96,15 @@ async fn answered(
 }
 
 /// Returns since when, and for how long, the response's head may be awaited: for `header_timeout` since the request's end or,
-/// while the request still comes, for `idle_timeout` since bytes of it last moved. `moved` is when the upstream last took
+/// while the request still comes, since bytes of it last moved: for `client_stall_timeout` while the client is waited for, else for
+/// `idle_timeout`. `moved` is when the upstream last took
 /// bytes, or was asked.
 pub(super) fn response_deadline(in_flight: &InFlight, moved: Stamp) -> (Stamp, Duration) {
     let config = &in_flight.context.config;
     match in_flight.request_end() {
-        Some(end) => (end.max(moved), config.header_timeout.get()),
-        None => (in_flight.request_last().max(moved), config.idle_timeout.get()),
+        Some(end) => (end.max(moved), config.header_limit()),
+        None if in_flight.awaits_client.load(Relaxed) => (in_flight.request_last().max(moved), config.client_stall_timeout.get()),
+        None => (in_flight.request_last().max(moved), config.idle_limit()),
     }
 }
 

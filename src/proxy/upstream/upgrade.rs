@@ -17,6 +17,7 @@ use super::h1_connection::H1Connection;
 use crate::ledger::{ExchangeKind, Outcome, Stamp};
 use crate::proxy::body::Drive;
 use crate::proxy::connection::LazyDeadline;
+use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
 
 /// Closes the ledger as cancelled if the splice fails, or is dropped, before the stream has ended.
@@ -56,7 +57,7 @@ pub(crate) fn splice(
         let mut client = SpliceSide::new(TokioIo::new(client));
         let mut upstream = SpliceSide::new(TokioIo::new(upstream));
         let mut deadline = LazyDeadline::default();
-        let limit = in_flight.context.config.idle_timeout.get();
+        let limit = in_flight.context.config.idle_limit();
         let began = Stamp::now();
         let copied = {
             let mut copying = pin!(tokio::io::copy_bidirectional(&mut client, &mut upstream));
@@ -76,7 +77,11 @@ pub(crate) fn splice(
             Some(Ok(_)) => Outcome::Ok,
             Some(Err(_)) if client.failed => Outcome::Cancelled,
             Some(Err(_)) => Outcome::Broken,
-            None => Outcome::TimedOut,
+            None => {
+                let stalled = Error::UpgradeStalled { limit };
+                stalled.report_time_limit(&in_flight.context.counters);
+                stalled.response().outcome
+            }
         };
         in_flight.on_stream_end((client.read, upstream.read), outcome);
         in_flight.close(end);

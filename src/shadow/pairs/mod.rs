@@ -33,6 +33,8 @@ use crate::metrics::Labels;
 
 /// How many pairs may wait for their other side.
 const MAX_WAITING: usize = 8192;
+/// How much longer than a copy may take its pair waits, for spans and for queues, in nanoseconds.
+const SLACK_NS: u64 = 15_000_000_000;
 /// How many cards are kept; pairs of further ones are counted only.
 const MAX_CARDS: usize = 128;
 
@@ -65,6 +67,8 @@ pub struct PairTable {
     arrivals: VecDeque<(Stamp, PairId)>,
     /// How long a pair waits, in nanoseconds.
     patience_ns: u64,
+    /// It waits longer where the upstream takes long: so many times that.
+    patience_factor: u32,
     cards: FxHashMap<CardKey, Card>,
     agreements: Agreements,
     contention: Contention,
@@ -85,6 +89,7 @@ impl PairTable {
             waiting: FxHashMap::default(),
             arrivals: VecDeque::new(),
             patience_ns,
+            patience_factor: 0,
             cards: FxHashMap::default(),
             agreements: Agreements::default(),
             contention: Contention::default(),
@@ -96,12 +101,22 @@ impl PairTable {
         }
     }
 
+    /// A copy may take `factor` times what the upstream took for its request, and pairs wait that long for it.
+    #[must_use]
+    pub fn with_patience_factor(mut self, factor: u32) -> Self {
+        self.patience_factor = factor;
+        self
+    }
+
     /// Takes the account of a client's request, copied or not.
     pub fn primary(&mut self, exchange: &Exchange, now: Stamp) {
         self.contention.record(exchange, self.since_start(now));
         let pair = exchange.ledger.pair.filter(|_| exchange.ledger.copied.is_some());
         if let (Some(pair), Some(half)) = (pair, PairHalf::of_primary(exchange)) {
             self.differing.saw(pair, None, &half, Some(exchange));
+            // what waits is bounded by its number: no harm if later pairs wait as long
+            let longest_ns = exchange.ledger.total_ns.saturating_mul(self.patience_factor.into()).saturating_add(SLACK_NS);
+            self.patience_ns = self.patience_ns.max(longest_ns);
             self.primary_half(pair, half, now);
         }
     }

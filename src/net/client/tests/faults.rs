@@ -78,7 +78,7 @@ async fn a_server_that_is_not_there_is_named() {
     let error = failure(Target::Unix("/no/such/socket".into()), ClientLimits::default()).await.to_string();
     assert!(error.starts_with("cannot connect to unix:/no/such/socket: No such file"), "{error}");
     // a full backlog answers no connection attempt
-    let listener = crate::net::bind("127.0.0.1:0".parse().unwrap(), 0, false).unwrap();
+    let listener = crate::net::bind("127.0.0.1:0".parse().unwrap(), 0, crate::net::Sharing::Alone).unwrap();
     let target = Target::Tcp(listener.local_addr().unwrap().to_string());
     let _backlog = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let limits = ClientLimits { connect_timeout: Duration::from_millis(50), ..ClientLimits::default() };

@@ -7,8 +7,8 @@ use crate::ledger::Stamp;
 const INTERVAL_NS: u64 = 1_000_000_000;
 
 /// One kind of warning, for the whole process.
-#[derive(Debug)]
-pub(super) struct WarningThrottle {
+#[derive(Debug, Default)]
+pub struct WarningThrottle {
     /// When it was last written.
     written_ns: AtomicU64,
     /// How often it was not written since.
@@ -16,12 +16,14 @@ pub(super) struct WarningThrottle {
 }
 
 impl WarningThrottle {
-    pub(super) const fn new() -> Self {
+    /// One that has written nothing.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { written_ns: AtomicU64::new(0), held_back: AtomicU64::new(0) }
     }
 
     /// Whether to write the warning `now`: how often it was held back before. `None`: not now.
-    pub(super) fn admit(&self, now: Stamp) -> Option<u64> {
+    pub fn admit(&self, now: Stamp) -> Option<u64> {
         let last_ns = self.written_ns.load(Relaxed);
         let is_due = Stamp::from_ns(last_ns).is_none_or(|last| now.since(last) >= INTERVAL_NS);
         if is_due && self.written_ns.compare_exchange(last_ns, now.as_ns(), Relaxed, Relaxed).is_ok() {
