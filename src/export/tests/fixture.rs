@@ -110,6 +110,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
+        recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),
         admin_token: None,
         admin_token_for: AdminTokenFor::default(),
