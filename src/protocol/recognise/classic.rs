@@ -50,7 +50,7 @@ pub(super) const OIP_GRPC: Signature = Signature {
     answer: proto(&[(&[1], Text), (&[5, 1], Text), (&[5, 2], Text)], &[]),
 };
 
-/// A stream of calls is never copied.
+/// A protocol of which no form is known.
 pub(super) const UNKNOWN: Signature = Signature { request: MessageSignature::Unknown, answer: MessageSignature::Unknown };
 
 /// `tensorflow.serving.PredictionService/Predict`: `model_spec.name`, and names of inputs; names of outputs

@@ -137,7 +137,7 @@ fn json_documents(shape: &JsonShape, media: Media, body: &[u8]) -> Vec<Recognise
             all.push(reader.end());
             all
         }
-        Media::Grpc | Media::Other => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -9,7 +9,6 @@ pub(super) const fn signature(family: Family) -> Signature {
     match family {
         Family::OipRest => classic::OIP_REST,
         Family::OipGrpc => classic::OIP_GRPC,
-        Family::OipGrpcStream => classic::UNKNOWN,
         Family::TritonGenerate => generative::TRITON_GENERATE,
         Family::OpenAiChat => generative::CHAT,
         Family::OpenAiCompletions => generative::COMPLETIONS,
@@ -30,5 +29,7 @@ pub(super) const fn signature(family: Family) -> Signature {
         Family::TfRest => classic::TF_REST,
         Family::TfRestExamples => classic::TF_REST_EXAMPLES,
         Family::TfGrpc => classic::TF_GRPC,
+        // a stream of calls is never copied
+        _ => classic::UNKNOWN,
     }
 }

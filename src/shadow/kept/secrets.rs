@@ -160,7 +160,7 @@ impl BodyForm {
             _ if begins(b"multipart/") => Self::Parts,
             _ if begins(b"application/x-www-form-urlencoded") => Self::Form,
             Media::Json | Media::JsonBefore(_) | Media::Lines | Media::Events => Self::Json,
-            Media::Grpc | Media::Other => Self::Other,
+            _ => Self::Other,
         }
     }
 }
