@@ -287,7 +287,7 @@ def start(stack, kind, options):
 def config_of(target, share, ports):
     text = "attribution:\n  expect_spans: never\n"
     if target:
-        text += f"shadow:\n  sample: {share}\n  budget: {BUDGET_MIB}MiB\n  targets:\n    candidate: http://127.0.0.1:{ports[target]}\n"
+        text += f"shadow:\n  sample: {share}\n  headers: {{x-condition: keep, x-crc: keep}}\n  budget: {BUDGET_MIB}MiB\n  targets:\n    candidate: http://127.0.0.1:{ports[target]}\n"
     return text
 
 

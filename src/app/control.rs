@@ -133,6 +133,7 @@ impl Control {
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
+            recording: recorder.counters.clone(),
             diagnosis,
             registry,
             counters,

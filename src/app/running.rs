@@ -162,6 +162,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         switch: observing.recording.clone(),
         accounts: Arc::default(),
         labels: labels.clone(),
+        counters: Arc::default(),
         stop: phases.accepting.clone(),
     };
 

@@ -14,7 +14,7 @@ use crate::cost::ModelOptima;
 use crate::ledger::Stamp;
 use crate::metrics::{Counters, Labels, Registry};
 use crate::settings::{AdminToken, AdminTokenFor, ConfigHandle};
-use crate::shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, ShadowCounters, TargetInfo};
+use crate::shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, RouteStanding, ShadowCounters, TargetInfo};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -46,6 +46,8 @@ pub struct ShadowSurface {
     pub counters: Arc<ShadowCounters>,
     /// What quotas took.
     pub quotas: Arc<QuotaTable>,
+    /// What was learnt of routes, whether they may be repeated.
+    pub routes: Arc<dyn Fn() -> Vec<RouteStanding> + Send + Sync>,
     /// How many bytes copies of bodies keep alive now, and at most.
     pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
     /// The targets, in the order of their indices.
@@ -73,6 +75,8 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
+    /// What recordings did not write.
+    pub recording: Arc<ShadowCounters>,
     /// The diagnosis, if it is on.
     pub diagnosis: Option<DiagnosisSurface>,
     /// Who shows it may read everything, from anywhere.

@@ -62,6 +62,17 @@ pub struct Config {
     pub tokenizers: BTreeMap<String, PathBuf>,
 }
 
+impl Config {
+    /// The headers of requests in which rules find the model or the work.
+    pub fn request_headers(&self) -> impl Iterator<Item = &str> {
+        self.custom.iter().flat_map(|rule| {
+            let model = rule.model.as_ref().filter(|name| name.from == Side::Request).and_then(|name| name.header.as_deref());
+            let amounts = rule.amounts().filter(|(.., amount)| amount.from == Side::Request);
+            model.into_iter().chain(amounts.filter_map(|(.., amount)| amount.header.as_deref()))
+        })
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self { read_bodies: true, custom: Vec::new(), flops: BTreeMap::new(), tokenizers: BTreeMap::new() }

@@ -65,6 +65,13 @@ impl Media {
         }
     }
 
+    /// Whether a head announces what browsers send: a form, or a page.
+    pub(super) fn is_form(headers: &HeaderMap) -> bool {
+        let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], http::HeaderValue::as_bytes);
+        let begins = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        begins(b"application/x-www-form-urlencoded") || begins(b"multipart/") || begins(b"text/html")
+    }
+
     fn json(headers: &HeaderMap) -> Self {
         Self::binary(headers).unwrap_or(Self::Json)
     }

@@ -1,7 +1,8 @@
 //! What can be read of a request and its response: the route, the model, the work, token timing, and what the server reports.
 //!
 //! `detect` finds the protocol of a path, `families` has the fields watched in each protocol, `servers` the fields in which
-//! servers report, `wire` the readers of formats, and `exchange_reader` joins them.
+//! servers report, `wire` the readers of formats, and `exchange_reader` joins them. `recognise` says of whole bodies whether they are
+//! what their path suggests.
 
 pub mod amend;
 mod body_reader;
@@ -17,6 +18,7 @@ mod inputs;
 mod media;
 mod output;
 mod plan;
+mod recognise;
 mod route;
 pub mod servers;
 mod tag;
@@ -29,5 +31,6 @@ pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols};
 pub use families::matches_glob;
 pub use media::Media;
 pub use output::OutputKind;
+pub use recognise::{Recognised, Recogniser, WholeBody};
 pub use route::{FoldedRoute, fold_route};
 pub use tokens::{EncodedText, ModelError, TextEncoder, TokenizerError, Tokenizers};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::kept::is_never_kept;
 use super::mapping::{MAPPING, MAX_MAPPINGS, MappingRule};
 use super::quota::{self, RouteQuota};
 use crate::settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
@@ -30,11 +31,11 @@ impl CopyOrder {
     }
 }
 
-/// Whether a header of a request goes into its copies.
+/// Whether something goes into copies and recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CopiedHeader {
-    /// It is copied.
+pub enum CopyRule {
+    /// It does.
     Keep,
     /// It is left out.
     Remove,
@@ -65,7 +66,8 @@ pub struct Config {
     pub header: Switch<FieldName>,
     /// If there are any: only these requests are copied.
     pub only: Vec<OnlyThese>,
-    /// Routes of no known protocol that are safe to repeat, as `/stats` names them: `POST /score`.
+    /// Routes that are safe to repeat whatever is sent to them, as `/stats` names them (`POST /score`) or with `*` for any text
+    /// (`POST /score/*`). Others are copied and recorded only while their requests and answers are those of a known protocol.
     pub routes: Vec<String>,
     /// Of each cost class of these routes, so many copies a minute on top of the share. Default none; at most 32, with `order: after` only.
     pub quotas: Vec<RouteQuota>,
@@ -84,9 +86,13 @@ pub struct Config {
     pub budget: Size,
     /// The largest body that is copied. Default 8 MiB; 1 KiB to 1 GiB.
     pub max_body: Size,
-    /// Which headers are copied, by name. By default all but `authorization`, `cookie` and `proxy-authorization`.
-    pub headers: BTreeMap<String, CopiedHeader>,
-    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 5%.
+    /// Which headers copies and recordings have besides those of a list (docs/SHADOW.md), or not, by name or with `*` for any text.
+    pub headers: BTreeMap<String, CopyRule>,
+    /// Which parameters of queries and members of bodies are secrets (`remove`) besides those whose name says so, or are none
+    /// (`keep`), by name or with `*` for any text.
+    pub fields: BTreeMap<String, CopyRule>,
+    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 0%: nothing
+    /// is repeated to the upstream that nobody asked for.
     pub noise: Share,
     /// Which values of another API's JSON are the tensors of models that the engine runs. Default: none; at most 64.
     pub mappings: Vec<MappingRule>,
@@ -111,7 +117,8 @@ impl Default for Config {
             budget: Size::mib(64),
             max_body: Size::mib(8),
             headers: BTreeMap::new(),
-            noise: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            fields: BTreeMap::new(),
+            noise: "0%".parse().unwrap_or_else(|_| unreachable!("a share")),
             mappings: Vec::new(),
             compare: super::compare::Config::default(),
         }
@@ -129,6 +136,37 @@ impl Config {
     pub fn is_on(&self) -> bool {
         !self.targets.is_empty()
     }
+
+    /// Checks the names and patterns of `routes`, `headers` and `fields`.
+    fn check_names(&self, checks: &mut Checks) {
+        for (index, route) in self.routes.iter().enumerate() {
+            let parts = route.split_once(' ').filter(|(method, path)| {
+                http::Method::from_bytes(method.as_bytes()).is_ok() && (path.starts_with('/') || path.starts_with('*'))
+            });
+            if parts.is_none() {
+                checks.fault(
+                    &format!("routes[{index}]"),
+                    route,
+                    "must be a method and a path, as in POST /score or POST /score/*",
+                );
+            }
+        }
+        for (name, rule) in &self.headers {
+            let path = format!("headers.{name}");
+            if http::HeaderName::try_from(name.replace('*', "x")).is_err() {
+                checks.fault(&path, name, "is not a header's name, nor a pattern of one");
+            } else if *rule == CopyRule::Keep && is_never_kept(name) {
+                checks.fault(
+                    &path,
+                    name,
+                    "cannot be kept: it is about the request's own connection or trace, and a copy has its own",
+                );
+            }
+        }
+        for name in self.fields.keys().filter(|name| name.trim().is_empty()) {
+            checks.fault(&format!("fields.{name}"), name, "is not a name");
+        }
+    }
 }
 
 impl Section for Config {
@@ -138,6 +176,7 @@ impl Section for Config {
         ("routes", Form::Texts),
         ("quotas", Form::List(&quota::QUOTA)),
         ("headers", Form::Named(&Form::Text)),
+        ("fields", Form::Named(&Form::Text)),
         ("mappings", Form::List(&MAPPING)),
         ("compare", Form::Section(super::compare::Config::FORMS)),
     ];
@@ -167,9 +206,7 @@ impl Section for Config {
                 "needs order: after, because a cost class is known once the request is answered",
             );
         }
-        for name in self.headers.keys().filter(|name| http::HeaderName::try_from(name.as_str()).is_err()) {
-            checks.fault(&format!("headers.{name}"), name, "is not a header's name");
-        }
+        self.check_names(checks);
         if self.mappings.len() > MAX_MAPPINGS {
             checks.fault("mappings", self.mappings.len(), format!("must be at most {MAX_MAPPINGS}"));
         }

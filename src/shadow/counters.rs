@@ -37,6 +37,13 @@ drops! {
     MappingShape "mapping_shape" "The lists that the mapping leads to do not have the shape of the model's input.";
     MappingTooLarge "mapping_too_large" "The tensors that the request becomes exceed `shadow.max_body`.";
     MappingTokens "mapping_tokens" "The request has no text for the model's tokenizer, or the tokenizer fails on it.";
+    UnknownRoute "unknown_route" "By its path, and whether its body is a form, the request is of no known inference protocol, and `shadow.routes` does not name it.";
+    Session "session" "The request has a cookie or a CSRF token, and `shadow.routes` does not name its route.";
+    NotRecognised "not_recognised" "The request, or the answer, does not have the form of the protocol that its path suggests, and `shadow.routes` does not name it.";
+    Learning "learning" "Its route was not yet repeatable: too few exchanges in a row were recognised.";
+    Effect "effect" "It is recognised, and has an effect beyond its answer: a sequence, a conversation, a stored answer, a tool of the server, shared memory.";
+    Secret "secret" "Its body has a member with the name of a secret, or cannot be searched for one.";
+    Unredactable "unredactable" "There are values to hide, and the body is none in which they can be replaced, so that it is not recorded.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
     ResultLost "result_lost" "More results of comparisons waited than there is room for: the oldest is in the counts of outputs, and not in those of pairs.";
 }
@@ -107,5 +114,11 @@ impl ShadowCounters {
     #[must_use]
     pub fn dropped(&self, reason: ShadowDrop) -> u64 {
         self.dropped.0[reason as usize].load(Relaxed)
+    }
+
+    /// The same of every reason, in the order of [`ShadowDrop::ALL`].
+    #[must_use]
+    pub fn all_dropped(&self) -> Vec<u64> {
+        ShadowDrop::ALL.iter().map(|reason| self.dropped(*reason)).collect()
     }
 }

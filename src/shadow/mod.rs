@@ -1,6 +1,7 @@
 //! Shadow-serving: copies of sampled requests go to other targets, and the answers and latencies of both sides are compared.
 //!
 //! - `sampler` decides by a request's head whether it is copied, `quota` by its cost class once it is answered;
+//! - `repeatable`: which routes are calls of a model, as their bodies show, so that they may be repeated; `kept`: what of a request is;
 //! - `pairs` puts the accounts of both sides together;
 //! - `order`: which side of a pair goes first;
 //! - `ab`: the statistics of latency, paired and unpaired, valid however often one looks;
@@ -15,18 +16,21 @@ pub mod compare;
 mod config;
 mod counters;
 pub mod gates;
+mod kept;
 pub mod mapping;
 mod order;
 mod outputs;
 mod pairs;
 mod quota;
 pub mod recording;
+mod repeatable;
 mod sampler;
 
 use http::HeaderName;
 
-pub use config::{Config, CopiedHeader, CopyOrder, OnlyThese};
+pub use config::{Config, CopyOrder, CopyRule, OnlyThese};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
+pub use kept::{KeptHeaders, Secrets, Unsearchable};
 pub use order::PairOrder;
 pub use outputs::{OutputAccounts, OutputVerdict};
 pub use pairs::{
@@ -34,7 +38,8 @@ pub use pairs::{
     SideWaterfall, TargetSnapshot,
 };
 pub use quota::{QuotaIndex, QuotaOfRoute, QuotaResult, QuotaTable, RouteQuota};
-pub use sampler::Sampler;
+pub use repeatable::{AnsweredExchange, JudgedRequest, Repeatable, RouteStanding, Standing};
+pub use sampler::{Sampled, Sampler};
 
 /// A target, as surfaces name it.
 #[derive(Clone, Debug)]

@@ -1,9 +1,12 @@
-//! Which requests are copied: by a share, by a header, by route and model. Decided by the head alone, on the request path.
+//! Which requests are captured to be copied: by a share, by a header, by route and model. Decided by the head alone, on the request path;
+//! whether one of them is repeated is for its body to say (`repeatable`).
 
+use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, Method};
 
-use super::SHADOW_FIELD;
 use super::config::Config;
+use super::repeatable::NamedRoutes;
+use super::{SHADOW_FIELD, ShadowDrop};
 use crate::ledger::{TraceContext, TraceId};
 use crate::protocol::{Protocols, fold_route};
 
@@ -14,8 +17,27 @@ pub struct Sampler {
     threshold: Option<u64>,
     header: Option<HeaderName>,
     only: Vec<(Option<String>, Option<String>)>,
-    routes: Vec<String>,
+    routes: NamedRoutes,
 }
+
+/// What the sampler says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampled {
+    /// It is captured.
+    Taken,
+    /// It is drawn, and its head says that it may not be repeated.
+    Refused(ShadowDrop),
+    /// It is not drawn, or not wanted.
+    Not,
+}
+
+/// Headers by which a browser's session shows itself besides `Cookie`.
+const CSRF: [HeaderName; 4] = [
+    HeaderName::from_static("x-csrf-token"),
+    HeaderName::from_static("x-xsrf-token"),
+    HeaderName::from_static("x-csrftoken"),
+    HeaderName::from_static("csrf-token"),
+];
 
 impl Sampler {
     /// The sampler of a checked configuration.
@@ -25,21 +47,51 @@ impl Sampler {
             threshold: threshold(config.sample.get()),
             header: config.header.on().map(|name| name.get().clone()),
             only: config.only.iter().map(|only| (only.route.clone(), only.model.clone())).collect(),
-            routes: config.routes.clone(),
+            routes: NamedRoutes::new(&config.routes),
         }
     }
 
-    /// Whether a request with this head is copied. The same trace gets the same answer in every process.
+    /// Whether a request with this head is captured. The same trace is drawn, or not, in every process.
     #[must_use]
-    pub fn takes(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    pub fn takes(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> Sampled {
         let is_asked_for = self.header.as_ref().is_some_and(|name| headers.contains_key(name));
-        (is_asked_for || self.draws(headers)) && self.may_copy(protocols, method, path, headers)
+        if !(is_asked_for || self.draws(headers)) {
+            return Sampled::Not;
+        }
+        self.may_copy(protocols, method, path, headers)
     }
 
-    /// Whether a request with this head may be copied at all, drawn or not.
+    /// The same of a request that counts as drawn.
     #[must_use]
-    pub fn may_copy(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> bool {
-        !headers.contains_key(SHADOW_FIELD) && self.is_allowed(protocols, method, path, headers)
+    pub fn may_copy(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> Sampled {
+        // a connection that is handed over is no exchange
+        if headers.contains_key(SHADOW_FIELD) || headers.contains_key(http::header::UPGRADE) {
+            return Sampled::Not;
+        }
+        let is_inference = protocols.may_be_inference(method, path, headers);
+        let refused = match () {
+            () if !is_inference => Some(ShadowDrop::UnknownRoute),
+            () if has_session(headers) => Some(ShadowDrop::Session),
+            () => None,
+        };
+        if refused.is_none() && self.only.is_empty() {
+            return Sampled::Taken;
+        }
+        let folded = fold_route(method.as_str(), path);
+        let fits = |(route, model): &(Option<String>, Option<String>)| {
+            route.as_ref().is_none_or(|route| *route == folded.name)
+                && model.as_deref().is_none_or(|model| Some(model) == folded.model)
+        };
+        if !self.only.is_empty() && !self.only.iter().any(fits) {
+            return Sampled::Not;
+        }
+        match refused {
+            Some(reason) if !self.routes.has(&folded.name, method.as_str(), path) => {
+                // what reads does not ask for a model, and is not missed
+                if *method == Method::POST { Sampled::Refused(reason) } else { Sampled::Not }
+            }
+            _ => Sampled::Taken,
+        }
     }
 
     fn draws(&self, headers: &HeaderMap) -> bool {
@@ -50,19 +102,11 @@ impl Sampler {
         let client = headers.get("traceparent").and_then(|field| TraceContext::parse(field.as_bytes()));
         client.map_or_else(rand::random, |context| spread(context.trace)) < threshold
     }
+}
 
-    fn is_allowed(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> bool {
-        let is_inference = protocols.is_inference(method, path, headers);
-        if is_inference && self.only.is_empty() {
-            return true;
-        }
-        let folded = fold_route(method.as_str(), path);
-        let fits = |(route, model): &(Option<String>, Option<String>)| {
-            route.as_ref().is_none_or(|route| *route == folded.name)
-                && model.as_deref().is_none_or(|model| Some(model) == folded.model)
-        };
-        (is_inference || self.routes.contains(&folded.name)) && (self.only.is_empty() || self.only.iter().any(fits))
-    }
+/// Whether a browser's session stands behind the request: what it asks for is asked in somebody's name.
+fn has_session(headers: &HeaderMap) -> bool {
+    headers.contains_key(COOKIE) || CSRF.iter().any(|name| headers.contains_key(name))
 }
 
 /// `share` of 2^64; `None` for all.
@@ -89,7 +133,7 @@ mod tests {
 
     fn takes(config: &Config, path: &str, headers: &[(&str, &str)]) -> bool {
         let headers = headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect();
-        Sampler::new(config).takes(&Protocols::default(), &Method::POST, path, &headers)
+        Sampler::new(config).takes(&Protocols::default(), &Method::POST, path, &headers) == Sampled::Taken
     }
 
     fn all() -> Config {
@@ -126,10 +170,38 @@ mod tests {
         assert!(!takes(&all(), "/orders", &[]), "of no known protocol");
         let listed = Config { routes: vec!["POST /orders".to_owned()], ..all() };
         assert!(takes(&listed, "/orders", &[]) && !takes(&listed, "/payments", &[]));
+        let listed = Config { routes: vec!["POST /orders/*".to_owned()], ..all() };
+        assert!(takes(&listed, "/orders/a/b", &[]) && takes(&listed, "/orders/7", &[("cookie", "a=b")]), "the user knows better");
+        assert!(!takes(&listed, "/orders", &[]) && !takes(&listed, "/v1/orders/7", &[]));
         assert!(!takes(&all(), "/inference.GRPCInferenceService/ModelStreamInfer", &[("content-type", "application/grpc")]));
         assert!(takes(&all(), "/inference.GRPCInferenceService/ModelInfer", &[("content-type", "application/grpc")]));
         assert!(!takes(&all(), INFER, &[(SHADOW_FIELD.as_str(), "1")]), "a copy is not copied");
         assert!(!takes(&all(), INFER, &[("upgrade", "websocket")]));
+    }
+
+    #[test]
+    fn the_head_of_a_form_or_of_a_session_is_enough_to_refuse_it() {
+        let refused = |headers: &[(&str, &str)]| {
+            let headers =
+                headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect();
+            Sampler::new(&all()).takes(&Protocols::default(), &Method::POST, "/", &headers)
+        };
+        assert_eq!(refused(&[("content-type", "application/json")]), Sampled::Taken, "its body decides");
+        for kind in [
+            "application/x-www-form-urlencoded",
+            "Application/X-WWW-Form-Urlencoded; charset=utf-8",
+            "multipart/form-data; boundary=x",
+            "text/html",
+        ] {
+            assert_eq!(refused(&[("content-type", kind)]), Sampled::Refused(ShadowDrop::UnknownRoute), "{kind}");
+        }
+        for name in ["cookie", "x-csrf-token", "x-xsrf-token", "x-csrftoken", "csrf-token"] {
+            assert_eq!(refused(&[(name, "a")]), Sampled::Refused(ShadowDrop::Session), "{name}");
+        }
+        let none = Sampler::new(&Config { sample: "0%".parse().unwrap(), ..Config::default() });
+        let headers = HeaderMap::new();
+        assert_eq!(none.takes(&Protocols::default(), &Method::POST, "/orders", &headers), Sampled::Not, "not drawn, not counted");
+        assert_eq!(Sampler::new(&all()).takes(&Protocols::default(), &Method::GET, "/orders", &headers), Sampled::Not);
     }
 
     #[test]

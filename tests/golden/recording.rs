@@ -129,6 +129,7 @@ impl Recording {
             config: ConfigHandle::fixed(serde_json::Value::Null),
             engine: Arc::new(Vec::new),
             shadow: None,
+            recording: Arc::default(),
             diagnosis: None,
             admin_token: None,
             admin_token_for: lapwing::settings::AdminTokenFor::default(),

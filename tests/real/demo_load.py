@@ -31,6 +31,7 @@ cost:
   models:
     m: {{ns_per_unit: 2000, fixed_ns: 20000, unit: row, source: a test}}
 shadow:
+  noise: 5%
   quotas: [{{route: "{infer}", per_minute: 600}}]
   max_body: 16KiB
 engine:

@@ -46,8 +46,12 @@ def target(lapwing, name):
     return {one["name"]: one for one in shadow(lapwing)["targets"]}[name]
 
 
+NEVER_CAPTURED = ("unknown_route", "session")
+"""Why a sampled request is not captured at all, whatever its body is."""
+
+
 def dropped(of):
-    return sum(of["dropped"].values())
+    return sum(count for reason, count in of["dropped"].items() if reason not in NEVER_CAPTURED)
 
 
 def await_paired(lapwing, name, sampled):

@@ -33,7 +33,9 @@ def run(binary, *args, env=None):
 @pytest.fixture(scope="module")
 def recorded(binary, start_lapwing, primary, tmp_path_factory):
     """A recording of 300 requests; its path and its lines."""
-    env = {**ENV, "LAPWING_SHADOW__COMPARE__REDACT": "[$..user]"}
+    env = {**ENV, "LAPWING_SHADOW__COMPARE__REDACT": "[$..user]", "LAPWING_SHADOW__HEADERS": "{x-tenant: keep}"}
+    # a request with a cookie is recorded only where the user says so
+    env["LAPWING_SHADOW__ROUTES"] = '["POST /v2/models/{model}/infer"]'
     lapwing = start_lapwing(f"http://127.0.0.1:{primary}", env=env)
     wait_for(lapwing.is_ready, 20, "lapwing is ready")
     path = tmp_path_factory.mktemp("recording") / "traffic.lwr"

@@ -96,7 +96,7 @@ def test_a_slower_candidate_is_found_and_both_sides_have_stages(start_server, st
 
 def test_two_of_a_kind_are_never_called_different(start_server, start_shadowed):
     candidate = start_server("--forward-ms", 6)
-    lapwing = start_shadowed(f"same=http://127.0.0.1:{candidate}")
+    lapwing = start_shadowed(f"same=http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__NOISE": "5%"})
     sent = load(lapwing, 20)
     same = await_paired(lapwing, "same", sent)
     (comparison,) = same["comparisons"]
@@ -135,7 +135,8 @@ def test_the_wrong_row_is_found_and_the_time_of_day_is_noise(start_server, start
 
 def test_copies_are_marked_and_have_no_secrets(start_server, start_shadowed):
     candidate = start_server()
-    lapwing = start_shadowed(f"http://127.0.0.1:{candidate}", env={"LAPWING_SHADOW__HEADERS": "{x-inner: remove}"})
+    rules = {"LAPWING_SHADOW__HEADERS": "{'x-*': keep, x-inner: remove}", "LAPWING_SHADOW__ROUTES": '["POST /v2/models/{model}/infer"]'}
+    lapwing = start_shadowed(f"http://127.0.0.1:{candidate}", env=rules)
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     given = {"authorization": "Bearer x", "cookie": "a=b", "x-tenant": "t", "x-inner": "i", "traceparent": trace}
     assert ask(lapwing.port, body_of(3), given)[0] == 200

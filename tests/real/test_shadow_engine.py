@@ -211,7 +211,9 @@ def test_an_engine_with_another_model_is_no_optimum(shadowed, primary, models_fo
 
 def test_two_errors_do_not_agree(shadowed, primary, small_mlp):
     """Both refuse a request without inputs, each with its own words and the same status, or not: neither is an answer of a model."""
-    lapwing = shadowed(primary, f"ref=engine:{small_mlp}", env=TIGHT)
+    # a request without inputs is no call of a model, and copied because its route is named
+    env = {**TIGHT, "LAPWING_SHADOW__ROUTES": '["POST /v2/models/{model}/infer"]'}
+    lapwing = shadowed(primary, f"ref=engine:{small_mlp}", env=env)
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
     with Counted(lapwing, 20):
         for _ in range(20):

@@ -2,6 +2,7 @@
 quota are captured.
 """
 
+import json
 import threading
 import time
 
@@ -106,7 +107,7 @@ def test_only_a_route_with_a_quota_is_captured(start_server, start_with_quota, r
 
 
 def test_a_rare_request_that_is_too_large_is_counted(start_with_quota):
-    lapwing = start_with_quota(LAPWING_SHADOW__MAX_BODY="4KiB")
+    lapwing = start_with_quota(LAPWING_SHADOW__MAX_BODY="4KiB", LAPWING_SHADOW__ROUTES=json.dumps([ROUTE]))
     for rows in (1, 64, 64):
         assert ask(lapwing.port, body_of(rows))[0] == 200
     wait_for(lambda: compared(lapwing, "outputs_by_quota", 1), 20, "the small one is compared")

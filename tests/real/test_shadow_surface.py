@@ -204,7 +204,7 @@ def test_a_replay_joins_the_spans_of_its_target(binary, start_lapwing, processes
 def test_an_address_that_is_taken_is_named(binary, start_plain, start_server, tmp_path):
     lapwing = start_plain(start_server())
     path = tmp_path / "traffic.lwr"
-    record(binary, lapwing, path, 1, lambda n: ask(lapwing.port, n=n))
+    record(binary, lapwing, path, 3, lambda n: ask(lapwing.port, n=n))
     to = ["--to", "http://127.0.0.1:9", "--otlp-grpc", f"127.0.0.1:{lapwing.admin}"]
     done = subprocess.run([binary, "replay", str(path), *to], capture_output=True, text=True, timeout=30)
     assert done.returncode == 69 and f"--otlp-grpc: 127.0.0.1:{lapwing.admin}" in done.stderr, done.stderr

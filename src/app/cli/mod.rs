@@ -193,8 +193,8 @@ enum Sub {
         command: ShadowSub,
     },
     /// Record sampled requests of a running Lapwing, to be replayed
-    #[command(after_help = "The file has what users sent: bodies, and headers except authorization, cookie and those that \
-        `shadow.headers` removes.\nValues at the paths of `shadow.compare.redact` are hidden. The running Lapwing answers only \
+    #[command(after_help = "The file has what users sent: bodies of recognised calls, and headers that copies have too \
+        (`shadow.headers`).\nMembers with the name of a secret and values at the paths of `shadow.compare.redact` are hidden. The running Lapwing answers only \
         processes of its own machine, and those with its admin token.\nExit code: 0; 69 if there is no recording, or it broke off.\n\n\
         Examples:\n  lapwing record --sample 1% --for 10m --out traffic.lwr\n  \
         lapwing record --sample 100% --max-requests 1000 --out traffic.lwr\n  \

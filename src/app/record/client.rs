@@ -15,6 +15,7 @@ use http_body_util::BodyExt;
 use crate::app::admin_client::{AdminArgs, UNAVAILABLE, block_on};
 use crate::net::ClientLimits;
 use crate::settings::{Period, Share, Size};
+use crate::shadow::ShadowDrop;
 use crate::shadow::recording::{RecordingEnd, RecordingLine};
 
 /// What is recorded, where it is asked for, and where it is written.
@@ -39,6 +40,9 @@ pub struct RecordArgs {
     admin: AdminArgs,
 }
 
+/// Why requests are not recorded whose route could be named.
+const REFUSALS: [ShadowDrop; 4] = [ShadowDrop::UnknownRoute, ShadowDrop::Session, ShadowDrop::NotRecognised, ShadowDrop::Effect];
+
 /// What became of a recording.
 struct Written {
     bytes: u64,
@@ -53,6 +57,10 @@ pub(in crate::app) fn run(args: &RecordArgs) -> u8 {
             let mut dropped = if dropped.is_empty() { String::new() } else { format!("; dropped: {}", dropped.join(", ")) };
             if end.accounts_lost > 0 {
                 dropped += &format!("; {} accounts of requests were lost", end.accounts_lost);
+            }
+            let is_refused = REFUSALS.iter().any(|reason| end.dropped.contains_key(reason.name()));
+            if is_refused {
+                dropped += "; only recognised calls of a model are recorded: name further routes in shadow.routes if they are safe to repeat";
             }
             let (requests, seconds) = (end.requests, Duration::from_nanos(end.duration_ns).as_secs());
             println!("{}: {requests} requests, {bytes} bytes, {seconds} s, ended by {}{dropped}", args.out.display(), end.reason);

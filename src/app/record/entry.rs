@@ -4,12 +4,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 
-use crate::app::shadow::{CopiedHeaders, reason};
+use crate::app::shadow::{CopiedParts, reason};
+use crate::config::Config;
 use crate::ledger::{PairId, Stamp};
 use crate::proxy::{CapturedBody, PrimaryAnswer, ShadowJob};
 use crate::shadow::compare::Redactor;
 use crate::shadow::recording::{RecordedAnswer, RecordedExchange};
-use crate::shadow::{Config, SHADOW_FIELD, ShadowDrop, SideAccount};
+use crate::shadow::{AnsweredExchange, JudgedRequest, Repeatable, ShadowDrop, SideAccount, Standing};
 
 /// The header fields of an answer that say how its body is to be read. No other is recorded.
 const ANSWER_FIELDS: [HeaderName; 4] = [
@@ -47,30 +48,41 @@ impl CompleteJob {
         let answer = answer.await.map_err(reason)?;
         Ok(Self { pair, arrived, method, path, version, headers, body, status, answer_headers, answer })
     }
+
+    /// Whether it may be recorded now, or once its route is learnt.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not be.
+    pub(super) fn judge(&self, repeatable: &Repeatable) -> Result<(JudgedRequest, Standing), ShadowDrop> {
+        let request = repeatable.request(&self.method, self.path.path(), &self.headers, self.body.pieces());
+        let (trailers, body) = (self.answer.trailers(), self.answer.pieces());
+        let answer = AnsweredExchange { status: self.status, headers: &self.answer_headers, trailers, body };
+        let standing = repeatable.answered(&request, &answer)?;
+        Ok((request, standing))
+    }
 }
 
 /// What is left out of records.
 #[derive(Debug)]
 pub(super) struct Redaction {
-    headers: CopiedHeaders,
+    copied: CopiedParts,
     bodies: Redactor,
 }
 
 impl Redaction {
     /// By `config`.
     pub(super) fn new(config: &Config) -> Self {
-        Self { headers: CopiedHeaders::new(config), bodies: Redactor::new(&config.compare) }
+        Self { copied: CopiedParts::new(config), bodies: Redactor::new(&config.shadow.compare) }
     }
 
-    /// The record of `job` in a recording that began at `began`. `None` if there are values to hide and the request's body is not
-    /// JSON, so that nobody can say whether they are in it. An answer of which that holds is left out.
+    /// The record of `job` in a recording that began at `began`. `None` if there are values to hide and the request's body is none in
+    /// which they can be found and replaced. An answer of which that holds is left out.
     pub(super) fn record(&self, job: &CompleteJob, account: Option<SideAccount>, began: Stamp) -> Option<RecordedExchange> {
-        let mut headers = self.headers.of(&job.headers);
-        for name in [SHADOW_FIELD, CONTENT_LENGTH] {
-            headers.remove(name);
-        }
+        let mut headers = self.copied.headers.of(&job.headers);
+        headers.remove(CONTENT_LENGTH);
         let grpc_status = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
-        let answer = self.body(&job.answer).map(|body| RecordedAnswer {
+        let answer = self.body(&job.answer_headers, &job.answer).map(|body| RecordedAnswer {
             status: job.status.as_u16(),
             headers: ANSWER_FIELDS
                 .iter()
@@ -82,21 +94,23 @@ impl Redaction {
         Some(RecordedExchange {
             at_ns: job.arrived.since(began),
             method: job.method.clone(),
-            path: job.path.clone(),
+            path: self.copied.path(&job.path),
             http2: job.version == Version::HTTP_2,
             headers,
-            body: self.body(&job.body)?,
+            body: self.body(&job.headers, &job.body)?,
             answer,
             account,
         })
     }
 
-    fn body(&self, body: &CapturedBody) -> Option<Bytes> {
+    /// A body without secrets, of a message with these headers.
+    fn body(&self, headers: &HeaderMap, body: &CapturedBody) -> Option<Bytes> {
         let whole = match body.pieces() {
             [] => Bytes::new(),
             [piece] => piece.clone(),
             pieces => pieces.concat().into(),
         };
+        let whole = self.copied.secrets.hidden(headers, whole).ok()?;
         if self.bodies.is_idle() || whole.is_empty() { Some(whole) } else { self.bodies.redacted(&whole).map(Bytes::from) }
     }
 }

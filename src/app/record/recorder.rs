@@ -1,6 +1,5 @@
 //! The recorder of a running Lapwing: one recording at a time, each on a thread of its own.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::metrics::Labels;
 use crate::proxy::{RecordingSwitch, RunningRecording, TapBranch, TapParts};
 use crate::settings::{ConfigHandle, Switch};
 use crate::shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
-use crate::shadow::{self, PairHalf, Sampler, ShadowDrop};
+use crate::shadow::{self, JudgedRequest, PairHalf, Repeatable, Sampler, ShadowCounters, ShadowDrop, Standing};
 
 /// Sampled requests that may wait for the recorder's thread.
 const QUEUE: usize = 1024;
@@ -34,8 +33,8 @@ const LINES: usize = 4;
 const LOOK: Duration = Duration::from_millis(2);
 /// How long a request waits for its account longer than spans are waited for, and how long the last ones have to come to their end.
 const PATIENCE_NS: u64 = 3_000_000_000;
-/// The reason that is counted where a body cannot be redacted.
-const UNREDACTABLE: &str = "unredactable";
+/// How long a recognised request waits for its route to be learnt, in nanoseconds.
+const LEARNING_NS: u64 = 60_000_000_000;
 
 /// The accounts of recorded requests, from the aggregator.
 #[derive(Debug)]
@@ -72,6 +71,8 @@ pub(in crate::app) struct Recorder {
     pub(in crate::app) switch: Arc<RecordingSwitch>,
     pub(in crate::app) accounts: Arc<RecordAccounts>,
     pub(in crate::app) labels: Arc<Labels>,
+    /// What all recordings did not write.
+    pub(in crate::app) counters: Arc<ShadowCounters>,
     /// Ends a recording when the process drains.
     pub(in crate::app) stop: CancellationToken,
 }
@@ -86,7 +87,8 @@ impl Recorder {
         let loaded = self.config.load();
         let config = &loaded.config;
         let limits = TapParts::limits(&config.shadow, &config.proxy);
-        let parts = TapParts::new(QUEUE, limits, 0, Arc::default());
+        let parts = TapParts::counted(QUEUE, limits, self.counters.clone(), Arc::default());
+        let dropped_before = self.counters.all_dropped();
         let sampled = shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
         let branch = TapBranch { parts: parts.clone(), sampler: Sampler::new(&sampled) };
         let running = self.switch.turn_on(branch).ok_or("a recording runs already; there is one at a time")?;
@@ -97,12 +99,15 @@ impl Recorder {
             lines: sender,
             accounts: self.accounts.clone(),
             labels: self.labels.clone(),
-            redaction: Redaction::new(&config.shadow),
+            redaction: Redaction::new(config),
+            repeatable: Repeatable::new(&config.shadow),
+            dropped_before,
             max_waiting: config.shadow.max_waiting,
             patience_ns: config.attribution.grace.as_nanos().saturating_add(PATIENCE_NS),
             stop: self.stop.clone(),
             began: Stamp::now(),
             under_way: Vec::new(),
+            held: Vec::new(),
             complete: FxHashMap::default(),
             known: FxHashMap::default(),
             end: RecordingEnd::default(),
@@ -125,18 +130,32 @@ struct RecordingSession {
     accounts: Arc<RecordAccounts>,
     labels: Arc<Labels>,
     redaction: Redaction,
+    repeatable: Repeatable,
+    /// What earlier recordings did not write.
+    dropped_before: Vec<u64>,
     max_waiting: usize,
     patience_ns: u64,
     stop: CancellationToken,
     began: Stamp,
     /// Requests whose body or answer is on its way.
     under_way: Vec<Completing>,
+    /// Those that wait for their route to be learnt.
+    held: Vec<HeldRecord>,
     /// Those that wait for their account, and since when.
     complete: FxHashMap<PairId, (CompleteJob, Stamp)>,
     /// Accounts that came first, and when.
     known: FxHashMap<PairId, (PairHalf, Stamp)>,
     end: RecordingEnd,
     written_bytes: u64,
+}
+
+/// A recognised request whose route is not yet repeatable.
+struct HeldRecord {
+    job: CompleteJob,
+    request: JudgedRequest,
+    /// How often learning had begun anew.
+    restarts: u64,
+    since: Stamp,
 }
 
 /// The reader has left, or takes nothing any more.
@@ -188,7 +207,10 @@ impl RecordingSession {
             std::thread::sleep(LOOK);
         }
         for _ in 0..self.under_way.len() + self.parts.queue.len() {
-            self.drop_one(ShadowDrop::Cut.name());
+            self.drop_one(ShadowDrop::Cut);
+        }
+        for _ in 0..std::mem::take(&mut self.held).len() {
+            self.drop_one(ShadowDrop::Learning);
         }
         let rest: Vec<PairId> = self.complete.keys().copied().collect();
         rest.into_iter().try_for_each(|pair| self.write(pair))
@@ -198,8 +220,8 @@ impl RecordingSession {
     fn look(&mut self) -> Result<(), ReaderGone> {
         let now = Stamp::now();
         while let Some(job) = self.parts.queue.pop() {
-            if self.under_way.len() + self.complete.len() >= self.max_waiting {
-                self.drop_one(ShadowDrop::Waiting.name());
+            if self.under_way.len() + self.held.len() + self.complete.len() >= self.max_waiting {
+                self.drop_one(ShadowDrop::Waiting);
             } else {
                 self.under_way.push(Box::pin(CompleteJob::of(job)));
             }
@@ -215,17 +237,40 @@ impl RecordingSession {
                 Poll::Ready(done) => {
                     drop(self.under_way.swap_remove(at));
                     match done {
-                        Ok(job) => drop(self.complete.insert(job.pair, (job, now))),
-                        Err(reason) => self.drop_one(reason.name()),
+                        Ok(job) => self.judge(job, now),
+                        Err(reason) => self.drop_one(reason),
                     }
                 }
             }
         }
+        self.look_at_held(now);
         let is_late = |since: Stamp| now.since(since) > self.patience_ns;
         let ready = self.complete.iter().filter(|(pair, (_, since))| self.known.contains_key(pair) || is_late(*since));
         let ready: Vec<PairId> = ready.map(|(pair, _)| *pair).collect();
-        self.known.retain(|_, (_, since)| now.since(*since) <= self.patience_ns);
+        let is_held = |pair: &PairId| self.held.iter().any(|held| held.job.pair == *pair);
+        self.known.retain(|pair, (_, since)| now.since(*since) <= self.patience_ns || is_held(pair));
         ready.into_iter().try_for_each(|pair| self.write(pair))
+    }
+
+    /// Decides whether a request that is complete is recorded.
+    fn judge(&mut self, job: CompleteJob, now: Stamp) {
+        match job.judge(&self.repeatable) {
+            Ok((_, Standing::Repeatable)) => drop(self.complete.insert(job.pair, (job, now))),
+            Ok((request, Standing::Learning(restarts))) => self.held.push(HeldRecord { job, request, restarts, since: now }),
+            Err(reason) => self.drop_one(reason),
+        }
+    }
+
+    /// Takes the requests whose route is repeatable by now, and drops those that waited too long for it.
+    fn look_at_held(&mut self, now: Stamp) {
+        for held in std::mem::take(&mut self.held) {
+            match self.repeatable.standing(&held.request, held.restarts) {
+                Ok(Standing::Repeatable) => drop(self.complete.insert(held.job.pair, (held.job, now))),
+                Ok(Standing::Learning(_)) if now.since(held.since) <= LEARNING_NS => self.held.push(held),
+                Ok(Standing::Learning(_)) => self.drop_one(ShadowDrop::Learning),
+                Err(reason) => self.drop_one(reason),
+            }
+        }
     }
 
     /// Writes the record of a request that is complete.
@@ -236,7 +281,7 @@ impl RecordingSession {
             return Ok(());
         }
         let Some(record) = self.redaction.record(&job, account, self.began) else {
-            self.drop_one(UNREDACTABLE);
+            self.drop_one(ShadowDrop::Unredactable);
             return Ok(());
         };
         // give the memory back before the reader is waited for
@@ -255,17 +300,18 @@ impl RecordingSession {
         self.is_full() || self.end.requests >= self.options.max_requests
     }
 
-    fn drop_one(&mut self, reason: &str) {
-        *self.end.dropped.entry(reason.to_owned()).or_default() += 1;
+    fn drop_one(&self, reason: ShadowDrop) {
+        self.parts.counters.drop_sampled(reason);
     }
 
     fn finish(&mut self, reason: &str) -> Result<(), ReaderGone> {
         self.end.reason = reason.to_owned();
         self.end.duration_ns = self.began.elapsed();
         self.end.accounts_lost = self.accounts.lost.load(Relaxed);
-        let of_tap = ShadowDrop::ALL.iter().map(|reason| (reason.name().to_owned(), self.parts.counters.dropped(*reason)));
-        let of_tap: BTreeMap<String, u64> = of_tap.filter(|(_, count)| *count > 0).collect();
-        self.end.dropped.extend(of_tap);
+        let (now, before) = (self.parts.counters.all_dropped(), &self.dropped_before);
+        let since = now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before));
+        let dropped = ShadowDrop::ALL.iter().zip(since).filter(|(_, count)| *count > 0);
+        self.end.dropped = dropped.map(|(reason, count)| (reason.name().to_owned(), count)).collect();
         let line = to_line(&RecordingLine::End(self.end.clone())).map_err(|_| ReaderGone)?;
         self.send(line)
     }

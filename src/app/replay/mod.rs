@@ -127,6 +127,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
         counters: Arc::new(ShadowCounters::new(header.targets.len())),
         quotas: Arc::default(),
+        routes: Arc::new(Vec::new),
         budget: Arc::new(|| (0, 0)),
         targets: header.targets.iter().map(info).collect(),
         order: order(header.baseline == session::RECORDED),

@@ -21,7 +21,7 @@ use super::{ReplayError, checked, order};
 use crate::app::data::Observing;
 use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
-    AnswerSide, CompareWorker, ComparedOutputs, CopiedHeaders, CopyRequest, Head, NamedTarget, compare_channel, whole_body,
+    AnswerSide, CompareWorker, ComparedOutputs, CopiedParts, CopyRequest, Head, NamedTarget, compare_channel, whole_body,
 };
 use crate::attribution::Aggregator;
 use crate::attribution::otlp::OwnTraces;
@@ -249,11 +249,11 @@ impl Session {
         exchanges: Vec<RecordedExchange>,
         targets: &[PlayedTarget],
     ) -> Result<(Vec<PreparedRequest>, Vec<Option<SideAccount>>), ReplayError> {
-        let headers = CopiedHeaders::new(&self.config.shadow);
+        let copied = CopiedParts::new(&self.config);
         let (mut requests, mut recorded) = (Vec::with_capacity(exchanges.len()), Vec::with_capacity(exchanges.len()));
         for (at, mut exchange) in exchanges.into_iter().enumerate() {
             recorded.push(exchange.account.take().filter(|_| self.is_baseline_recorded));
-            let prepared = prepare(at, exchange, self.is_baseline_recorded, &headers, &self.budget);
+            let prepared = prepare(at, exchange, self.is_baseline_recorded, &copied, &self.budget);
             let (request, recorded) = prepared.ok_or_else(|| failed(&"a recorded body does not fit into memory"))?;
             requests.push(PreparedRequest { copies: self.copies(&request, targets), head: request.head, recorded });
         }
@@ -333,6 +333,7 @@ impl Session {
             outputs: self.outputs,
             counters: Arc::new(candidates_only(&self.counts, skipped, infos.len())),
             quotas: Arc::default(),
+            routes: Arc::new(Vec::new),
             budget: Arc::new(move || budget.fill()),
             targets: infos,
             order: order(self.is_baseline_recorded),
@@ -372,11 +373,11 @@ fn prepare(
     at: usize,
     exchange: RecordedExchange,
     is_baseline_recorded: bool,
-    headers: &CopiedHeaders,
+    copied: &CopiedParts,
     budget: &Arc<CaptureBudget>,
 ) -> Option<(CopyRequest, Option<AnswerSide>)> {
     let RecordedExchange { method, path, http2, headers: recorded_headers, body, answer, .. } = exchange;
-    let mut headers = headers.of(&recorded_headers);
+    let (mut headers, path) = (copied.headers(&recorded_headers), copied.path(&path));
     headers.remove(http::header::CONTENT_LENGTH);
     let head = Arc::new(Head { pair: pair_of(at)?, cause: CopyCause::Share, method, path, is_h2: http2, headers });
     let recorded = match answer.filter(|_| is_baseline_recorded) {

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::compare::{
     AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
 };
-pub(super) use self::copy::{CopiedHeaders, Head};
+pub(super) use self::copy::{CopiedParts, Head};
 use self::patience::{LONGEST, Patience};
 pub(super) use self::prepare::{CopyRequest, whole_body};
 use self::runner::Runner;
@@ -44,7 +44,7 @@ use crate::proxy::{self, DataPlane, TapParts};
 use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
 use crate::shadow::compare::Comparer;
 use crate::shadow::mapping::MappingTable;
-use crate::shadow::{self, CopyOrder, OutputAccounts, PairTable, QuotaTable, TargetInfo, UPSTREAM_AGAIN};
+use crate::shadow::{self, CopyOrder, OutputAccounts, PairTable, QuotaTable, Repeatable, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -68,6 +68,8 @@ pub(super) struct ShadowParts {
     pub(super) pairs: Arc<Mutex<PairTable>>,
     /// What outputs differ in.
     pub(super) outputs: Arc<Mutex<OutputAccounts>>,
+    /// Which routes may be repeated.
+    pub(super) repeatable: Arc<Repeatable>,
     /// In the order of their indices.
     pub(super) targets: Arc<[TargetInfo]>,
 }
@@ -75,13 +77,14 @@ pub(super) struct ShadowParts {
 impl ShadowParts {
     /// What the admin server reads.
     pub(super) fn surface(self, order: CopyOrder, labels: &Arc<Labels>) -> ShadowSurface {
-        let Self { tap, registry, pairs, outputs, targets, .. } = self;
+        let Self { tap, registry, pairs, outputs, repeatable, targets, .. } = self;
         ShadowSurface {
             registry,
             pairs,
             outputs,
             counters: tap.counters.clone(),
             quotas: tap.quotas.clone(),
+            routes: Arc::new(move || repeatable.routes()),
             budget: Arc::new(move || tap.budget.fill()),
             targets,
             order: order.into(),
@@ -233,6 +236,7 @@ pub(super) fn start(
             PairTable::new(copy_labels, patience_ns, started).with_patience_factor(config.timeout_factor),
         )),
         outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
+        repeatable: Arc::new(Repeatable::new(config)),
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 
@@ -252,7 +256,8 @@ pub(super) fn start(
     let runner = Runner {
         parts: tap,
         targets,
-        headers: CopiedHeaders::new(config),
+        copied: CopiedParts::new(whole),
+        repeatable: parts.repeatable.clone(),
         order: config.order,
         max_waiting: config.max_waiting,
         patience: Patience { floor: config.timeout.get(), factor: config.timeout_factor },

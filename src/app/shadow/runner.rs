@@ -10,17 +10,20 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use http::header::CONTENT_ENCODING;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::compare::{AnswerSide, ComparePair, Comparing};
-use super::copy::{CopiedHeaders, Head};
+use super::copy::{CopiedParts, Head};
 use super::patience::Patience;
 use super::target::CopyTarget;
-use crate::ledger::Stamp;
+use crate::ledger::{Stamp, TraceId};
 use crate::net::Tasks;
-use crate::proxy::{Incomplete, PrimaryAnswer, ShadowJob, TapParts};
-use crate::shadow::{CopyOrder, ShadowDrop};
+use crate::proxy::{CapturedBody, Incomplete, PrimaryAnswer, ShadowJob, TapParts};
+use crate::shadow::{AnsweredExchange, CopyOrder, JudgedRequest, Repeatable, ShadowDrop, Standing};
 
 /// How often the queue is read while requests come.
 const LOOK: Duration = Duration::from_millis(1);
@@ -28,12 +31,15 @@ const LOOK: Duration = Duration::from_millis(1);
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 /// After so many looks without a request nothing is expected soon.
 const IDLE_AFTER: u32 = 200;
+/// How long a recognised exchange waits for its route to be learnt, in nanoseconds: less than its account waits for that of a copy.
+const LEARNING_NS: u64 = 4_000_000_000;
 
 /// What the tasks of the thread share.
 pub(super) struct Runner {
     pub(super) parts: Arc<TapParts>,
     pub(super) targets: Vec<CopyTarget>,
-    pub(super) headers: CopiedHeaders,
+    pub(super) copied: CopiedParts,
+    pub(super) repeatable: Arc<Repeatable>,
     pub(super) order: CopyOrder,
     pub(super) max_waiting: usize,
     /// How long copies may take.
@@ -80,22 +86,28 @@ impl Runner {
         self.targets.iter().filter(|target| !target.is_upstream).all(|target| target.is_left_alone(now))
     }
 
-    /// Carries one sampled request to the targets, and hands both answers to who compares them.
+    /// Carries one sampled request to the targets, and counts it if it may not be, or cannot.
     async fn carry(self: Arc<Self>, job: ShadowJob) {
-        let head = Arc::new(Head::new(&job, &self.headers));
-        let ShadowJob { body, answer, arrived, .. } = job;
+        if let Err(reason) = self.carry_whole(job).await {
+            self.parts.counters.drop_sampled(reason);
+        }
+    }
+
+    /// Carries one sampled request to the targets, if it may be repeated, and hands both answers to who compares them.
+    async fn carry_whole(&self, job: ShadowJob) -> Result<(), ShadowDrop> {
+        let head = Arc::new(Head::new(&job, &self.copied));
+        let ShadowJob { method, path, headers, body, answer, arrived, .. } = job;
         let (tell_primary, primary_took) = watch::channel(None);
-        let body = match self.quietly(body).await {
-            Ok(body) => Arc::new(body),
-            Err(incomplete) => return self.parts.counters.drop_sampled(reason(incomplete)),
-        };
+        let body = self.quietly(body).await.map_err(reason)?;
+        let body = Arc::new(body.map_trailers(|trailers| self.copied.headers.of(trailers)));
+        let (request, secret) = self.judge(method, path, headers, body.clone()).await?;
         let answered = async {
             let tell_primary = tell_primary; // dropped with the last word of the upstream
             let PrimaryAnswer { trace, status, headers, body } = self.quietly(answer).await.map_err(|_| ShadowDrop::Cut)?;
-            let body = self.quietly(body).await;
+            let body = self.quietly(body).await.map(Arc::new);
             let took = Duration::from_nanos(arrived.elapsed());
             tell_primary.send_replace(Some(took));
-            Ok((trace, status, headers, body))
+            Ok::<Primary, ShadowDrop>((trace, status, headers, body))
         };
         let copies = async {
             let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
@@ -107,17 +119,28 @@ impl Runner {
             join_all(sent).await
         };
         let (primary, copies) = match self.order {
-            CopyOrder::After => match answered.await {
-                Ok(primary) => (Ok(primary), copies.await),
-                Err(reason) => (Err(reason), Vec::new()),
-            },
-            CopyOrder::Concurrent => tokio::join!(answered, copies),
+            CopyOrder::After => {
+                let primary = answered.await?;
+                let standing = self.learn(&request, &primary).await?;
+                secret?;
+                self.await_learnt(&request, standing).await?;
+                (primary, copies.await)
+            }
+            CopyOrder::Concurrent => {
+                let may_send = self.repeatable.before_answer(&request).and(secret);
+                let (primary, copies) = match may_send {
+                    Ok(()) => tokio::join!(answered, copies),
+                    Err(_) => (answered.await, Vec::new()),
+                };
+                let primary = primary?;
+                // for the requests that come after it
+                let _ = self.learn(&request, &primary).await;
+                may_send?;
+                (primary, copies)
+            }
         };
-        let (trace, primary) = match primary {
-            Ok((trace, status, headers, Ok(body))) => (trace, AnswerSide::of_upstream(status, headers, Arc::new(body))),
-            Ok((_, _, _, Err(incomplete))) => return self.parts.counters.drop_sampled(reason(incomplete)),
-            Err(reason) => return self.parts.counters.drop_sampled(reason),
-        };
+        let (trace, status, headers, primary) = primary;
+        let primary = AnswerSide::of_upstream(status, headers, primary.map_err(reason)?);
         for (target, copy) in copies {
             if let Some(copy) = copy {
                 let head = head.clone();
@@ -127,6 +150,53 @@ impl Runner {
                 {
                     counters.drop_copy(ShadowDrop::CompareFull);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a whole request: whether it is a call of a model, and whether its body has a secret, which no copy may have.
+    async fn judge(
+        &self,
+        method: Method,
+        path: PathAndQuery,
+        headers: HeaderMap,
+        body: Arc<CapturedBody>,
+    ) -> Result<(JudgedRequest, Result<(), ShadowDrop>), ShadowDrop> {
+        let (repeatable, secrets) = (self.repeatable.clone(), self.copied.secrets.clone());
+        let takes_long = body.is_large() || headers.contains_key(CONTENT_ENCODING);
+        aside(takes_long, move || {
+            let request = repeatable.request(&method, path.path(), &headers, body.pieces());
+            let has_secret = secrets.are_in(&headers, body.pieces()).unwrap_or(true);
+            (request, if has_secret { Err(ShadowDrop::Secret) } else { Ok(()) })
+        })
+        .await
+    }
+
+    /// Learns from the upstream's answer. Returns whether the exchange may be repeated now, or once its route is learnt.
+    async fn learn(&self, request: &JudgedRequest, primary: &Primary) -> Result<Standing, ShadowDrop> {
+        let (_, status, headers, Ok(body)) = primary else {
+            return self.repeatable.before_answer(request).map(|()| Standing::Repeatable);
+        };
+        let (repeatable, request) = (self.repeatable.clone(), request.clone());
+        let (status, headers, body) = (*status, headers.clone(), body.clone());
+        aside(body.is_large() || headers.contains_key(CONTENT_ENCODING), move || {
+            let answer = AnsweredExchange { status, headers: &headers, trailers: body.trailers(), body: body.pieces() };
+            repeatable.answered(&request, &answer)
+        })
+        .await?
+    }
+
+    /// Waits until the route of an exchange is learnt.
+    async fn await_learnt(&self, request: &JudgedRequest, standing: Standing) -> Result<(), ShadowDrop> {
+        let Standing::Learning(restarts) = standing else { return Ok(()) };
+        let since = Stamp::now();
+        loop {
+            let look = self.looks.notified();
+            match self.repeatable.standing(request, restarts)? {
+                Standing::Repeatable => return Ok(()),
+                Standing::Learning(_) if since.elapsed() > LEARNING_NS => return Err(ShadowDrop::Learning),
+                Standing::Learning(_) => look.await,
             }
         }
     }
@@ -141,6 +211,20 @@ impl Runner {
             look.await;
         }
     }
+}
+
+/// The trace, status, headers and body of the upstream's answer.
+type Primary = (TraceId, StatusCode, HeaderMap, Result<Arc<CapturedBody>, Incomplete>);
+
+/// Does `work`, on a thread for long work if it takes long: what copies measure must not wait for it.
+async fn aside<T: Send + 'static>(takes_long: bool, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ShadowDrop> {
+    if !takes_long {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "looking at a copied request panicked; this is a fault of Lapwing");
+        ShadowDrop::NotRecognised
+    })
 }
 
 /// The place of a sampled request among those that wait.

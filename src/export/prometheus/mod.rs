@@ -5,6 +5,7 @@
 //! under a lock of microseconds; what follows is done outside of it, family by family.
 
 use std::fmt;
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 
@@ -20,6 +21,7 @@ use super::surfaces::Surfaces;
 use super::{gather, process};
 use crate::metrics::defs::{self, MetricFamily, MetricKind};
 use crate::metrics::{Counter, NAME_TABLES, PolledSnapshot, Shown, Window};
+use crate::shadow::ShadowCounters;
 
 mod budget;
 mod debt;
@@ -79,6 +81,7 @@ struct Scrape {
     series: Vec<Series>,
     polled: Vec<PolledSnapshot>,
     shadow: Option<shadow::Shadow>,
+    recording: Arc<ShadowCounters>,
     excess: Option<diagnosis::BudgetExcess>,
     inferred: Option<InferredSeries>,
     gauges: Vec<Gauge>,
@@ -121,7 +124,8 @@ impl Scrape {
         let excess = |diagnosis: &DiagnosisSurface| diagnosis::BudgetExcess::of((diagnosis.totals)(), &labels, &series);
         let excess = surfaces.diagnosis.as_ref().map(excess);
         let inferred = InferredSeries::of(surfaces);
-        Self { series, polled, shadow, excess, inferred, gauges, overflowed, retired, unnamed, counters }
+        let recording = surfaces.recording.clone();
+        Self { series, polled, shadow, recording, excess, inferred, gauges, overflowed, retired, unnamed, counters }
     }
 
     fn profiler(&self, encoder: &mut dyn Encoder) -> fmt::Result {
@@ -169,6 +173,7 @@ impl Scrape {
         if let Some(shadow) = &self.shadow {
             shadow.encode(encoder)?;
         }
+        shadow::recording(&self.recording, encoder)?;
         self.profiler(encoder)
     }
 }

@@ -1,4 +1,4 @@
-//! The families of shadow-serving. They are absent without a target.
+//! The families of shadow-serving, which are absent without a target, and that of recordings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,19 @@ use crate::export::gather;
 use crate::export::surfaces::ShadowSurface;
 use crate::ledger::CopyCause;
 use crate::metrics::{Measure, Window, defs};
-use crate::shadow::{PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowDrop};
+use crate::shadow::{PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowCounters, ShadowDrop};
+
+/// Writes what recordings did not write, if that is anything.
+pub(super) fn recording(counters: &ShadowCounters, encoder: &mut dyn Encoder) -> fmt::Result {
+    let mut dropped = dropped(|reason| counters.dropped(reason));
+    dropped.retain(|(_, n)| *n > 0);
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    family(encoder, &defs::RECORDING_DROPPED, |metric| {
+        dropped.iter().try_for_each(|(reason, n)| count(metric, vec![("reason", *reason)], *n))
+    })
+}
 
 /// What a scrape shows of shadow-serving.
 #[derive(Debug)]

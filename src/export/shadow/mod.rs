@@ -1,9 +1,11 @@
 //! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
 //!
 //! - `changed`: which of many routes changed;
+//! - `routes`: why requests are not copied that could have been;
 //! - `waterfalls`: both sides of the pairs that differ most, next to each other.
 
 mod changed;
+mod routes;
 mod waterfalls;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::changed::ChangedView;
+use self::routes::RouteView;
 use self::waterfalls::{DifferingView, Waterfalls};
 use super::pairs::Pairs;
 use super::stats::{Series, SeriesDebt, debts, series_of_copies};
@@ -37,6 +40,8 @@ pub(super) struct ShadowView {
     /// What quotas took, in the order of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     quotas: Vec<QuotaView>,
+    /// What was learnt of routes: only those that are repeatable are copied, and those that `shadow.routes` names.
+    routes: Vec<RouteView>,
     /// Copies whose request's account never came.
     unpaired: u64,
     /// Pairs that were counted only, because there are too many routes, models and classes.
@@ -201,6 +206,7 @@ pub(super) fn report(surfaces: &Surfaces, shadow: &ShadowSurface, payloads: Resu
         sampled: shadow.counters.sampled.load(Relaxed),
         dropped: dropped(|reason| shadow.counters.dropped(reason)),
         quotas: shadow.quotas.routes().map(quota).collect(),
+        routes: (shadow.routes)().into_iter().map(RouteView::from).collect(),
         unpaired,
         overflowed,
         contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
@@ -249,7 +255,9 @@ pub(super) fn text(surfaces: &Surfaces, shadow: &ShadowSurface) -> String {
     let debts: String = view.debts.iter().map(ToString::to_string).collect();
     let quotas: String = view.quotas.iter().map(quota_in_words).collect();
     let dropped = in_words(&view.dropped);
-    format!("{}{contention}{debts}{} requests sampled{dropped}\n{quotas}\n{}", view.targets, view.sampled, view.assumptions)
+    let routes = routes::in_words(&view.routes, |reason| shadow.counters.dropped(reason));
+    let ShadowView { targets, sampled, assumptions, .. } = &view;
+    format!("{targets}{contention}{debts}{sampled} requests sampled{dropped}\n{quotas}{routes}\n{assumptions}")
 }
 
 fn quota_in_words(quota: &QuotaView) -> String {

@@ -20,6 +20,7 @@ use crate::metrics::{
     BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
 };
 use crate::settings::{AdminTokenFor, ConfigHandle};
+use crate::shadow::ShadowDrop;
 
 /// Two models: one on a GPU that failed, one on the CPU although a GPU was looked for.
 pub(in crate::export) fn hosted() -> HostedModels {
@@ -110,6 +111,7 @@ pub(in crate::export) fn empty() -> Surfaces {
         optima: Arc::default(),
         engine: Arc::new(Vec::new),
         shadow: None,
+        recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),
         admin_token: None,
         admin_token_for: AdminTokenFor::default(),
@@ -230,6 +232,7 @@ pub(in crate::export) fn busy() -> Surfaces {
         TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
     keep(merge(traced, vec![span]));
     let shadow = Some(super::shadow::one_pair(&surfaces));
+    surfaces.recording.drop_sampled(ShadowDrop::NotRecognised);
     surfaces.counters.add(Counter::SpansJoined, 3);
     surfaces.counters.bump(Counter::DroppedPanic);
     let inferred = inferred(&surfaces);

@@ -15,8 +15,8 @@ use crate::metrics::{Config, Registry};
 use crate::protocol::OutputKind;
 use crate::shadow::compare::{self, Comparer, FinishedAnswer};
 use crate::shadow::{
-    OutputAccounts, OutputResult, PairHalf, PairOrder, PairTable, QuotaResult, QuotaTable, RouteQuota, ShadowCounters,
-    ShadowDrop, SideAccount, TargetInfo,
+    OutputAccounts, OutputResult, PairHalf, PairOrder, PairTable, QuotaResult, QuotaTable, RouteQuota, RouteStanding,
+    ShadowCounters, ShadowDrop, SideAccount, TargetInfo,
 };
 
 /// One request of 8 ms at the upstream, whose copy took half of that and whose output differs; another copy was dropped.
@@ -69,6 +69,7 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
         outputs: Arc::new(Mutex::new(outputs)),
         counters: Arc::new(counters),
         quotas: Arc::new(quotas),
+        routes: Arc::new(Vec::new),
         budget: Arc::new(|| (3, 64)),
         targets: [info].into(),
         order: PairOrder::PrimaryFirst,
@@ -106,6 +107,7 @@ fn the_report_has_both_sides_and_says_what_differs() {
         words.contains(&format!("1 of them by quota: {ROUTE}, 30 a minute of each class; 2 captured and let go\n")),
         "{words}"
     );
+    assert!(!words.contains("shadow.routes"), "nothing was refused: {words}");
     assert!(words.contains("\n  every figure: primary first, the copy after the upstream's answer\n"), "{words}");
     assert_eq!(target["order"], "after");
 }
@@ -219,4 +221,32 @@ fn routes_that_changed_are_named_strongest_first() {
     let words = text(&surfaces, &shadow);
     assert!(words.contains("2 of 3 routes, models and classes; at most 5 % of those named are expected to be false"), "{words}");
     assert!(words.contains("    POST /a, model m: slower, 0 pairs faster, 3000 slower\n"), "{words}");
+}
+
+#[test]
+fn what_is_not_copied_is_said_with_the_setting_that_changes_it() {
+    let surfaces = empty();
+    let standing = |route: &str, is_repeatable, recognised, not_recognised| RouteStanding {
+        route: route.to_owned(),
+        is_repeatable,
+        recognised,
+        not_recognised,
+    };
+    let routes = move || vec![standing("POST /", false, 0, 120), standing("POST /v1/embeddings", true, 7, 0)];
+    let shadow = ShadowSurface { routes: Arc::new(routes), ..one_pair(&surfaces) };
+    for (reason, n) in [(ShadowDrop::UnknownRoute, 3), (ShadowDrop::Session, 1), (ShadowDrop::Secret, 2)] {
+        (0..n).for_each(|_| shadow.counters.drop_sampled(reason));
+    }
+    let view = serde_json::to_value(report(&surfaces, &shadow, Ok(()))).unwrap();
+    assert_eq!((&view["routes"][0]["not_recognised"], &view["routes"][1]["is_repeatable"]), (&120.into(), &true.into()));
+    let words = text(&surfaces, &shadow);
+    for said in [
+        "POST / is not copied: 0 exchanges in the form of a known protocol, 120 not; if it is safe to repeat, name it in shadow.routes\n",
+        "3 sampled requests are not copied, because they are of no known inference protocol by their path",
+        "1 sampled requests are not copied, because they have a cookie or a CSRF token",
+        "2 sampled requests are not copied, because they have a secret in their body; shadow.fields says",
+    ] {
+        assert!(words.contains(said), "{said}: {words}");
+    }
+    assert!(!words.contains("POST /v1/embeddings is"), "{words}");
 }

@@ -134,6 +134,8 @@ families! {
         "Copies of requests that were sent, by what became of them: answered (in full, whatever the status) or failed (no answer, none in time, or one that is too large).";
     SHADOW_DROPPED: Counter "lapwing_shadow_dropped" None, ["target", "reason"],
         "Copies that were not sent, not compared, or whose result was lost, by reason; the target is empty where a request was dropped before it had copies.";
+    RECORDING_DROPPED: Counter "lapwing_recording_dropped" None, ["reason"],
+        "Sampled requests that recordings did not write, by reason; absent while there are none.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

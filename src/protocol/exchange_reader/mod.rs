@@ -70,15 +70,19 @@ impl Protocols {
         DetectedProtocol { plain: plain.map(Protocol::Known), grpc, model: model.flatten().map(|name| label_text(name).into()) }
     }
 
-    /// Whether a request with this head is one call of a known inference protocol. Nothing is changed by such a call, so it may be
-    /// repeated. Rules of the configuration and long-lived streams are not among them.
+    /// Whether a request with this head may be one call of a known inference protocol: by its path, and because its body is no form. Its body
+    /// may show that it is none ([`Recogniser`](super::Recogniser)). Rules of the configuration and long-lived streams are not among them.
     #[must_use]
-    pub fn is_inference(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    pub fn may_be_inference(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
         if method != Method::POST || headers.contains_key(http::header::UPGRADE) {
             return false;
         }
         let is_grpc = Media::of(headers) == Media::Grpc;
-        if is_grpc { detect_grpc(path).is_some_and(|family| family != Family::OipGrpcStream) } else { detect(path).is_some() }
+        if is_grpc {
+            detect_grpc(path).is_some_and(|family| family != Family::OipGrpcStream)
+        } else {
+            detect(path).is_some() && !Media::is_form(headers)
+        }
     }
 
     /// Creates a reader for a request with this head; `None` if there is nothing to read in its bodies.

@@ -28,7 +28,7 @@ pub use comparison::{
     KindSet, MAX_FIELDS, NumberComparison, TextComparison,
 };
 pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
-pub(in crate::shadow) use decode::content::whole as whole_body;
+pub(in crate::shadow) use decode::content::{grpc_messages, whole as whole_body};
 pub(in crate::shadow) use decode::nested::{NestedFault, read_texts};
 pub(in crate::shadow) use decode::{Document, MappedTensor};
 pub use decode::{OutputMapping, TensorPort};

@@ -7,6 +7,7 @@ use super::decode::document::Value;
 use super::decode::tensor::TensorData;
 use super::decode::{Decoded, DecodedTensor, Node};
 use super::paths::{PathPart, PathSet, PathState};
+use crate::shadow::kept::names_secret;
 
 /// The most bytes of one payload; the rest is cut off and replaced by `…`.
 pub const SAMPLE_BYTES: usize = 16 << 10;
@@ -112,12 +113,18 @@ impl SampleWriter<'_> {
             return self.push(REDACTED);
         }
         if let Some(members) = value.members() {
+            let is_top = self.text.is_empty();
             self.push("{");
             for (at, (key, member)) in members.enumerate() {
                 self.separator(at);
                 self.quoted(key);
                 self.push(": ");
-                self.value(member, &self.redact.step(state, &PathPart::Key(key)));
+                let is_scalar = member.text().is_some_and(|text| !text.is_empty()) || member.number().is_some();
+                if is_scalar && names_secret(key, is_top) {
+                    self.push(REDACTED);
+                } else {
+                    self.value(member, &self.redact.step(state, &PathPart::Key(key)));
+                }
                 if self.is_full() {
                     return;
                 }

@@ -10,6 +10,7 @@ use crate::protocol::{Protocols, TextEncoder};
 use crate::settings::{Checks, Form, Record, ShadowTarget};
 use crate::shadow::Config;
 use crate::shadow::compare::ValuePath;
+use crate::shadow::repeatable::NamedRoutes;
 
 /// The most elements of the list.
 pub(in crate::shadow) const MAX_MAPPINGS: usize = 64;
@@ -123,7 +124,8 @@ impl MappingRule {
         else {
             return checks.fault(key, &self.route, "must be a method and a path, as /stats names the route: POST /score");
         };
-        if !listed.contains(&self.route) && !Protocols::default().is_inference(&method, path, &HeaderMap::new()) {
+        let is_named = NamedRoutes::new(listed).has(&self.route, method.as_str(), path);
+        if !is_named && !Protocols::default().may_be_inference(&method, path, &HeaderMap::new()) {
             let reason = "is not copied: list it in shadow.routes too, if its requests are safe to repeat";
             checks.fault(key, &self.route, reason);
         }

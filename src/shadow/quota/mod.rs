@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::repeatable::NamedRoutes;
 use crate::ledger::{LabelId, LabelTable, Stamp};
 use crate::protocol::{Protocols, fold_route};
 use crate::settings::{Checks, Form, Record};
@@ -74,8 +75,9 @@ fn route_fault(route: &str, routes: &[String]) -> Option<String> {
     }
     let protocols = Protocols::default();
     let headers = [HeaderMap::new(), HeaderMap::from_iter([(http::header::CONTENT_TYPE, GRPC)])];
-    let is_inference = |method: &Method| headers.iter().any(|headers| protocols.is_inference(method, path, headers));
-    let is_safe = routes.iter().any(|other| other == route) || method.parse().is_ok_and(|method| is_inference(&method));
+    let is_inference = |method: &Method| headers.iter().any(|headers| protocols.may_be_inference(method, path, headers));
+    let is_named = NamedRoutes::new(routes).has(route, method, path);
+    let is_safe = is_named || method.parse().is_ok_and(|method| is_inference(&method));
     (!is_safe).then(|| "is of no known inference protocol; if it is safe to repeat, name it in shadow.routes too".to_owned())
 }
 

@@ -26,6 +26,17 @@ impl CapturedBody {
         Self { pieces, length, trailers, _reservation: reservation }
     }
 
+    /// The same body with other trailers, if it has any.
+    pub(crate) fn map_trailers(mut self, change: impl FnOnce(&HeaderMap) -> HeaderMap) -> Self {
+        self.trailers = self.trailers.as_ref().map(change);
+        self
+    }
+
+    /// Whether reading the whole of it takes more than a moment.
+    pub(crate) const fn is_large(&self) -> bool {
+        self.length > 64 << 10
+    }
+
     /// The body's length in bytes.
     #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {

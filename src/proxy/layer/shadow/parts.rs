@@ -13,7 +13,7 @@ use crate::proxy;
 use crate::proxy::body::RequestBody;
 use crate::proxy::body::capture::{CaptureBudget, CaptureLimits};
 use crate::settings::Size;
-use crate::shadow::{Config, QuotaIndex, QuotaResult, QuotaTable, Sampler, ShadowCounters, ShadowDrop};
+use crate::shadow::{Config, QuotaIndex, QuotaResult, QuotaTable, Sampled, Sampler, ShadowCounters, ShadowDrop};
 
 /// Where copies of one purpose go, and what became of them.
 #[derive(Debug)]
@@ -31,12 +31,22 @@ pub(crate) struct TapParts {
 impl TapParts {
     /// Up to `waiting` copies (at least 1) wait to be taken, with bodies within `limits`, for so many targets.
     pub(crate) fn new(waiting: usize, limits: CaptureLimits, targets: usize, quotas: Arc<QuotaTable>) -> Arc<Self> {
+        Self::counted(waiting, limits, Arc::new(ShadowCounters::new(targets)), quotas)
+    }
+
+    /// The same with counts that others add to.
+    pub(crate) fn counted(
+        waiting: usize,
+        limits: CaptureLimits,
+        counters: Arc<ShadowCounters>,
+        quotas: Arc<QuotaTable>,
+    ) -> Arc<Self> {
         let budget = CaptureBudget::new(limits);
         Arc::new(Self {
             queue: ArrayQueue::new(waiting.max(1)),
             candidates: budget.lower_half(),
             budget,
-            counters: Arc::new(ShadowCounters::new(targets)),
+            counters,
             quotas,
             is_paused: AtomicBool::new(false),
         })
@@ -81,11 +91,16 @@ pub(crate) struct TapBranch {
 }
 
 impl TapBranch {
-    /// Why this purpose wants the request, by its head: the share draws it and there is room for its copy (one without room is
-    /// counted), or the share does not, and a quota is to be asked.
+    /// Why this purpose wants the request, by its head: the share draws it and there is room for its copy (one without room, or that
+    /// may not be repeated, is counted), or the share does not, and a quota is to be asked.
     pub(super) fn selects(&self, protocols: &Protocols, request: &Request<RequestBody>) -> Option<CopyCause> {
-        if !self.sampler.takes(protocols, request.method(), request.uri().path(), request.headers()) {
-            return (!self.parts.quotas.is_empty()).then_some(CopyCause::Quota);
+        match self.sampler.takes(protocols, request.method(), request.uri().path(), request.headers()) {
+            Sampled::Taken => {}
+            Sampled::Not => return (!self.parts.quotas.is_empty()).then_some(CopyCause::Quota),
+            Sampled::Refused(reason) => {
+                self.parts.counters.drop_sampled(reason);
+                return None;
+            }
         }
         let has_room = self.parts.has_room().inspect_err(|reason| self.parts.counters.drop_sampled(*reason));
         has_room.ok().map(|()| CopyCause::Share)
@@ -94,7 +109,7 @@ impl TapBranch {
     /// The quota of a request that the share does not draw, if its route has one and there is room to capture it.
     pub(super) fn quota(&self, protocols: &Protocols, request: &Request<RequestBody>, route: LabelId) -> Option<QuotaIndex> {
         let quota = self.parts.quotas.find(route)?;
-        if !self.sampler.may_copy(protocols, request.method(), request.uri().path(), request.headers()) {
+        if self.sampler.may_copy(protocols, request.method(), request.uri().path(), request.headers()) != Sampled::Taken {
             return None;
         }
         let has_room = self.parts.has_room_for_candidates();

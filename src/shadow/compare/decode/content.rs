@@ -61,7 +61,11 @@ fn decompressed(coding: &[u8], body: &Bytes, limit: usize) -> Result<Bytes, Deco
 }
 
 /// The messages of a gRPC body, each decompressed; together at most `limit` bytes.
-pub(super) fn grpc_messages(answer: &FinishedAnswer<'_>, body: &Bytes, limit: usize) -> Result<Vec<Bytes>, DecodeError> {
+pub(in crate::shadow) fn grpc_messages(
+    answer: &FinishedAnswer<'_>,
+    body: &Bytes,
+    limit: usize,
+) -> Result<Vec<Bytes>, DecodeError> {
     let (mut messages, mut rest, mut left) = (Vec::new(), body.clone(), limit);
     while !rest.is_empty() {
         let Some(([flag, length @ ..], _)) = rest.split_first_chunk::<5>() else {
