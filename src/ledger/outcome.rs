@@ -7,12 +7,14 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The upstream answered below 400 (gRPC: status 0) and the client took all of it.
+    /// The upstream answered below 400 (gRPC: status 0), its body does not say that it failed, and the client took all of it.
     Ok,
     /// The upstream answered 4xx, or a gRPC status that blames the caller.
     ClientError,
     /// The upstream answered 5xx, or another non-zero gRPC status.
     ServerError,
+    /// The upstream answered below 400 (gRPC: status 0) and its body says that it failed.
+    BodyError,
     /// Lapwing refused the client's request because it was malformed, too large or stalled (400, 408, 413, 431).
     Rejected,
     /// Lapwing shed the request (503).
@@ -29,13 +31,14 @@ pub enum Outcome {
 
 impl Outcome {
     /// How many outcomes there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// Every outcome.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Ok,
         Self::ClientError,
         Self::ServerError,
+        Self::BodyError,
         Self::Rejected,
         Self::Shed,
         Self::Unreachable,
@@ -51,6 +54,7 @@ impl Outcome {
             Self::Ok => "ok",
             Self::ClientError => "client_error",
             Self::ServerError => "server_error",
+            Self::BodyError => "body_error",
             Self::Rejected => "rejected",
             Self::Shed => "shed",
             Self::Unreachable => "unreachable",
@@ -72,7 +76,8 @@ impl Outcome {
         !matches!(self, Self::Ok | Self::Cancelled)
     }
 
-    /// Whether the upstream answered in full, so that the duration counts as a latency.
+    /// Whether the upstream answered in full, so that the duration counts as a latency. An answer whose body says that it failed
+    /// does not count: an error line is short, however long a good answer takes.
     #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Ok | Self::ClientError | Self::ServerError)

@@ -14,7 +14,8 @@ pub enum Measure {
     Stage(Stage),
     /// Totals of requests that the client cancelled.
     Cancelled,
-    /// Totals of requests without a full answer: refused, shed, unreachable, broken, timed out.
+    /// Totals of requests without a full answer (refused, shed, unreachable, broken, timed out), or with one whose body says that it
+    /// failed.
     Failed,
     /// Durations of long-lived streams, however they ended.
     Stream,

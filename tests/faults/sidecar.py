@@ -18,7 +18,7 @@ from ports import free_port
 from wire import connect
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OUTCOMES = ("ok", "client_error", "server_error", "rejected", "shed", "unreachable", "broken", "timed_out", "cancelled")
+OUTCOMES = ("ok", "client_error", "server_error", "body_error", "rejected", "shed", "unreachable", "broken", "timed_out", "cancelled")
 
 
 BINARY = os.environ.get("LAPWING_BIN")

@@ -215,6 +215,7 @@ fn failures(labels: &Labels) -> Events {
         ledger.status = match outcome {
             Outcome::ClientError => 422,
             Outcome::ServerError => 500,
+            Outcome::BodyError => 200,
             Outcome::Rejected => 413,
             Outcome::Shed => 503,
             Outcome::Unreachable | Outcome::Broken => 502,

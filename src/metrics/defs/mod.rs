@@ -57,7 +57,7 @@ families! {
     REQUESTS: Counter "lapwing_requests" None, ["route", "model", "upstream", "outcome"],
         "Requests and streams that ended, each once, by how they ended.";
     REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
-        "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer).";
+        "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer, or an error inside one).";
     OVER_BUDGET: Counter "lapwing_requests_over_budget" None, ["route", "model", "upstream", "budget"],
         "Requests, however they ended, that took longer than the budget of their route; budget is p50, p90, p99 or p999, of which 50 %, 10 %, 1 % or 0.1 % may.";
     BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],

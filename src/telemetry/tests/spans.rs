@@ -79,6 +79,7 @@ fn errors_of_the_server_are_errors_and_faults_of_the_caller_are_not() {
     assert_eq!(of(Outcome::Cancelled, 0), (None, Some(text("cancelled"))));
     assert_eq!(of(Outcome::ServerError, 503), (Some(2), Some(text("503"))));
     assert_eq!(of(Outcome::ServerError, 200), (Some(2), Some(text("server_error"))), "a status of gRPC");
+    assert_eq!(of(Outcome::BodyError, 200), (Some(2), Some(text("body_error"))));
     assert_eq!(of(Outcome::TimedOut, 504), (Some(2), Some(text("timed_out"))));
 }
 
