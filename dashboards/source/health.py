@@ -49,6 +49,7 @@ def lapwing():
         lines("Incomplete and mended", "Do spans come too late or not at all?", Query(counter("lapwing_exchanges_incomplete_total"), "incomplete"), Query(counter("lapwing_exchanges_mended_total"), "mended"), unit="reqps"),
         lines("Polls", "Can the server's own statistics be read?", rates("lapwing_polls_total", "result"), unit="ops"),
         lines("Spans passed on", "Does the collector behind Lapwing get them?", rates("lapwing_otlp_forwarded_total", "", "passed on"), rates("lapwing_otlp_forward_lost_total", "", "lost"), rates("lapwing_otlp_malformed_total", "", "refused: malformed"), rates("lapwing_otlp_busy_total", "", "refused: busy"), unit="ops"),
+        lines("Exports by result", "Are exports refused, and why?", rates("lapwing_otlp_requests_total", "result"), unit="ops"),
         lines("Own telemetry", "Does the collector get what Lapwing sends of its own?", rates("lapwing_telemetry_metrics_requests_total", "result", "metrics:"), rates("lapwing_telemetry_traces_total", "result", "traces:"), rates("lapwing_telemetry_rejected_total", "signal", "refused:"), unit="ops"),
     ]
     rows = [("At a glance", at_a_glance), ("Cost", cost), ("Drops", drops), ("Coverage", attribution)]

@@ -54,6 +54,17 @@ def differing():
     return f"max by (namespace, target) (\n  {share(mismatches, compared, 'kind')}\n)"
 
 
+def ended(outcomes, window="5m"):
+    """The share of a route's requests that end so."""
+    some, all_of = (counter("lapwing_requests_total", GROUP, where, NO_SCOPE, window) for where in (f'outcome=~"{outcomes}"', ""))
+    return f"{some}\n  / {all_of}"
+
+
+def several(outcomes, window="5m"):
+    """Not of a single request: a lower bound for the interval of a share."""
+    return f'sum by ({GROUP}) (increase(lapwing_requests_total{{outcome=~"{outcomes}"}}[{window}])) >= 3'
+
+
 REQUESTS = counter("lapwing_requests_total", "namespace, pod", "", NO_SCOPE, "5m")
 OVER = "lapwing:requests_over_budget:ratio_rate{window}"
 COVERAGE = "lapwing:attribution_coverage:ratio_rate5m"
@@ -72,7 +83,49 @@ MODEL_OF = f"{ROUTE}, model {{{{ $labels.model }}}}"
 POD = "{{ $labels.namespace }}/{{ $labels.pod }}"
 VALUE = "{{ $value | humanize }}"
 PERCENT = "{{ $value | humanizePercentage }}"
+FAILS, UNREACHABLE, SHED, CLIENTS = "server_error|body_error", "unreachable|broken|timed_out", "shed", "client_error|rejected"
+DIAGNOSE = "`lapwing diagnose` has the interval of the share and what to do first; the dashboard Lapwing / Overview shows since when."
 ALERTS = [
+    Rule(
+        "LapwingUpstreamUnreachable",
+        f"{ended(UNREACHABLE)} > 0.05\n  and {several(UNREACHABLE)}",
+        "1m",
+        "page",
+        f"{MODEL_OF}: {PERCENT} of the requests reach no upstream, or lose it amid the answer, or exceed a time limit",
+        f"The upstream is down, restarts, or is stuck; its clients get 502 and 504. {DIAGNOSE}",
+    ),
+    Rule(
+        "LapwingUpstreamFails",
+        f"{ended(FAILS)} > 0.05\n  and {several(FAILS)}",
+        "2m",
+        "page",
+        f"{MODEL_OF}: the upstream answers {PERCENT} of the requests with an error of its own",
+        f"5xx, a gRPC status that blames it, or an error in the body of a 200. Its own log has the reason. {DIAGNOSE}",
+    ),
+    Rule(
+        "LapwingSheds",
+        f"{ended(SHED)} > 0.01\n  and {several(SHED)}",
+        "5m",
+        "ticket",
+        f"{MODEL_OF}: Lapwing sheds {PERCENT} of the requests",
+        f"More are in flight than proxy.max_in_flight allows. Raise it if the upstream has room, else add a replica. {DIAGNOSE}",
+    ),
+    Rule(
+        "LapwingClientsLeave",
+        f"{ended('cancelled', '10m')} > 0.2\n  and {several('cancelled', '10m')}",
+        "10m",
+        "ticket",
+        f"{MODEL_OF}: {PERCENT} of the requests are given up by their clients",
+        f"Where most leave after the same time, their time limit is shorter than the answer takes. {DIAGNOSE}",
+    ),
+    Rule(
+        "LapwingClientErrors",
+        f"{ended(CLIENTS, '15m')} > 0.5\n  and {several(CLIENTS, '15m')}",
+        "15m",
+        "ticket",
+        f"{MODEL_OF}: {PERCENT} of the requests are refused as the fault of the client",
+        f"4xx, 429 among them: credentials that ran out, a model that was renamed, a rate limit of the upstream. {DIAGNOSE}",
+    ),
     Rule(
         "LapwingLatencyBudgetBurnsFast",
         f"{burning(14.4, '1h', '5m')}\n  or {burning(6, '6h', '30m')}",
@@ -113,6 +166,25 @@ ALERTS = [
         "ticket",
         f"{POD}: {PERCENT} of the spans come too late or find no room",
         "Stages of these requests are unattributed. Let the exporter send sooner, or make attribution.grace longer.",
+    ),
+    Rule(
+        "LapwingSpansUnmatched",
+        counter("lapwing_spans_total", "namespace, pod", 'result="unmatched"', NO_SCOPE, "15m")
+        + "\n  / "
+        + counter("lapwing_spans_total", "namespace, pod", "", NO_SCOPE, "15m")
+        + " > 0.5",
+        "15m",
+        "ticket",
+        f"{POD}: {PERCENT} of the spans belong to no request",
+        "The server continues another trace than the traceparent that it gets: OTEL_PROPAGATORS=tracecontext,baggage. Its stages are unknown until then.",
+    ),
+    Rule(
+        "LapwingExportsRefused",
+        'sum by (namespace, pod, result) (increase(lapwing_otlp_requests_total{result!="taken"}[15m])) > 5',
+        "",
+        "ticket",
+        f"{POD}: OTLP exports are refused: {{{{ $labels.result }}}}",
+        "What they carry is missing, and exporters seldom say so. `lapwing diagnose` names the one change that helps; the log has what the first of them had.",
     ),
     Rule(
         "LapwingSeriesOverflow",

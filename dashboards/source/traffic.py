@@ -32,6 +32,11 @@ def coverage(labels="", where=""):
 
 def overview():
     burns = [(1, "orange"), (6, "red")]
+    def part(outcomes):
+        where = f'outcome=~"{outcomes}"'
+        return Query(f"{counter(REQUESTS, where=where)} / {counter(REQUESTS)}")
+
+    alarm = [(0.01, "orange"), (0.05, "red")]
     at_a_glance = [
         number("Requests", "How many requests end each second?", Query(counter(REQUESTS)), unit="reqps"),
         number("Errors", "What share of them is an error? A client that gives up is none.", Query(f"{counter(REQUESTS, where=ERROR)} / {counter(REQUESTS)}"), unit="percentunit", steps=[(0.01, "orange"), (0.05, "red")]),
@@ -39,6 +44,14 @@ def overview():
         number("p99", "How long do the slowest take?", Query(DURATION.quantile(0.99, where=ANSWERED)), unit="s"),
         number("In flight", "How many requests are under way now?", Query(gauge("lapwing_requests_in_flight", scope=POD))),
         number("Highest burn rate, 1 h", "Does a latency budget burn faster than it may? 1 uses up exactly the budget.", Query(f"max ({burn_rate('1h')})"), steps=burns),
+    ]
+    endings = [
+        number("Upstream failing", "What share gets an error of the upstream: 5xx, or an error in the body?", part("server_error|body_error"), unit="percentunit", steps=alarm),
+        number("Upstream unreachable", "What share reaches no upstream, loses it, or exceeds a time limit?", part("unreachable|broken|timed_out"), unit="percentunit", steps=alarm),
+        number("Shed", "What share does Lapwing shed?", part("shed"), unit="percentunit", steps=alarm),
+        number("Client errors", "What share is refused as the client's fault: 4xx, 429 among them?", part("client_error|rejected"), unit="percentunit", steps=[(0.5, "orange")]),
+        number("Clients leaving", "What share is given up by its client?", part("cancelled"), unit="percentunit", steps=[(0.05, "orange"), (0.2, "red")]),
+        lines("Share that does not end well", "Which routes fail, and in which way?", Query(share(counter(REQUESTS, "route, outcome", 'outcome!="ok"'), counter(REQUESTS, "route"), "outcome"), "{{route}} {{outcome}}"), unit="percentunit", width=24),
     ]
     traffic = [
         lines("Requests by route", "Which routes have how much traffic?", Query(counter(REQUESTS, "route"), "{{route}}"), unit="reqps", stacked="normal"),
@@ -61,7 +74,7 @@ def overview():
         bars("Share of time by stage", "Where does the time of answered requests go?", Query(share(STAGE.sum("stage"), DURATION.sum("", ANSWERED), "stage"), "{{stage}}"), unit="percentunit", width=12),
         bars("Share of time by route", "Which routes take the time?", Query(share(DURATION.sum("route", ANSWERED), DURATION.sum("", ANSWERED), "route"), "{{route}}"), unit="percentunit", width=12),
     ]
-    rows = [("At a glance", at_a_glance), ("Rate and errors", traffic), ("Duration", duration), ("Latency budgets", budget), ("Where the time goes", where)]
+    rows = [("At a glance", at_a_glance), ("How requests end", endings), ("Rate and errors", traffic), ("Duration", duration), ("Latency budgets", budget), ("Where the time goes", where)]
     return Dashboard("overview", "Overview", "Rate, errors, duration, and how fast latency budgets burn.", BASE, rows)
 
 

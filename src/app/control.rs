@@ -24,16 +24,17 @@ use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
 use super::telemetry;
-use crate::attribution::otlp::OwnTraces;
+use crate::attribution::otlp::{OtlpRefusals, OwnTraces};
 use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::{Config, Loaded};
 use crate::cost::{DebtAssessor, ModelOptima};
-use crate::diagnosis::{ConnectionStates, Diagnostician};
+use crate::diagnosis::{ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
 use crate::export::{self, DiagnosisSurface, Surfaces};
 use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry, Shown};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
+use crate::proxy::TraceSampling;
 use crate::settings::{AdminToken, ConfigHandle};
 
 /// How long `/readyz` waits for the upstream to accept a connection.
@@ -113,6 +114,17 @@ impl Control {
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
+        let refusals = Arc::<OtlpRefusals>::default();
+        let receives_spans = listeners.otlp_grpc.is_some() || listeners.otlp_http.is_some();
+        let sources = TelemetrySources {
+            counters: counters.clone(),
+            settings: whole.map(move |loaded| TelemetrySettings {
+                receives_spans,
+                samples_traces: loaded.config.trace_sampling != TraceSampling::Off,
+                reads_bodies: loaded.config.protocol.read_bodies,
+            }),
+            refusals: refusals.clone(),
+        };
 
         let receivers = Receivers {
             grpc: listeners.otlp_grpc,
@@ -121,13 +133,14 @@ impl Control {
             rules,
             counters: counters.clone(),
             spans: sender,
+            refusals,
             stop: stop.clone(),
         };
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
-        let (feed, diagnosis) = diagnosis(config, &labels, (listen_port, target.port())).unzip();
+        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, target.port())).unzip();
         let aggregation = aggregation.diagnosing(feed);
         let hosted = models.clone();
         let surfaces = Surfaces {
@@ -172,11 +185,17 @@ impl Control {
 
 /// Where exchanges go to be diagnosed, and where the diagnosis is read; `None` where configuration turned it off. `ports` are the one that
 /// clients connect to and the upstream's, `None` where that is a Unix socket.
-fn diagnosis(config: &Config, labels: &Arc<Labels>, ports: (u16, Option<u16>)) -> Option<(DiagnosisFeed, DiagnosisSurface)> {
+fn diagnosis(
+    config: &Config,
+    labels: &Arc<Labels>,
+    sources: TelemetrySources,
+    ports: (u16, Option<u16>),
+) -> Option<(DiagnosisFeed, DiagnosisSurface)> {
     if config.diagnosis.enabled == Shown::Off {
         return None;
     }
-    let diagnostician = Arc::new(Mutex::new(Diagnostician::new(config.metrics.budgets.clone(), labels.clone())));
+    let diagnostician = Diagnostician::new(config.metrics.budgets.clone(), labels.clone()).watching(sources);
+    let diagnostician = Arc::new(Mutex::new(diagnostician));
     let surface = DiagnosisSurface::of(&diagnostician, words, config.diagnosis.window);
     let (listen_port, upstream_port) = ports;
     let connections = Arc::new(move || ConnectionStates::look(listen_port, upstream_port));

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::spawn_on;
 use super::running::StartError;
-use crate::attribution::otlp::{self, ExportHandler, OwnTraces};
+use crate::attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
 use crate::attribution::{IncomingSpan, Rules};
 use crate::config::Config;
 use crate::metrics::Counters;
@@ -29,6 +29,8 @@ pub(super) struct Receivers {
     pub(super) rules: ConfigHandle<Rules>,
     pub(super) counters: Arc<Counters>,
     pub(super) spans: mpsc::Sender<Vec<IncomingSpan>>,
+    /// Where exports that are refused are noted.
+    pub(super) refusals: Arc<OtlpRefusals>,
     /// Cancelled when the last request has ended.
     pub(super) stop: CancellationToken,
 }
@@ -36,7 +38,7 @@ pub(super) struct Receivers {
 impl Receivers {
     /// Starts the thread; `None` if no receiver is on.
     pub(super) fn spawn(self, config: &Config) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
-        let Self { grpc, http, own_traces, rules, counters, spans, stop } = self;
+        let Self { grpc, http, own_traces, rules, counters, spans, refusals, stop } = self;
         if grpc.is_none() && http.is_none() {
             return Ok(None);
         }
@@ -51,7 +53,7 @@ impl Receivers {
         };
         let (queue, worker) = forward.unzip();
         let max_body = config.attribution.otlp_max_body.get();
-        let handler = ExportHandler::new(rules, counters, spans, queue).with_max_body(max_body);
+        let handler = ExportHandler::new(rules, counters, spans, queue).with_max_body(max_body).with_refusals(refusals);
         let run = async move || {
             let grpc = grpc.map(|listener| otlp::serve_grpc(listener, handler.clone(), max_body, stop.clone()));
             let http = http.map(|listener| otlp::serve_http(listener, handler.clone(), max_body, stop.clone()));

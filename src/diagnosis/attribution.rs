@@ -38,6 +38,8 @@ pub(super) struct Attribution<'a> {
     pub(super) parts: Parts,
     /// How much of it comes from more work than in the body.
     pub(super) by_work_ns: f64,
+    /// The same by part, for each block of time.
+    pub(super) blocks: Vec<Parts>,
     /// The same by part, for each draw of blocks.
     pub(super) draws: Vec<Parts>,
 }
@@ -66,6 +68,7 @@ impl<'a> Attribution<'a> {
         let blocks = by_block(each, samples.blocks());
         found.parts = total(&blocks);
         found.draws = draw(&blocks);
+        found.blocks = blocks;
         found
     }
 

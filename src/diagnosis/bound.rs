@@ -23,11 +23,15 @@ pub enum LatencyBound {
     Downstream,
     /// Lapwing itself.
     Proxy,
+    /// The whole server stands still now and then, whatever it is at.
+    Pauses,
+    /// The whole server is slow after a start or idle time, whatever it is at.
+    ColdStart,
 }
 
 impl LatencyBound {
     /// All bounds, in the order of their places.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Compute,
         Self::Feature,
         Self::Queue,
@@ -36,6 +40,8 @@ impl LatencyBound {
         Self::Postprocessing,
         Self::Downstream,
         Self::Proxy,
+        Self::Pauses,
+        Self::ColdStart,
     ];
 
     /// The name on every surface.
@@ -50,7 +56,21 @@ impl LatencyBound {
             Self::Postprocessing => "postprocessing",
             Self::Downstream => "downstream",
             Self::Proxy => "proxy",
+            Self::Pauses => "pauses",
+            Self::ColdStart => "cold_start",
         }
+    }
+}
+
+impl LatencyBound {
+    /// `queue-bound (bursts)`; the bound alone, where the cause is not known or has the same name.
+    #[must_use]
+    pub fn words(self, cause: Cause) -> String {
+        let bound = self.name().replace('_', "-");
+        if cause == Cause::Unknown || cause.name() == self.name() {
+            return format!("{bound}-bound");
+        }
+        format!("{bound}-bound ({})", cause.name().replace('_', " "))
     }
 }
 

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::bound::LatencyBound;
+use super::gaps::{GapWatch, SeriesGaps, TelemetryGap, TelemetrySources};
+use super::host::{HostReading, HostTimeline};
 use super::inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
+use super::judgement::Judged;
+use super::outcomes;
 use super::report::{Diagnosis, RouteDiagnosis, Status};
-use super::store::{BLOCKS, SeriesStore};
+use super::store::{BLOCK_NS, BLOCKS, SeriesStore};
 use super::text::percent;
 use super::{MAX_RECORDS, MAX_SERIES, MAX_SERIES_RECORDS, MAX_WINDOW_NS};
-use crate::ledger::{Exchange, ExchangeKind, SeriesKey, Stamp};
+use crate::ledger::{Exchange, SeriesKey, Stamp};
 use crate::metrics::{Budget, Labels, RouteBudget};
 
 /// The window of the diagnoses whose changes are logged, in nanoseconds.
@@ -48,6 +52,10 @@ pub struct Diagnostician {
     order: Vec<SeriesKey>,
     next: usize,
     evicted: u64,
+    host: HostTimeline,
+    /// What is missing, where its sources are known.
+    gaps: Option<GapWatch>,
+    gaps_examined_at: Stamp,
 }
 
 impl Diagnostician {
@@ -55,14 +63,31 @@ impl Diagnostician {
     #[must_use]
     pub fn new(budgets: BTreeMap<String, Budget>, labels: Arc<Labels>) -> Self {
         let evicted = labels.evicted();
-        Self { labels, budgets, series: FxHashMap::default(), each: each_of(1), order: Vec::new(), next: 0, evicted }
+        Self {
+            labels,
+            budgets,
+            series: FxHashMap::default(),
+            each: each_of(1),
+            order: Vec::new(),
+            next: 0,
+            evicted,
+            host: HostTimeline::default(),
+            gaps: None,
+            gaps_examined_at: Stamp::default(),
+        }
     }
 
-    /// Takes a merged exchange of a client. Copies for shadow targets, long-lived streams and requests that were not answered in full
-    /// are left out.
+    /// Looks there for what is missing.
+    #[must_use]
+    pub fn watching(self, sources: TelemetrySources) -> Self {
+        Self { gaps: Some(GapWatch::new(sources)), ..self }
+    }
+
+    /// Takes a merged exchange of a client: how it ended, and its time if it was answered in full and is no long-lived stream. Copies for
+    /// shadow targets are left out.
     pub fn record(&mut self, exchange: &Exchange, now: Stamp) {
         let ledger = &exchange.ledger;
-        if ledger.is_copy || ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() {
+        if ledger.is_copy {
             return;
         }
         let mut key = ledger.series;
@@ -101,6 +126,43 @@ impl Diagnostician {
         }
     }
 
+    /// Whether the machine's load is to be read.
+    #[must_use]
+    pub fn wants_host(&self, now: Stamp) -> bool {
+        self.host.is_due(now)
+    }
+
+    /// Takes what the kernel says of the machine's processors.
+    pub fn take_host(&mut self, reading: HostReading, now: Stamp) {
+        self.host.take(reading, now);
+    }
+
+    /// Looks at what is missing, and returns lines for the log: one for each cause, once.
+    pub fn tick_gaps(&mut self, now: Stamp) -> Vec<String> {
+        let Some(gaps) = &mut self.gaps else { return Vec::new() };
+        gaps.tick(now);
+        if now.since(self.gaps_examined_at) < EXAMINE_EVERY_NS {
+            return Vec::new();
+        }
+        self.gaps_examined_at = now;
+        let found = self.missing(LOG_WINDOW_NS, now);
+        self.gaps.as_mut().map_or_else(Vec::new, |gaps| gaps.take_for_log(&found))
+    }
+
+    /// What is missing in the last `window_ns` nanoseconds.
+    fn missing(&self, window_ns: u64, now: Stamp) -> Vec<TelemetryGap> {
+        let Some(gaps) = &self.gaps else { return Vec::new() };
+        let mut all = SeriesGaps::default();
+        for series in self.series.values() {
+            let sums = series.outcomes(window_ns, now);
+            all.well += sums.well;
+            all.ended += sums.ended;
+            all.unread.iter_mut().zip(sums.unread).for_each(|(sum, count)| *sum += count);
+            all.server = all.server.or(series.server().filter(|_| sums.ended > 0));
+        }
+        gaps.find(&all, Stamp::default().plus(now.as_ns().saturating_sub(window_ns)))
+    }
+
     /// Lets time pass: drops what is too old, measures anew what requests usually take, and returns lines for the log where a first
     /// verdict has changed. It looks at one series, so that a call takes at most a few milliseconds; a series is looked at every 15 s
     /// at most, and has at most one line a minute.
@@ -121,12 +183,14 @@ impl Diagnostician {
             return Vec::new();
         }
         series.examined_at = now;
-        let said = self.diagnose_series(key, LOG_WINDOW_NS, now);
-        let (Some(said), Some(series)) = (said, self.series.get_mut(&key)) else { return Vec::new() };
+        let judged = self.judge_series(key, LOG_WINDOW_NS, now);
+        let (Some(Judged { said, bounds }), Some(series)) = (judged, self.series.get_mut(&key)) else { return Vec::new() };
+        series.set_bounds(bounds);
         if series.takes_for_log(&said, now, LOG_EVERY_NS) { vec![line(&said)] } else { Vec::new() }
     }
 
-    /// Diagnoses every series of the last `window_ns` nanoseconds, at most [`MAX_WINDOW_NS`]; the one that lost most time first.
+    /// Diagnoses every series of the last `window_ns` nanoseconds, at most [`MAX_WINDOW_NS`]: those that fail first, then the one that lost
+    /// most time.
     /// Nothing is inferred; [`Self::examine`] leads to that.
     #[must_use]
     pub fn diagnose(&self, window_ns: u64, now: Stamp) -> Diagnosis {
@@ -137,16 +201,26 @@ impl Diagnostician {
     #[must_use]
     pub fn examine(&self, window_ns: u64, now: Stamp) -> PendingDiagnosis {
         let window_ns = window_ns.min(MAX_WINDOW_NS);
-        let said = self.series.keys().filter_map(|key| Some((*key, self.diagnose_series(*key, window_ns, now)?)));
+        let said = self.series.keys().filter_map(|key| Some((*key, self.judge_series(*key, window_ns, now)?.said)));
         let mut routes: Vec<(SeriesKey, RouteDiagnosis)> = said.collect();
         let lost = |route: &RouteDiagnosis| route.budget.as_ref().map_or(0, |budget| budget.excess_ns);
         let rank = |status| match status {
-            Status::OverBudget => 0,
-            Status::NotEnoughEvidence => 1,
-            Status::Healthy => 2,
+            Status::Failing | Status::OverBudget => 0,
+            Status::SlowTail => 1,
+            Status::NotEnoughEvidence => 2,
+            Status::Healthy => 3,
+        };
+        // requests that a series fails, if so many do that it counts as failing
+        let failed = |route: &RouteDiagnosis| {
+            let is_failing = route.status == Status::Failing;
+            if is_failing { route.outcomes.ended - route.outcomes.well } else { 0 }
         };
         routes.sort_by(|(_, a), (_, b)| {
-            let by_loss = lost(b).cmp(&lost(a)).then(rank(a.status).cmp(&rank(b.status))).then(b.requests.cmp(&a.requests));
+            let by_loss = failed(b)
+                .cmp(&failed(a))
+                .then(lost(b).cmp(&lost(a)))
+                .then(rank(a.status).cmp(&rank(b.status)))
+                .then(b.requests.cmp(&a.requests));
             by_loss.then_with(|| (&a.route, &a.model, &a.upstream).cmp(&(&b.route, &b.model, &b.upstream)))
         });
         let windows = routes.iter().enumerate().filter_map(|(place, (key, said))| {
@@ -155,7 +229,14 @@ impl Diagnostician {
         });
         let windows = windows.take(MAX_INFERRED).collect();
         let routes = routes.into_iter().map(|(_, said)| said).collect();
-        PendingDiagnosis { diagnosis: Diagnosis { window_seconds: window_ns as f64 / 1e9, routes, connections: None }, windows }
+        let diagnosis = Diagnosis {
+            window_seconds: window_ns as f64 / 1e9,
+            missing: self.missing(window_ns, now),
+            routes,
+            host: self.host.mean(now.as_ns().saturating_sub(window_ns) / BLOCK_NS),
+            connections: None,
+        };
+        PendingDiagnosis { diagnosis, windows }
     }
 
     /// The series whose upstream reports nothing: at most [`MAX_INFERRED`], those with most requests.
@@ -176,23 +257,24 @@ impl Diagnostician {
     }
 
     /// `None` for a series without requests in the window.
-    fn diagnose_series(&self, key: SeriesKey, window_ns: u64, now: Stamp) -> Option<RouteDiagnosis> {
+    fn judge_series(&self, key: SeriesKey, window_ns: u64, now: Stamp) -> Option<Judged> {
         let series = self.series.get(&key)?;
-        let figures = series.figures(window_ns, now, key == SeriesKey::default());
-        if figures.requests == 0 {
+        let figures = series.figures(window_ns, now, Some(&self.host), key == SeriesKey::default());
+        if figures.requests == 0 && figures.outcomes.ended == 0 {
             return None;
         }
         let route = self.labels.routes.text(key.route);
-        let mut said = figures.diagnose(&route);
+        let Judged { mut said, bounds } = figures.diagnose(&route);
         said.route = route.to_string();
         said.model = self.labels.models.text(key.model).to_string();
         said.upstream = self.labels.upstreams.text(key.upstream).to_string();
-        Some(said)
+        Some(Judged { said, bounds })
     }
 
     /// Time above the budgets since the start, by what is to blame; of series that have a budget, in the order of their keys.
     #[must_use]
-    pub fn totals(&self) -> Vec<BoundTotals> {
+    pub fn totals(&mut self) -> Vec<BoundTotals> {
+        self.series.values_mut().for_each(SeriesStore::bind);
         let judged = self.series.iter().filter(|(_, series)| series.has_budget() || series.excess_seconds > 0.0);
         let mut totals: Vec<_> = judged
             .map(|(key, series)| BoundTotals {
@@ -240,14 +322,15 @@ fn each_of(series: usize) -> [usize; 2] {
 
 fn line(said: &RouteDiagnosis) -> String {
     let names = if said.model.is_empty() { said.route.clone() } else { format!("{}, model {}", said.route, said.model) };
-    match said.verdicts.first().filter(|_| said.status == Status::OverBudget) {
-        Some(first) => format!(
-            "{names}: over budget, {}-bound ({}, {} sure): {}",
-            first.bound.name(),
-            first.cause.name(),
-            percent(first.confidence),
-            first.sentence
-        ),
-        None => format!("{names}: within budget again"),
-    }
+    let over = match said.status {
+        Status::Failing => return format!("{names}: failing: {}", outcomes::summary(&said.outcomes)),
+        Status::OverBudget => "over budget",
+        Status::SlowTail => "a slow tail, without a budget",
+        Status::NotEnoughEvidence => return format!("{names}: requests end well again"),
+        _ if said.budget.is_none() => return format!("{names}: nothing wrong any more"),
+        _ => return format!("{names}: within budget again"),
+    };
+    said.verdicts.first().map_or_else(String::new, |first| {
+        format!("{names}: {over}, {}, {} sure: {}", first.bound.words(first.cause), percent(first.confidence), first.sentence)
+    })
 }

@@ -100,10 +100,10 @@ pub(super) fn undecided(findings: &Findings, found: &Attribution<'_>, known: &Ev
         );
         list.push(missing(what, format!("`{flags}`, or spans for these steps: docs/REPORTING.md")));
     } else {
-        let first = findings.list.first().map(|first| (first.rule.bound(&found.parts), first));
+        let first = findings.list.first().map(|first| (first.rule.bound, first));
         let what = match first {
             Some((bound, first)) => format!(
-                "no cause stands out: {} explains {}, and comes first in {} of the draws",
+                "no cause stands out: {} explains {}, which is {} sure",
                 LatencyBound::name(bound),
                 percent(first.share),
                 percent(first.confidence)

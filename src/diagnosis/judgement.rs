@@ -1,19 +1,23 @@
-//! The diagnosis of one series: is its budget kept, where does the time above it go, which rules hold, and what is not known.
+//! The diagnosis of one series: do its requests end well, is its budget kept, where does the time above it go, which rules hold, and what is
+//! not known.
 
 use super::arrivals::ArrivalPattern;
 use super::attribution::{Attribution, Yardstick};
+use super::bound::LatencyBound;
 use super::evidence::{self, Evidenced};
-use super::notices;
+use super::host::HostLoad;
+use super::outcomes::{self, OutcomeSums};
+use super::part::Part;
 use super::quantity::Quantities;
 use super::reference::Reference;
 use super::report::{BoundVerdict, MeasuredBudget, Missing, RouteDiagnosis, Status};
 use super::rules::RULES;
 use super::samples::Samples;
 use super::stalls::Stalls;
-use super::tail;
-use super::text::{duration, percent};
+use super::sureness::{HostDoubt, doubt_of_host, may_be_of_host};
 use super::timeline::Timeline;
 use super::verdict::{Finding, Findings};
+use super::{notices, summary, tail};
 use crate::ledger::{Server, Stamp};
 use crate::metrics::RouteBudget;
 
@@ -39,17 +43,36 @@ const EXCHANGES: usize = 10;
 #[derive(Debug)]
 pub(super) struct SeriesFigures<'a> {
     pub(super) samples: Samples<'a>,
-    /// Requests in the window, exactly.
+    /// Requests of the window that ended well, exactly.
     pub(super) requests: u64,
+    /// How all requests ended.
+    pub(super) outcomes: OutcomeSums,
     pub(super) timeline: &'a Timeline,
-    /// Where the window begins.
+    /// Where the window begins and ends.
     pub(super) from: Stamp,
+    pub(super) now: Stamp,
+    /// The machine's load in each block of time, as far as it is known.
+    pub(super) loads: Vec<Option<HostLoad>>,
     pub(super) budget: RouteBudget,
     pub(super) server: Option<Server>,
     /// Requests above the budget that were not kept exactly, because too many were.
     pub(super) not_kept: u64,
     /// Whether it stands for several routes or models.
     pub(super) is_mixed: bool,
+}
+
+/// The bound under which the time above the budget of each part is counted; `None` where nothing says it.
+pub(super) type PartBounds = [Option<LatencyBound>; Part::COUNT];
+
+/// The bounds of parts where no verdict says otherwise.
+pub(super) fn plain_bounds() -> PartBounds {
+    Part::ALL.map(Part::bound)
+}
+
+/// The diagnosis of a series, and what its time above the budget is to be counted under.
+pub(super) struct Judged {
+    pub(super) said: RouteDiagnosis,
+    pub(super) bounds: PartBounds,
 }
 
 /// The limit that a series is judged by, as measured.
@@ -61,7 +84,7 @@ struct Limit {
 
 impl SeriesFigures<'_> {
     /// The diagnosis, without the series' names; `route` is how it is called in the summary.
-    pub(super) fn diagnose(&self, route: &str) -> RouteDiagnosis {
+    pub(super) fn diagnose(&self, route: &str) -> Judged {
         let samples = &self.samples;
         let (p50_ns, p99_ns) = (samples.quantile(0.5), samples.quantile(0.99));
         let reference = Reference::of(samples);
@@ -93,10 +116,18 @@ impl SeriesFigures<'_> {
         let stalls = Stalls::of(&found.culprits, self.timeline, arrivals.rate);
         let quantities = Quantities::of(samples, &found, &arrivals, &stalls);
         let findings = Findings::of(&found, &quantities);
-        let time = if said.budget.is_some() { "the time above budget" } else { "the time beyond the body" };
-        self.conclude(&mut said, is_over, &found, &findings, &quantities, time);
-        said.summary = summary(route, &said);
-        said
+        self.conclude(&mut said, is_over, &found, &findings, &quantities);
+        let is_judged = matches!(said.status, Status::OverBudget | Status::SlowTail);
+        let bounds = if is_judged { findings.bounds() } else { plain_bounds() };
+        said.outcomes = outcomes::judge(&self.outcomes, self.now);
+        let failing = said.outcomes.failures.first().filter(|failure| failure.is_trouble);
+        if let Some(failing) = failing {
+            said.status = Status::Failing;
+            let slow = std::mem::take(&mut said.exchanges);
+            said.exchanges = failing.exchanges.iter().cloned().chain(slow).take(EXCHANGES).collect();
+        }
+        said.summary = summary::of(route, &said);
+        Judged { said, bounds }
     }
 
     /// Fills in status, verdicts and what is missing.
@@ -107,8 +138,11 @@ impl SeriesFigures<'_> {
         found: &Attribution<'_>,
         findings: &Findings,
         quantities: &Quantities,
-        time: &str,
     ) {
+        let (time, over) = match said.budget {
+            Some(_) => ("the time above budget", Status::OverBudget),
+            None => ("the time beyond the body", Status::SlowTail),
+        };
         let known = Evidenced { requests: self.requests, needed: self.needed(), server: self.server, not_kept: self.not_kept };
         let mut missing = evidence::always(said.budget.is_some(), &known);
         let too_little = self.too_little(&known);
@@ -131,15 +165,30 @@ impl SeriesFigures<'_> {
             return;
         }
         let first = findings.list.first();
-        if first.is_some_and(|first| first.confidence >= MIN_CONFIDENCE && first.share > findings.unknown) {
-            said.status = Status::OverBudget;
-            said.verdicts = findings.list.iter().map(verdict).collect();
-            missing.extend(evidence::of_findings(findings, quantities));
-        } else {
+        let is_sure = |confidence: f64| confidence >= MIN_CONFIDENCE;
+        let doubt = first.filter(|first| may_be_of_host(first.rule.bound, first.rule.cause));
+        let doubt = doubt.and_then(|_| doubt_of_host(found, &self.loads));
+        let (most, why) = doubt.as_ref().map_or((1.0, ""), |doubt| (doubt.most, doubt.why));
+        missing.splice(0..0, doubt.map(|HostDoubt { said, .. }| said));
+        let stands_out = |first: &&Finding| is_sure(first.confidence) && first.share > findings.unknown;
+        if first.filter(stands_out).is_none() {
             said.status = Status::NotEnoughEvidence;
             said.verdicts = always.map(verdict).collect();
             missing.extend(evidence::undecided(findings, found, &known));
+            said.missing = missing;
+            return;
         }
+        said.verdicts = findings.list.iter().map(verdict).collect();
+        for verdict in said.verdicts.iter_mut().filter(|verdict| may_be_of_host(verdict.bound, verdict.cause)) {
+            verdict.doubt = (most < verdict.confidence).then(|| why.to_owned());
+            verdict.confidence = verdict.confidence.min(most);
+        }
+        if is_sure(said.verdicts.first().map_or(0.0, |first| first.confidence)) {
+            said.status = over;
+        } else {
+            (said.status, said.verdicts) = (Status::NotEnoughEvidence, always.map(verdict).collect());
+        }
+        missing.extend(evidence::of_findings(findings, quantities));
         said.missing = missing;
     }
 
@@ -182,43 +231,4 @@ fn exchanges(samples: &Samples<'_>, found: &Attribution<'_>) -> Vec<String> {
     let traces =
         if found.culprits.is_empty() { all.take(EXCHANGES).collect() } else { slowest.take(EXCHANGES).collect::<Vec<_>>() };
     traces.iter().map(ToString::to_string).collect()
-}
-
-/// The diagnosis in words.
-fn summary(route: &str, said: &RouteDiagnosis) -> String {
-    let measured = match &said.budget {
-        Some(budget) => format!(
-            "{route}: {} is {} against a budget of {}",
-            budget.quantile,
-            duration(budget.measured_ns as f64),
-            duration(budget.limit_ns as f64)
-        ),
-        None => format!("{route}: p50 is {} and p99 {}", duration(said.p50_ns as f64), duration(said.p99_ns as f64)),
-    };
-    let first = said.verdicts.first();
-    let capital = |name: &str| name.chars().take(1).flat_map(char::to_uppercase).chain(name.chars().skip(1)).collect::<String>();
-    match said.status {
-        Status::NotEnoughEvidence => {
-            let reasons = said.missing.iter().map(|missing| format!("{}: {}", missing.what, missing.how)).collect::<Vec<_>>();
-            format!("{measured}. Not enough evidence for a verdict: {}", reasons.join("; "))
-        }
-        Status::Healthy => {
-            let also = first.map_or(String::new(), |verdict| format!(" Yet {}.", verdict.sentence));
-            let kept = if said.budget.is_some() { "Within budget" } else { "The tail is like the body" };
-            format!("{measured}. {kept}.{also}")
-        }
-        Status::OverBudget => {
-            let verdict = first.map_or(String::new(), |first| {
-                let second = said.verdicts.get(1).map_or(String::new(), |second| format!(" Then {}.", second.sentence));
-                let fixes = first.fixes.first().map_or(String::new(), |fix| format!(" First: {fix}."));
-                format!(
-                    " {}-bound ({} sure): {}.{second}{fixes}",
-                    capital(first.bound.name()),
-                    percent(first.confidence),
-                    first.sentence
-                )
-            });
-            format!("{measured}.{verdict}")
-        }
-    }
 }

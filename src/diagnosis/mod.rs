@@ -7,10 +7,13 @@
 //! - `diagnostician` has all series, bounded, and diagnoses;
 //! - `reference` is what requests usually take, `attribution` the time in question by part, and `tail` the same by stage;
 //! - `arrivals` and `stalls` look at when requests came and ended; `quantity` measures all that rules speak of;
-//! - `rules` are what must be measured for a verdict, as data; `verdict` tries and orders them; `judgement` puts it together;
+//! - `rules` are what must be measured for a verdict, as data; `verdict` tries and orders them, `sureness` says how sure they can be at most;
+//!   `judgement` puts it together, `summary` in a sentence;
 //! - `report` is what is said; `bound` names what may limit a route, and the causes behind it; `evidence` is what is not known.
 //! - `fit` says what an upstream window is made of where nothing is reported, and `capacity` how much more the server can take;
 //!   `inference` has their figures of a series;
+//! - `outcomes` come before all of that: how requests end, and whether so many of them fail that the series does;
+//! - `gaps` are what does not arrive or cannot be read, with the one change that brings it; `host` is how busy the processors were;
 //! - `notices` are what costs something on every request, whatever the budget;
 //! - `tcp` is the state of connections as the kernel sees it;
 //! - `config` is the section of the configuration, `window` the windows that may be asked for.
@@ -28,10 +31,13 @@ mod config;
 mod diagnostician;
 mod evidence;
 mod fit;
+mod gaps;
+mod host;
 mod inference;
 mod judgement;
 mod notices;
 mod observation;
+mod outcomes;
 mod part;
 mod quantity;
 mod random;
@@ -41,6 +47,8 @@ mod rules;
 mod samples;
 mod stalls;
 mod store;
+mod summary;
+mod sureness;
 mod tail;
 mod tcp;
 mod text;
@@ -59,8 +67,14 @@ pub use fit::{
     FitRefusal, FitStatistics, FittedStages, FittedValue, FittedWaiting, InferredParts, InferredStage, InferredStages,
     RefusedFit, WindowFit,
 };
+pub use gaps::{GapCause, TelemetryGap, TelemetrySettings, TelemetrySources};
+pub use host::{HostLoad, HostReading};
 pub use inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
-pub use report::{BoundVerdict, Diagnosis, Evidence, MeasuredBudget, Missing, Notice, RouteDiagnosis, Status, TailShare};
+pub use outcomes::{FailureKind, exceeds_share, share_interval};
+pub use report::{
+    BoundVerdict, Diagnosis, Evidence, FailureVerdict, MeasuredBudget, Missing, Notice, RouteDiagnosis, RouteOutcomes, Status,
+    TailShare,
+};
 pub use tcp::{ConnectionStates, TcpState};
 pub use window::DiagnosisWindow;
 

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::bound::{Cause, LatencyBound};
 use super::capacity::CapacityEstimate;
 use super::fit::InferredStages;
+use super::gaps::TelemetryGap;
+use super::host::HostLoad;
+use super::outcomes::FailureKind;
 use super::tcp::ConnectionStates;
 
 /// The diagnosis of every series of a window.
@@ -13,20 +16,30 @@ use super::tcp::ConnectionStates;
 pub struct Diagnosis {
     /// The window's length, in seconds.
     pub window_seconds: f64,
-    /// Each series, the one that lost most time first.
+    /// What does not arrive, or cannot be read, so that figures lack it; the most that is missing first.
+    #[serde(default)]
+    pub missing: Vec<TelemetryGap>,
+    /// Each series: those that fail first, then the one that lost most time.
     pub routes: Vec<RouteDiagnosis>,
+    /// How busy the machine's processors were; `None` where the kernel does not say it.
+    #[serde(default)]
+    pub host: Option<HostLoad>,
     /// What the kernel says of the connections, at most a minute old.
     pub connections: Option<ConnectionStates>,
 }
 
-/// Whether a route keeps its budget.
+/// Whether a route is sound: its requests end well, and within its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Within its budget, or without one and with a tail like its body.
     Healthy,
+    /// Requests do not end well: `outcomes` says how.
+    Failing,
     /// Longer than its budget.
     OverBudget,
+    /// Without a budget: the tail is unlike the body.
+    SlowTail,
     /// The figures carry no verdict; `missing` says why.
     #[default]
     NotEnoughEvidence,
@@ -41,7 +54,10 @@ pub struct RouteDiagnosis {
     pub model: String,
     /// The upstream.
     pub upstream: String,
-    /// Answered requests in the window.
+    /// How all requests of the window ended.
+    #[serde(default)]
+    pub outcomes: RouteOutcomes,
+    /// Requests of the window that ended well: those that all latencies are of.
     pub requests: u64,
     /// The median, in nanoseconds.
     pub p50_ns: u64,
@@ -49,7 +65,7 @@ pub struct RouteDiagnosis {
     pub p99_ns: u64,
     /// The budget that is judged by; `None` if the route has none.
     pub budget: Option<MeasuredBudget>,
-    /// Whether the budget is kept.
+    /// Whether requests end well, and whether the budget is kept.
     pub status: Status,
     /// The diagnosis in words.
     pub summary: String,
@@ -67,6 +83,44 @@ pub struct RouteDiagnosis {
     pub inferred: Option<InferredStages>,
     /// How much more the server can take, estimated; `None` without a fit or a budget.
     pub capacity: Option<CapacityEstimate>,
+}
+
+/// How the requests of a series ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteOutcomes {
+    /// All that ended, however they did.
+    pub ended: u64,
+    /// Those that ended well.
+    pub well: u64,
+    /// Each way in which others ended: what makes the series fail first, the most requests first.
+    pub failures: Vec<FailureVerdict>,
+}
+
+/// One way in which requests do not end well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FailureVerdict {
+    /// In which way.
+    pub kind: FailureKind,
+    /// Whether the series counts as failing because of it: its share is above what is tolerable, by the lower end of the interval.
+    pub is_trouble: bool,
+    /// How many requests.
+    pub count: u64,
+    /// Of how many.
+    pub of: u64,
+    /// Their share, `0..=1`.
+    pub share: f64,
+    /// The interval that holds the share with a probability of 95 % (Wilson).
+    pub share_interval: [f64; 2],
+    /// How long they took in the mean, in seconds.
+    pub mean_seconds: f64,
+    /// How long ago the latest was, in seconds; `None` if it is not remembered.
+    pub latest_seconds_ago: Option<f64>,
+    /// The verdict in a sentence.
+    pub sentence: String,
+    /// What to do, the cheapest first.
+    pub fixes: Vec<String>,
+    /// Trace ids of the latest of them, the newest first.
+    pub exchanges: Vec<String>,
 }
 
 /// A budget and what was measured.
@@ -93,8 +147,12 @@ pub struct BoundVerdict {
     pub share: f64,
     /// The interval that holds the share with a probability of 95 %.
     pub share_interval: [f64; 2],
-    /// How often the same verdict comes first when time is drawn again, `0..=1`.
+    /// How often the same verdict comes first when time is drawn again, `0..=1`; at most how often it does in single blocks of time, and less
+    /// where the machine's other load may be the cause.
     pub confidence: f64,
+    /// Why it is less sure than its blocks of time make it: the machine's other load may be the cause; `None` if it is not.
+    #[serde(default)]
+    pub doubt: Option<String>,
     /// The verdict in a sentence.
     pub sentence: String,
     /// What shows it.

@@ -4,17 +4,19 @@ use std::collections::VecDeque;
 
 use super::block::Block;
 use super::bound::LatencyBound;
+use super::host::HostTimeline;
 use super::inference::UpstreamWindows;
-use super::judgement::SeriesFigures;
+use super::judgement::{PartBounds, SeriesFigures, plain_bounds};
 use super::observation::Observation;
-use super::part::Part;
+use super::outcomes::{FailureKind, OutcomeSums, OutcomeTimeline};
+use super::part::{Part, Parts};
 use super::random::SeededRandom;
 use super::reference::Reference;
 use super::report::{RouteDiagnosis, Status};
 use super::samples::{Sample, Samples};
 use super::timeline::Timeline;
 use super::{Cause, MAX_WINDOW_NS};
-use crate::ledger::{Exchange, Server, Stamp};
+use crate::ledger::{Exchange, ExchangeKind, Outcome, Server, Stamp};
 use crate::metrics::RouteBudget;
 
 /// The length of a block of time, in nanoseconds.
@@ -24,10 +26,20 @@ pub(super) const BLOCKS: usize = (MAX_WINDOW_NS / BLOCK_NS) as usize + 1;
 /// How often what requests usually take is measured anew, in nanoseconds.
 const REFERENCE_NS: u64 = 10_000_000_000;
 
+/// What was logged of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoggedVerdict {
+    /// Its requests fail, most of them so.
+    Failing(FailureKind),
+    /// They are slow.
+    Slow(LatencyBound, Cause),
+}
+
 /// One series.
 #[derive(Debug)]
 pub(super) struct SeriesStore {
     blocks: VecDeque<Block>,
+    outcomes: OutcomeTimeline,
     timeline: Timeline,
     /// The upstream's windows; absent until there is one.
     windows: Option<Box<UpstreamWindows>>,
@@ -38,11 +50,15 @@ pub(super) struct SeriesStore {
     random: SeededRandom,
     reference: Reference,
     reference_at: Stamp,
+    /// Seconds above the budget by part that are not counted under a bound yet, and the bounds as the latest diagnosis has them; `None`
+    /// before the first one.
+    unbound: Parts,
+    bounds: Option<PartBounds>,
     /// Seconds above the budget by bound since the start, and all of them.
     pub(super) bound_seconds: [f64; LatencyBound::ALL.len()],
     pub(super) excess_seconds: f64,
     /// The latest verdict that was logged, when, and when it was last looked for.
-    pub(super) logged: Option<(Status, LatencyBound, Cause)>,
+    pub(super) logged: Option<LoggedVerdict>,
     pub(super) logged_at: Option<Stamp>,
     pub(super) examined_at: Stamp,
     pub(super) last_record: Stamp,
@@ -55,6 +71,7 @@ impl SeriesStore {
         let order = [2, 3, 1, 0].into_iter().find_map(|place| limits().find(|(of, _)| *of == place));
         Self {
             blocks: VecDeque::new(),
+            outcomes: OutcomeTimeline::default(),
             timeline: Timeline::new(first),
             windows: None,
             budget,
@@ -63,6 +80,8 @@ impl SeriesStore {
             random: SeededRandom::new(first.as_ns()),
             reference: Reference::default(),
             reference_at: Stamp::default(),
+            unbound: [0.0; Part::COUNT],
+            bounds: None,
             bound_seconds: [0.0; LatencyBound::ALL.len()],
             excess_seconds: 0.0,
             logged: None,
@@ -72,12 +91,20 @@ impl SeriesStore {
         }
     }
 
-    /// Adds an exchange. `each` is how many of the slowest and how many others a block may hold.
+    /// Counts how an exchange ended; its time too, if it is a request that was answered. `each` is how many of the slowest and how many
+    /// others a block may hold. Latencies are those of requests that ended well: a quick error is no quick answer.
     pub(super) fn record(&mut self, exchange: &Exchange, each: [usize; 2], now: Stamp) {
         let ledger = &exchange.ledger;
         let (arrived, ended) = (ledger.started.min(now), ledger.started.plus(ledger.total_ns).min(now));
         self.server = ledger.server.or(self.server);
         self.last_record = now;
+        let (index, newest) = (ended.as_ns() / BLOCK_NS, now.as_ns() / BLOCK_NS);
+        if index + BLOCKS as u64 > newest {
+            self.outcomes.record(exchange, index, ended);
+        }
+        if ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() {
+            return;
+        }
         self.timeline.record(arrived, ended);
         if ledger.total_ns > self.limit_ns {
             self.count_excess(&Observation::of(exchange));
@@ -85,9 +112,7 @@ impl SeriesStore {
         if ledger.window.is_some() {
             self.windows.get_or_insert_default().record(exchange);
         }
-        let index = ended.as_ns() / BLOCK_NS;
-        let newest = now.as_ns() / BLOCK_NS;
-        if index + BLOCKS as u64 <= newest {
+        if index + BLOCKS as u64 <= newest || ledger.outcome != Outcome::Ok {
             return;
         }
         let place = self.place(index, now);
@@ -121,9 +146,23 @@ impl SeriesStore {
         self.excess_seconds += seconds;
         let Some(excess) = self.reference.split(seen, self.limit_ns as f64) else { return };
         let whole: f64 = excess.parts.iter().sum();
-        for part in Part::ALL {
-            if let Some(bound) = part.bound().filter(|_| whole > 0.0) {
-                self.bound_seconds[bound as usize] += seconds * excess.parts[part as usize] / whole;
+        if whole > 0.0 {
+            self.unbound.iter_mut().zip(excess.parts).for_each(|(sum, ns)| *sum += seconds * ns / whole);
+        }
+    }
+
+    /// Counts time above the budget under these bounds, which the latest diagnosis says, from now on.
+    pub(super) fn set_bounds(&mut self, bounds: PartBounds) {
+        self.bounds = Some(bounds);
+        self.bind();
+    }
+
+    /// Counts what waits for it under its bounds. Before the first diagnosis it waits, so that the totals never say what no diagnosis does.
+    pub(super) fn bind(&mut self) {
+        let Some(bounds) = &self.bounds else { return };
+        for (seconds, bound) in std::mem::take(&mut self.unbound).into_iter().zip(bounds) {
+            if let Some(bound) = bound {
+                self.bound_seconds[*bound as usize] += seconds;
             }
         }
     }
@@ -134,6 +173,18 @@ impl SeriesStore {
         while self.blocks.front().is_some_and(|block| block.index < oldest) {
             self.blocks.pop_front();
         }
+        self.outcomes.expire(oldest);
+    }
+
+    /// How the requests of the last `window_ns` nanoseconds ended.
+    pub(super) fn outcomes(&self, window_ns: u64, now: Stamp) -> OutcomeSums {
+        let from = Stamp::default().plus(now.as_ns().saturating_sub(window_ns));
+        self.outcomes.sums(from.as_ns() / BLOCK_NS, from)
+    }
+
+    /// The server that was recognised.
+    pub(super) const fn server(&self) -> Option<Server> {
+        self.server
     }
 
     /// Forgets windows that no diagnosis reaches any more.
@@ -155,28 +206,32 @@ impl SeriesStore {
     pub(super) fn refresh(&mut self, now: Stamp) {
         if self.limit_ns < u64::MAX && now.since(self.reference_at) >= REFERENCE_NS {
             self.reference_at = now;
-            let reference = Reference::of(&self.figures(MAX_WINDOW_NS, now, false).samples);
+            let reference = Reference::of(&self.figures(MAX_WINDOW_NS, now, None, false).samples);
             self.reference = reference;
         }
     }
 
-    /// The figures of the last `window_ns` nanoseconds.
-    pub(super) fn figures(&self, window_ns: u64, now: Stamp, is_mixed: bool) -> SeriesFigures<'_> {
+    /// The figures of the last `window_ns` nanoseconds; `host` is the machine's load meanwhile.
+    pub(super) fn figures(&self, window_ns: u64, now: Stamp, host: Option<&HostTimeline>, is_mixed: bool) -> SeriesFigures<'_> {
         let from = Stamp::default().plus(now.as_ns().saturating_sub(window_ns));
         let blocks = self.blocks.iter().filter(|block| block.index >= from.as_ns() / BLOCK_NS);
-        let (mut list, mut count, mut requests, mut not_kept) = (Vec::new(), 0, 0, 0);
+        let (mut list, mut loads, mut count, mut requests, mut not_kept) = (Vec::new(), Vec::new(), 0, 0, 0);
         for block in blocks {
             list.extend(block.slowest().iter().map(|seen| Sample { seen, weight: 1.0, block: count }));
             list.extend(block.sample().iter().map(|seen| Sample { seen, weight: block.weight(), block: count }));
             requests += block.count();
             not_kept += block.over_not_kept(self.limit_ns);
+            loads.push(host.and_then(|host| host.of(block.index)));
             count += 1;
         }
         SeriesFigures {
             samples: Samples::new(list, count),
             requests,
+            outcomes: self.outcomes(window_ns, now),
             timeline: &self.timeline,
             from,
+            now,
+            loads,
             budget: self.budget,
             server: self.server,
             not_kept,
@@ -186,16 +241,23 @@ impl SeriesStore {
 
     /// Whether nothing of it is left in any window.
     pub(super) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks.is_empty() && self.outcomes.is_empty()
     }
 
     /// Whether a diagnosis differs from what was logged last, so that it is to be logged; if so, it is taken as logged.
     pub(super) fn takes_for_log(&mut self, said: &RouteDiagnosis, now: Stamp, least_ns: u64) -> bool {
-        let first = said.verdicts.first().map(|verdict| (verdict.bound, verdict.cause));
+        let first = said.verdicts.first().map(|verdict| LoggedVerdict::Slow(verdict.bound, verdict.cause));
+        let failing = said.outcomes.failures.first().map(|failure| LoggedVerdict::Failing(failure.kind));
         let verdict = match (said.status, first) {
-            (Status::OverBudget, Some((bound, cause))) => Some((Status::OverBudget, bound, cause)),
+            (Status::Failing, _) => failing,
+            (Status::OverBudget | Status::SlowTail, Some(first)) => Some(first),
             (Status::Healthy, _) => None,
-            // no verdict is no change
+            // no verdict is no change, unless nothing fails any more
+            (Status::NotEnoughEvidence, _)
+                if matches!(self.logged, Some(LoggedVerdict::Failing(_))) && said.outcomes.well > 0 =>
+            {
+                None
+            }
             _ => return false,
         };
         let is_early = self.logged_at.is_some_and(|at| now.since(at) < least_ns);
@@ -214,6 +276,12 @@ impl SeriesStore {
     /// Adds the totals of a series that is given up.
     pub(super) fn inherit(&mut self, gone: &Self) {
         self.excess_seconds += gone.excess_seconds;
+        let bounds = gone.bounds.unwrap_or_else(plain_bounds);
+        for (seconds, bound) in gone.unbound.iter().zip(bounds) {
+            if let Some(bound) = bound {
+                self.bound_seconds[bound as usize] += seconds;
+            }
+        }
         self.bound_seconds.iter_mut().zip(gone.bound_seconds).for_each(|(sum, seconds)| *sum += seconds);
     }
 

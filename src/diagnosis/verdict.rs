@@ -1,10 +1,12 @@
 //! From measured figures to verdicts: tries the rules, orders what holds by the time that it explains, and says how sure that is.
 
 use super::attribution::{Attribution, interval, share};
+use super::judgement::{PartBounds, plain_bounds};
 use super::part::{Part, PartSet, Parts};
 use super::quantity::Quantities;
 use super::report::BoundVerdict;
 use super::rules::{RULES, Rule, evidence};
+use super::sureness::most_by_blocks;
 use super::text::fill;
 
 /// A rule that holds, and the parts that it explains.
@@ -14,7 +16,7 @@ pub(super) struct Finding {
     pub(super) claims: PartSet,
     /// The share of the time in question that it explains.
     pub(super) share: f64,
-    /// How often it explains the most when blocks of time are drawn again, `0..=1`.
+    /// How often it explains the most when blocks of time are drawn again, and at most how often it does in single blocks, `0..=1`.
     pub(super) confidence: f64,
 }
 
@@ -40,12 +42,25 @@ impl Findings {
             }
         }
         let rest = PartSet::ALL.without(claimed);
-        let wins = wins(&list, rest, &found.draws);
-        list.iter_mut().zip(wins).for_each(|(finding, confidence)| finding.confidence = confidence);
+        let sure = wins(&list, rest, &found.draws).into_iter().zip(most_by_blocks(found, &list, rest));
+        let sure: Vec<f64> = sure.map(|(won, most)| won.min(most)).collect();
+        list.iter_mut().zip(sure).for_each(|(finding, confidence)| finding.confidence = confidence);
         list.sort_by(|a, b| b.share.total_cmp(&a.share));
         let unknown = Part::ALL.into_iter().filter(|part| rest.has(*part) && part.bound().is_none());
         let unknown = unknown.map(|part| share(&found.parts, PartSet::of(&[part]))).sum();
         Self { list, unknown }
+    }
+
+    /// What time above the budget is to be counted under, so that the totals say what the verdicts say: what a rule explains is bound by
+    /// what the rule names.
+    pub(super) fn bounds(&self) -> PartBounds {
+        let mut bounds = plain_bounds();
+        for finding in &self.list {
+            for part in Part::ALL.into_iter().filter(|part| finding.claims.has(*part)) {
+                bounds[part as usize] = Some(finding.rule.bound);
+            }
+        }
+        bounds
     }
 }
 
@@ -72,11 +87,12 @@ impl Finding {
     pub(super) fn verdict(&self, found: &Attribution<'_>, quantities: &Quantities, time: &str) -> BoundVerdict {
         let share_interval = interval(&found.draws, |parts| share(parts, self.claims));
         BoundVerdict {
-            bound: self.rule.bound(&found.parts),
+            bound: self.rule.bound,
             cause: self.rule.cause,
             share: self.share,
             share_interval,
             confidence: self.confidence,
+            doubt: None,
             sentence: fill(self.rule.sentence, self.share, time, quantities),
             evidence: evidence(self.rule.conditions, self.rule.evidence, quantities, &found.parts),
             fixes: self.rule.fixes.iter().map(|fix| (*fix).to_owned()).collect(),

@@ -127,7 +127,13 @@ impl DiagnosisSurface {
 /// The routes and models of `diagnosis` that are asked for.
 pub(super) fn chosen(diagnosis: &Diagnosis, names: &Names) -> Diagnosis {
     let routes = diagnosis.routes.iter().filter(|one| names.take(&one.route, &one.model));
-    Diagnosis { routes: routes.cloned().collect(), ..*diagnosis }
+    Diagnosis {
+        window_seconds: diagnosis.window_seconds,
+        missing: diagnosis.missing.clone(),
+        routes: routes.cloned().collect(),
+        host: diagnosis.host,
+        connections: diagnosis.connections,
+    }
 }
 
 #[cfg(test)]

@@ -28,11 +28,17 @@ pub enum Annotation {
     JsonTensors,
     /// The client's HTTP/2 window had no room for the response, while its socket did.
     FlowControl,
+    /// The body of the request was not read though its route is known: its format, or its compression.
+    UnreadRequest,
+    /// The body of the answer was not read though its route is known.
+    UnreadResponse,
+    /// The body of an answer that was not read is compressed.
+    CompressedResponse,
 }
 
 impl Annotation {
     /// All annotations, in the order of their bits.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::SplitWrite,
         Self::QuickAck,
         Self::Unhelped,
@@ -43,6 +49,9 @@ impl Annotation {
         Self::CompressedRequest,
         Self::JsonTensors,
         Self::FlowControl,
+        Self::UnreadRequest,
+        Self::UnreadResponse,
+        Self::CompressedResponse,
     ];
 
     /// The name on every surface.
@@ -59,6 +68,9 @@ impl Annotation {
             Self::CompressedRequest => "compressed_request",
             Self::JsonTensors => "json_tensors",
             Self::FlowControl => "flow_control",
+            Self::UnreadRequest => "unread_request",
+            Self::UnreadResponse => "unread_response",
+            Self::CompressedResponse => "compressed_response",
         }
     }
 }

@@ -62,6 +62,12 @@ macro_rules! servers {
                 match self { $(Self::$variant => $title,)* }
             }
 
+            /// Whether it can send spans of its requests, once it is told to: `lapwing upstream-flags` says how.
+            #[must_use]
+            pub const fn sends_spans(self) -> bool {
+                !matches!(self, Self::LlamaCpp | Self::Ollama | Self::TfServing | Self::TorchServe | Self::KServe)
+            }
+
             /// The server of that name; `None` if there is none.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {

@@ -74,7 +74,14 @@ rows! {
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
     SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";
     SpansRejected: Counter "lapwing_spans_rejected" &[], "Spans that the OTLP receiver did not join, because they or their message have more elements than it decodes.";
-    OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused: not decodable, too large, too slow.";
+    OtlpMalformed: Counter "lapwing_otlp_malformed" &[], "OTLP requests that were refused for good, whatever the cause: not decodable, too large, too slow, not read; lapwing_otlp_requests_total has them by cause.";
+    OtlpTaken: Counter "lapwing_otlp_requests" &[("result", "taken")], "OTLP requests that came, by result: taken.";
+    OtlpContentType: Counter "lapwing_otlp_requests" &[("result", "content_type")], "OTLP requests that came, by result: refused, its content type is no form of OTLP.";
+    OtlpContentEncoding: Counter "lapwing_otlp_requests" &[("result", "content_encoding")], "OTLP requests that came, by result: refused, it is compressed in a way that is not read.";
+    OtlpTooLarge: Counter "lapwing_otlp_requests" &[("result", "too_large")], "OTLP requests that came, by result: refused, it is too large.";
+    OtlpUndecodable: Counter "lapwing_otlp_requests" &[("result", "undecodable")], "OTLP requests that came, by result: refused, it cannot be decoded.";
+    OtlpTooSlow: Counter "lapwing_otlp_requests" &[("result", "too_slow")], "OTLP requests that came, by result: refused, it did not come in time.";
+    OtlpWrongPath: Counter "lapwing_otlp_requests" &[("result", "wrong_path")], "OTLP requests that came, by result: refused, it was sent to a path or a port that is none of OTLP's.";
     OtlpBusy: Counter "lapwing_otlp_busy" &[], "OTLP requests that were refused for now, because others filled the bytes that may be received at once.";
     SpansWithheld: Counter "lapwing_otlp_spans_withheld" &[], "Spans not passed on to the collector, because they were sampled for Lapwing only.";
     OtlpForwarded: Counter "lapwing_otlp_forwarded" &[], "OTLP requests passed on to the collector.";

@@ -208,7 +208,16 @@ def test_it_fits_its_width(browser, lapwing, width, height, scheme):
 
 DIAGNOSIS = {
     "window_seconds": 300.0,
+    "missing": [{"cause": "spans_unmatched", "sentence": f"650 of 650 spans {HOSTILE}", "count": 650, "of": 650, "change": "continue traceparent"}],
     "routes": [
+        {
+            "route": "POST /dead", "model": "", "upstream": "http://u", "requests": 0, "p50_ns": 0, "p99_ns": 0, "budget": None,
+            "outcomes": {"ended": 40, "well": 0, "failures": [{
+                "kind": "upstream_unreachable", "is_trouble": True, "count": 40, "of": 40, "share": 1.0, "share_interval": [0.91, 1.0], "mean_seconds": 0.001,
+                "latest_seconds_ago": 2.0, "sentence": "the upstream is unreachable: 40 of 40", "fixes": ["start it"], "exchanges": [],
+            }]},
+            "status": "failing", "summary": "", "verdicts": [], "missing": [], "tail": [], "exchanges": [],
+        },
         {
             "route": "POST /v2/models/{model}/infer", "model": HOSTILE, "upstream": "http://u", "requests": 3000, "p50_ns": 40_000_000, "p99_ns": 212_000_000,
             "budget": {"quantile": "p99", "limit_ns": 200_000_000, "measured_ns": 212_000_000, "excess_ns": 1_500_000_000},
@@ -237,14 +246,17 @@ def test_the_diagnosis_opens_with_a_click_and_stays_open(browser, lapwing):
         shown.page.wait_for_selector("#diagnosis summary:has-text('queue-bound')", timeout=30_000)
         lines = shown.page.evaluate("() => [...document.querySelectorAll('#diagnosis summary')].map(one => one.textContent)")
         assert lines == [
+            "failing POST /dead the upstream is unreachable: 40 of 40",
             f"over budget POST /v2/models/{{model}}/infer · {HOSTILE} queue-bound: 61 % is queue {HOSTILE}",
             "not enough evidence GET /x 7 requests, p99 2.00 ms",
         ]
-        evidence = shown.page.locator("#diagnosis details:nth-child(1) table").first
+        first = shown.page.locator("#diagnosis > *").first.text_content()
+        assert first == f"missing 650 of 650 spans {HOSTILE}. continue traceparent.", "what is missing comes first"
+        evidence = shown.page.locator("#diagnosis details:nth-of-type(2) table").first
         assert not evidence.is_visible()
-        shown.page.click("#diagnosis details:nth-child(1) summary")
+        shown.page.click("#diagnosis details:nth-of-type(2) summary")
         assert evidence.is_visible() and "requests in a burst40 requests8 requests" in evidence.text_content()
-        assert [one.strip() for one in shown.page.locator("#diagnosis ol li").all_text_contents()] == ["raise instances", HOSTILE]
+        assert [one.strip() for one in shown.page.locator("#diagnosis details:nth-of-type(2) ol li").all_text_contents()] == ["raise instances", HOSTILE]
         before = len(asked)
         # playwright answers requests while it is asked something
         wait_for(lambda: shown.page.evaluate("1") and len(asked) > before, 30, "it is asked again")

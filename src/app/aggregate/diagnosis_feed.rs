@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::app::printable::printable;
-use crate::diagnosis::Diagnostician;
+use crate::diagnosis::{Diagnostician, HostReading};
 use crate::ledger::{Exchange, Stamp};
 
 /// Exchanges that may wait while a diagnosis is made: 50 ms of 20,000 requests a second.
@@ -60,8 +60,14 @@ impl DiagnosisFeed {
         self.catch_up(&mut diagnostician);
         if is_due {
             self.ticked = now;
-            let changed = diagnostician.tick(now);
+            if diagnostician.wants_host(now)
+                && let Some(reading) = HostReading::look()
+            {
+                diagnostician.take_host(reading, now);
+            }
+            let (changed, missing) = (diagnostician.tick(now), diagnostician.tick_gaps(now));
             drop(diagnostician);
+            missing.iter().for_each(|line| tracing::warn!("missing: {}", printable(line, LINE)));
             // they quote names that clients chose
             changed.iter().for_each(|line| tracing::info!("{}", printable(line, LINE)));
         }

@@ -166,16 +166,20 @@ enum Sub {
         lapwing stats --json | jq '.series[] | [.route, .total.p99_ns]'\n  \
         lapwing stats --admin 10.0.0.5:9464 --token-file token")]
     Stats(StatsArgs),
-    /// Say which stage is to blame for the latency of each route, how sure that is, and what to do first
-    #[command(after_help = "The route that lost most time comes first. docs/DIAGNOSIS.md has every rule.\n\n\
+    /// Say how the requests of each route end, which stage is to blame for its latency, how sure that is, and what to do first
+    #[command(
+        after_help = "What is missing comes first, then routes that fail, then the one that lost most time. docs/DIAGNOSIS.md has every rule.\n\n\
         Exit code:\n  0   every route that can be judged keeps its budget, and they have at least 95 % of the requests\n  \
-        1   a route is over its budget, and there is a verdict why\n  2   not enough evidence: no request, or more than 5 % of them on routes without a verdict\n  \
+        1   a route is over its budget, or without one its tail is unlike its body, and there is a verdict why\n  \
+        2   not enough evidence: no request, or more than 5 % of them on routes without a verdict\n  \
+        3   requests fail: the upstream fails, refuses, is unreachable or too slow, Lapwing sheds, or clients leave\n  \
         64  wrong usage\n  69  no Lapwing answers, or it does not diagnose\n\n\
         Budgets are those of the setting metrics.budgets; a route without one is healthy while its tail is like its body.\n\n\
         Examples:\n  lapwing diagnose\n  lapwing diagnose --wait 1m || echo 'do not deploy'\n  \
         lapwing diagnose --model ranker --window 1m\n  \
         lapwing diagnose --json | jq '.routes[0].verdicts[0].evidence'\n  \
-        lapwing diagnose --admin 10.0.0.5:9464 --token-file token")]
+        lapwing diagnose --admin 10.0.0.5:9464 --token-file token"
+    )]
     Diagnose(DiagnoseArgs),
     /// Watch a running Lapwing in the terminal: routes and models, their stages, and their slowest requests
     #[cfg(feature = "top")]

@@ -17,10 +17,12 @@ use crate::settings::Period;
 
 /// The exit code while every route that is judged keeps its budget.
 const HEALTHY: u8 = 0;
-/// The exit code if a route is over its budget, with a verdict.
+/// The exit code if a route's latency is the trouble, with a verdict: it is over its budget, or without one its tail is unlike its body.
 const OVER_BUDGET: u8 = 1;
 /// The exit code if there is not enough evidence.
 const NOT_ENOUGH_EVIDENCE: u8 = 2;
+/// The exit code if requests of a route fail, whatever their latency.
+const FAILING: u8 = 3;
 /// The share of requests that may be of routes without a verdict while the others count as healthy. Probes and rare routes seldom have one.
 const MOST_UNJUDGED: f64 = 0.05;
 /// How often it is asked while it waits.
@@ -98,10 +100,13 @@ fn read(answer: &[u8]) -> Result<Diagnosis, String> {
     serde_json::from_slice(answer).map_err(|error| format!("the answer is not that of /diagnosis: {error}"))
 }
 
-/// What a script is told: whether a route is over its budget, and if none is, whether enough requests are of routes with a verdict.
+/// What a script is told: whether a route fails its requests, else whether one is over its budget, and if none is, whether enough requests are of routes with a verdict.
 fn exit_code(diagnosis: &Diagnosis) -> u8 {
     let of = |status| diagnosis.routes.iter().filter(move |route| route.status == status);
-    if of(Status::OverBudget).next().is_some() {
+    if of(Status::Failing).next().is_some() {
+        return FAILING;
+    }
+    if of(Status::OverBudget).chain(of(Status::SlowTail)).next().is_some() {
         return OVER_BUDGET;
     }
     let requests = |status| of(status).fold(0_u64, |sum, route| sum.saturating_add(route.requests));

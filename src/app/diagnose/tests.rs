@@ -2,7 +2,10 @@
 
 use super::words::ROUTES;
 use super::*;
-use crate::diagnosis::{BoundVerdict, Cause, Evidence, LatencyBound, MeasuredBudget, Missing, RouteDiagnosis, TailShare};
+use crate::diagnosis::{
+    BoundVerdict, Cause, Evidence, FailureKind, FailureVerdict, GapCause, HostLoad, LatencyBound, MeasuredBudget, Missing,
+    RouteDiagnosis, RouteOutcomes, TailShare, TelemetryGap,
+};
 
 fn verdict() -> BoundVerdict {
     BoundVerdict {
@@ -11,6 +14,7 @@ fn verdict() -> BoundVerdict {
         share: 0.612,
         share_interval: [0.55, 0.667],
         confidence: 0.98,
+        doubt: None,
         sentence: "61 % of the time above budget is queue in the upstream".to_owned(),
         evidence: vec![
             Evidence { what: "requests in a burst".into(), value: 40.0, unit: "requests".into(), threshold: Some(8.0) },
@@ -62,7 +66,7 @@ fn of(status: Status, requests: u64) -> RouteDiagnosis {
 }
 
 fn all(routes: Vec<RouteDiagnosis>) -> Diagnosis {
-    Diagnosis { window_seconds: 300.0, routes, connections: None }
+    Diagnosis { window_seconds: 300.0, routes, ..Diagnosis::default() }
 }
 
 #[test]
@@ -106,6 +110,60 @@ fn an_empty_diagnosis_says_so() {
 }
 
 #[test]
+fn what_is_missing_and_how_requests_end_come_first() {
+    let failure = |is_trouble, sentence: &str| FailureVerdict {
+        kind: FailureKind::UpstreamFailing,
+        is_trouble,
+        count: 4,
+        of: 4,
+        share: 1.0,
+        share_interval: [0.5, 1.0],
+        mean_seconds: 0.1,
+        latest_seconds_ago: Some(2.0),
+        sentence: sentence.to_owned(),
+        fixes: vec!["read its log".to_owned()],
+        exchanges: vec!["4bf9".to_owned()],
+    };
+    let mut route = of(Status::Failing, 0);
+    route.outcomes =
+        RouteOutcomes { ended: 4, well: 0, failures: vec![failure(true, "it fails: 4 of 4"), failure(false, "so do few")] };
+    let gap = TelemetryGap {
+        cause: GapCause::SpansUnmatched,
+        sentence: "650 of 650 spans".to_owned(),
+        count: 650,
+        of: Some(650),
+        change: "continue traceparent".to_owned(),
+    };
+    let host = HostLoad { busy_share: 0.5, steal_share: 0.0, pressure_share: None };
+    let text = words(&Diagnosis { missing: vec![gap], host: Some(host), ..all(vec![route, of(Status::SlowTail, 9)]) });
+    let expected = "\
+missing: 650 of 650 spans
+  change: continue traceparent
+
+GET /x (): failing
+  ! it fails: 4 of 4; the latest 2.00 s ago
+     first: read its log
+     see /exchanges?trace_id=4bf9
+  - so do few; the latest 2.00 s ago
+  no request ended well
+
+GET /x (): slow tail (no budget; held against three times what requests of the same work usually take)
+  9 requests, p50 0 ns, p99 0 ns
+
+processors of this machine: 50.0 % busy, 0.0 % taken by the hypervisor; the kernel does not count how often a process waited for one (no PSI)
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_bound_is_named_once() {
+    use LatencyBound::{ColdStart, Network, Pauses};
+    let named = [(Pauses, Cause::Pauses), (ColdStart, Cause::ColdStart), (Network, Cause::SlowClient), (Network, Cause::Unknown)];
+    let named = named.map(|(bound, cause)| bound.words(cause));
+    assert_eq!(named, ["pauses-bound", "cold-start-bound", "network-bound (slow client)", "network-bound"]);
+}
+
+#[test]
 fn words_are_bounded_and_move_no_cursor() {
     let hostile = "\x1b[2J\u{202e}\n".repeat(200);
     let mut route = slow();
@@ -127,13 +185,15 @@ fn words_are_bounded_and_move_no_cursor() {
 
 #[test]
 fn scripts_are_told_by_the_exit_code() {
-    use Status::{Healthy, NotEnoughEvidence, OverBudget};
+    use Status::{Failing, Healthy, NotEnoughEvidence, OverBudget, SlowTail};
     for (routes, code) in [
         (vec![], NOT_ENOUGH_EVIDENCE),
         (vec![of(Healthy, 9)], HEALTHY),
         (vec![of(NotEnoughEvidence, 9)], NOT_ENOUGH_EVIDENCE),
         (vec![of(OverBudget, 9)], OVER_BUDGET),
         (vec![of(Healthy, 1000), of(NotEnoughEvidence, 1000), of(OverBudget, 1)], OVER_BUDGET),
+        (vec![of(Healthy, 1000), of(SlowTail, 1)], OVER_BUDGET),
+        (vec![of(OverBudget, 1000), of(Failing, 0)], FAILING),
         // a probe of 5 % of the requests does not hide the verdict, the half of the traffic does
         (vec![of(Healthy, 95), of(NotEnoughEvidence, 5)], HEALTHY),
         (vec![of(Healthy, 94), of(NotEnoughEvidence, 6)], NOT_ENOUGH_EVIDENCE),

@@ -7,8 +7,8 @@ use crate::app::printable::printable;
 use crate::app::table::series_title;
 use crate::app::units::{duration, percent};
 use crate::diagnosis::{
-    BoundVerdict, Cause, Diagnosis, Evidence, FittedValue, InferredStages, LatencyBound, Missing, Notice, RouteDiagnosis, Status,
-    TailShare, TcpState,
+    BoundVerdict, Diagnosis, Evidence, FailureVerdict, FittedValue, HostLoad, InferredStages, Missing, Notice, RouteDiagnosis,
+    RouteOutcomes, Status, TailShare, TcpState, TelemetryGap,
 };
 
 /// The most routes; the ones that lost most time come first.
@@ -27,6 +27,7 @@ const NAME: usize = 100;
 pub(in crate::app) fn words(diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     let window = duration(diagnosis.window_seconds * 1e9);
+    missing(&mut out, &diagnosis.missing);
     if diagnosis.routes.is_empty() {
         let _ = writeln!(out, "not enough evidence: no request of this kind in the last {window}");
     }
@@ -41,10 +42,54 @@ pub(in crate::app) fn words(diagnosis: &Diagnosis) -> String {
             connections(&mut out, side, state.as_ref().filter(|state| state.sockets > 0));
         }
     }
+    if !diagnosis.routes.is_empty() {
+        host(&mut out, diagnosis.host.as_ref());
+    }
     if let Some(more @ 1..) = diagnosis.routes.len().checked_sub(ROUTES) {
         let _ = writeln!(out, "\n{more} more routes lost less time; as JSON they are all there");
     }
     out
+}
+
+/// What does not arrive: first, because all other figures lack it.
+fn missing(out: &mut String, missing: &[TelemetryGap]) {
+    for TelemetryGap { sentence, change, .. } in missing.iter().take(ENTRIES) {
+        let _ = writeln!(out, "missing: {}", printable(sentence, SENTENCE));
+        let _ = writeln!(out, "  change: {}", printable(change, SENTENCE));
+    }
+    if !missing.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// How the requests of a route ended, if any did not end well.
+fn outcomes(out: &mut String, outcomes: &RouteOutcomes) {
+    for failure in outcomes.failures.iter().take(ENTRIES) {
+        let FailureVerdict { is_trouble, latest_seconds_ago, sentence, fixes, exchanges, .. } = failure;
+        let latest = latest_seconds_ago.map_or_else(String::new, |ago| format!("; the latest {} ago", duration(ago * 1e9)));
+        let mark = if *is_trouble { "!" } else { "-" };
+        let _ = writeln!(out, "  {mark} {}{latest}", printable(sentence, SENTENCE));
+        if !is_trouble {
+            continue;
+        }
+        for (place, fix) in fixes.iter().take(ENTRIES).enumerate() {
+            let _ = writeln!(out, "     {}: {}", if place == 0 { "first" } else { "then" }, printable(fix, SENTENCE));
+        }
+        for trace in exchanges.iter().take(1) {
+            let _ = writeln!(out, "     see /exchanges?trace_id={}", printable(trace, NAME));
+        }
+    }
+}
+
+/// How busy the machine was.
+fn host(out: &mut String, host: Option<&HostLoad>) {
+    let Some(HostLoad { busy_share, steal_share, pressure_share }) = host else { return };
+    let [busy, steal] = [*busy_share, *steal_share].map(percent);
+    let pressure = pressure_share.map_or_else(
+        || "the kernel does not count how often a process waited for one (no PSI)".to_owned(),
+        |share| format!("in {} of the time some process waited for one", percent(share)),
+    );
+    let _ = writeln!(out, "\nprocessors of this machine: {busy} busy, {steal} taken by the hypervisor; {pressure}");
 }
 
 /// What the kernel says of one side's connections.
@@ -101,7 +146,9 @@ fn inferred(out: &mut String, route: &RouteDiagnosis) {
 fn status(status: Status) -> &'static str {
     match status {
         Status::Healthy => "healthy",
+        Status::Failing => "failing",
         Status::OverBudget => "over budget",
+        Status::SlowTail => "slow tail (no budget; held against three times what requests of the same work usually take)",
         Status::NotEnoughEvidence => "not enough evidence",
     }
 }
@@ -109,19 +156,26 @@ fn status(status: Status) -> &'static str {
 fn describe(out: &mut String, route: &RouteDiagnosis) {
     let title = series_title(&route.route, &route.model, &route.upstream);
     let _ = writeln!(out, "{title}: {}", status(route.status));
+    outcomes(out, &route.outcomes);
     let [p50, p99] = [route.p50_ns, route.p99_ns].map(ns);
-    let _ = write!(out, "  {} requests, p50 {p50}, p99 {p99}", route.requests);
+    if route.requests == 0 {
+        let _ = write!(out, "  no request ended well");
+    } else {
+        let well = if route.outcomes.failures.is_empty() { "" } else { " ended well" };
+        let _ = write!(out, "  {} requests{well}, p50 {p50}, p99 {p99}", route.requests);
+    }
     if let Some(budget) = &route.budget {
         let [limit, measured, excess] = [budget.limit_ns, budget.measured_ns, budget.excess_ns].map(ns);
         let quantile = printable(&budget.quantile, NAME);
         let _ = write!(out, "; budget {quantile} {limit}, measured {measured}, {excess} above it in all");
     }
     out.push('\n');
-    if !route.summary.is_empty() {
+    // a summary of outcomes repeats the lines above
+    if !route.summary.is_empty() && route.status != Status::Failing {
         let _ = writeln!(out, "  {}", printable(&route.summary, SENTENCE));
     }
     for (place, verdict) in route.verdicts.iter().take(VERDICTS).enumerate() {
-        explain(out, place + 1, verdict, &route.summary);
+        explain(out, place + 1, verdict, if route.status == Status::Failing { "" } else { &route.summary });
     }
     inferred(out, route);
     for Notice { sentence, fixes, .. } in route.notices.iter().take(ENTRIES) {
@@ -133,28 +187,24 @@ fn describe(out: &mut String, route: &RouteDiagnosis) {
     }
     if route.status == Status::OverBudget || !route.verdicts.is_empty() {
         tail(out, &route.tail);
+        if route.status == Status::Failing {
+            return;
+        }
         for trace in route.exchanges.iter().take(EXCHANGES) {
             let _ = writeln!(out, "  see /exchanges?trace_id={}", printable(trace, NAME));
         }
     }
 }
 
-/// `queue-bound (bursts)`, or without the cause where it is not known.
-fn name(bound: LatencyBound, cause: Cause) -> String {
-    let cause = match cause {
-        Cause::Unknown => String::new(),
-        cause => format!(" ({})", cause.name().replace('_', " ")),
-    };
-    format!("{}-bound{cause}", bound.name())
-}
-
 fn explain(out: &mut String, number: usize, verdict: &BoundVerdict, summary: &str) {
-    let BoundVerdict { bound, cause, share, share_interval: [low, high], confidence, sentence, evidence, fixes, rule } = verdict;
+    let BoundVerdict { bound, cause, share, share_interval: [low, high], confidence, doubt, sentence, evidence, fixes, rule } =
+        verdict;
+    let doubt = doubt.as_ref().map_or_else(String::new, |doubt| format!(", because {}", printable(doubt, NAME)));
     let [share, low, high, confidence] = [*share, *low, *high, *confidence].map(percent);
     let _ = writeln!(
         out,
-        "  {number}. {}: {share} of the time in question ({low} to {high}), confidence {confidence}; rule {}",
-        name(*bound, *cause),
+        "  {number}. {}: {share} of the time in question ({low} to {high}), confidence {confidence}{doubt}; rule {}",
+        bound.words(*cause),
         printable(rule, NAME)
     );
     if !summary.contains(sentence.as_str()) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::diagnosis::{FittedStages, InferredStages};
+use crate::diagnosis::{FailureKind, FittedStages, InferredStages, exceeds_share};
 
 /// The response.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -132,7 +132,32 @@ pub(in crate::app) struct BudgetFigures {
     pub(in crate::app) burn_rate: f64,
 }
 
+/// Outcomes that say nothing of the server's side.
+const NOT_OF_SERVER: [&str; 4] = ["ok", "cancelled", "client_error", "rejected"];
+
 impl Series {
+    /// How the requests ended that did not end well, the most first.
+    pub(in crate::app) fn failures(&self) -> Vec<(&str, u64)> {
+        let failed = self.outcomes.iter().map(|(name, count)| (name.as_str(), *count));
+        let mut failed: Vec<_> = failed.filter(|(name, count)| *name != "ok" && *count > 0).collect();
+        failed.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        failed
+    }
+
+    /// How many requests failed at the server's side, or were shed.
+    pub(in crate::app) fn failed_by_server(&self) -> u64 {
+        self.failures()
+            .iter()
+            .filter(|(name, _)| !NOT_OF_SERVER.contains(name))
+            .fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    }
+
+    /// Whether so many do that the series counts as failing, as in a diagnosis.
+    pub(in crate::app) fn is_failing(&self) -> bool {
+        let limit = FailureKind::UpstreamFailing.limit().unwrap_or_default();
+        exceeds_share(self.failed_by_server(), self.count, limit)
+    }
+
     /// The stages of its upstream, where they are inferred.
     pub(in crate::app) fn fitted(&self) -> Option<&FittedStages> {
         self.inferred.as_ref()?.fitted.as_ref()

@@ -9,12 +9,19 @@ const STAGES: usize = 4;
 
 /// `200.2 requests/s, 1 error, p50 310 µs, p99 1.43 ms: forward 41.2 %, …`; `rate` is requests per second.
 pub(in crate::app) fn figures_line(series: &Series, rate: f64) -> String {
-    let (p50, p99) = (duration(series.total.p50_ns), duration(series.total.p99_ns));
+    let latency = if series.total.count == 0 {
+        "none answered".to_owned()
+    } else {
+        format!("p50 {}, p99 {}", duration(series.total.p50_ns), duration(series.total.p99_ns))
+    };
     let by_share = stages_by_share(series);
     let stage = |(name, share): &(&str, f64)| format!("{} {}", printable(name, 40), percent(*share));
     let stages: Vec<String> = by_share.iter().take(STAGES).map(stage).collect();
     let stages = if stages.is_empty() { "no stages yet".to_owned() } else { stages.join(", ") };
-    format!("{rate:.1} requests/s, {}, p50 {p50}, p99 {p99}: {stages}", errors(series.errors))
+    let kinds: Vec<String> = series.failures().iter().map(|(name, count)| format!("{count} {}", printable(name, 40))).collect();
+    let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+    let failing = if series.is_failing() { "FAILING, " } else { "" };
+    format!("{failing}{rate:.1} requests/s, {}{kinds}, {latency}: {stages}", errors(series.errors))
 }
 
 /// Stages with their shares, the largest first.

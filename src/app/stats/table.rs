@@ -7,6 +7,7 @@ use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::table::{TableRow, heading, series_title};
 use crate::app::units::{duration, duration_ps, percent};
+use crate::diagnosis::share_interval;
 use crate::ledger::{Phase, Stage};
 
 /// The columns of a unit's or a measure's name, and of an optimum's.
@@ -16,8 +17,8 @@ const NAME: usize = 60;
 pub(super) fn table(stats: &Stats) -> String {
     let mut out = String::new();
     let mut series: Vec<&Series> = stats.series.iter().collect();
-    // the most time first: that is where to look
-    series.sort_by(|a, b| time(b).total_cmp(&time(a)));
+    // what fails first, then the most time: that is where to look
+    series.sort_by(|a, b| b.is_failing().cmp(&a.is_failing()).then_with(|| time(b).total_cmp(&time(a))));
     for series in series {
         block(&mut out, series, stats.rate(series, f64::INFINITY));
     }
@@ -39,6 +40,12 @@ fn time(series: &Series) -> f64 {
 fn block(out: &mut String, series: &Series, rate: f64) {
     let text = |name: &Option<String>| name.clone().unwrap_or_default();
     let _ = writeln!(out, "{}", series_title(&text(&series.route), &text(&series.model), &text(&series.upstream)));
+    if series.is_failing() {
+        let failed = series.failed_by_server();
+        let [low, high] = share_interval(failed, series.count).map(percent);
+        let _ =
+            writeln!(out, "  FAILING: {failed} of {} requests fail ({low} to {high}); lapwing diagnose says why", series.count);
+    }
     let outcomes: Vec<String> =
         series.outcomes.iter().map(|(outcome, count)| format!("{count} {}", printable(outcome, NAME))).collect();
     let coverage = series.coverage.map_or_else(|| "unknown".to_owned(), percent);
@@ -176,6 +183,18 @@ mod tests {
         assert!(lines[6].ends_with("119  50.0 %   1.00 ms   1.00 ms      0 ns      0 ns      0 ns"), "{}", lines[6]);
         assert!(first.contains("640 ps") && first.contains("3.25×"), "{first}");
         assert!(!table.contains('\x1b'));
+    }
+
+    #[test]
+    fn what_fails_comes_first_and_says_so() {
+        let series = serde_json::json!([
+            {"route": "GET /slow", "upstream": "u", "count": 9, "outcomes": {"ok": 9}, "total": {"count": 9, "mean_ns": 9e9}},
+            {"route": "GET /dead", "upstream": "u", "count": 40, "errors": 40, "outcomes": {"unreachable": 40}},
+            {"route": "GET /odd", "upstream": "u", "count": 40, "errors": 40, "outcomes": {"client_error": 40}}
+        ]);
+        let table = table(&serde_json::from_value(serde_json::json!({"series": series})).unwrap());
+        let wanted = "GET /dead (u)\n  FAILING: 40 of 40 requests fail (91.2 % to 100.0 %); lapwing diagnose says why\n";
+        assert!(table.starts_with(wanted) && table.matches("FAILING").count() == 1, "{table}");
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl SeriesRow<'_> {
     }
 }
 
-/// The series with traffic whose route or model contains `filter`, in any case of letters.
+/// The series with traffic, those that fail first where nothing else is asked for, whose route or model contains `filter`, in any case of letters.
 pub(super) fn rows<'a>(stats: &'a Stats, order: Order, filter: &str) -> Vec<SeriesRow<'a>> {
     let filter = filter.to_lowercase();
     let has = |name: &Option<String>| name.as_deref().is_some_and(|name| name.to_lowercase().contains(&filter));
@@ -104,6 +104,8 @@ pub(super) fn rows<'a>(stats: &'a Stats, order: Order, filter: &str) -> Vec<Seri
     rows.sort_by(|a, b| b.weight(order.by).total_cmp(&a.weight(order.by)).then_with(|| a.key().cmp(&b.key())));
     if order.is_reversed {
         rows.reverse();
+    } else if order.by == Sort::Time {
+        rows.sort_by_key(|row| !row.series.is_failing());
     }
     rows
 }
@@ -132,6 +134,16 @@ mod tests {
         assert_eq!(orders, ["cab", "bca", "abc", "cba", "acb", "abc"]);
         assert_eq!(routes(Sort::Name, true, ""), "cba");
         assert_eq!(Sort::ALL.map(Sort::next)[5], Sort::ALL[0]);
+    }
+
+    #[test]
+    fn what_fails_comes_first_unless_another_order_is_asked_for() {
+        let mut stats = stats();
+        stats.series[1].outcomes = [("ok".to_owned(), 30), ("server_error".to_owned(), 10)].into();
+        let of = |by, is_reversed| -> String {
+            rows(&stats, Order { by, is_reversed }, "").iter().map(|row| &row.series.route.as_ref().unwrap()[5..]).collect()
+        };
+        assert_eq!([of(Sort::Time, false), of(Sort::Time, true), of(Sort::Name, false)], ["bca", "bac", "abc"]);
     }
 
     #[test]

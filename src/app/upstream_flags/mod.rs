@@ -136,7 +136,7 @@ mod tests {
             assert!(text.lines().all(|line| line.chars().count() <= 110), "{server:?} has long lines:\n{text}");
             assert!(!text.contains("{grpc}") && !text.contains("{http}"), "{text}");
             let (sends_spans, names_sampler) = (text.contains("lapwing:1431"), text.contains("\n  OTEL_TRACES_SAMPLER="));
-            assert_eq!(sends_spans, names_sampler, "{text}");
+            assert_eq!((sends_spans, sends_spans), (names_sampler, server.sends_spans()), "{text}");
         }
     }
 

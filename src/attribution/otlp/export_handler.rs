@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::decode::{self, Undecodable};
 use super::forward::ForwardQueue;
+use super::refusals::{OtlpRefusals, RefusalCause};
 use crate::attribution::{IncomingSpan, ProcessId, Rules};
 use crate::collector::{Encoding, Signal};
 use crate::metrics::{Counter, Counters};
@@ -40,6 +41,7 @@ pub struct ExportHandler {
     spans: mpsc::Sender<Vec<IncomingSpan>>,
     forward: Option<ForwardQueue>,
     room: Arc<Semaphore>,
+    refusals: Arc<OtlpRefusals>,
     /// The connection that requests come by.
     peer: Option<Peer>,
 }
@@ -54,7 +56,14 @@ impl ExportHandler {
         spans: mpsc::Sender<Vec<IncomingSpan>>,
         forward: Option<ForwardQueue>,
     ) -> Self {
-        Self { rules: rules.into(), counters, spans, forward, room: Arc::new(Semaphore::new(BODIES)), peer: None }
+        let (room, refusals) = (Arc::new(Semaphore::new(BODIES)), Arc::default());
+        Self { rules: rules.into(), counters, spans, forward, room, refusals, peer: None }
+    }
+
+    /// Notes there what is refused.
+    #[must_use]
+    pub fn with_refusals(self, refusals: Arc<OtlpRefusals>) -> Self {
+        Self { refusals, ..self }
     }
 
     /// Lets single bodies be as large as `bytes`.
@@ -99,12 +108,13 @@ impl ExportHandler {
                 }
             }
         }
+        self.counters.bump(Counter::OtlpTaken);
         Ok(taken)
     }
 
-    /// Counts a request that was refused for good.
-    pub(super) fn refused(&self) {
-        self.counters.bump(Counter::OtlpMalformed);
+    /// Counts a request that was refused for good; `detail` says what it had.
+    pub(super) fn refused(&self, cause: RefusalCause, detail: &str) {
+        self.refusals.note(cause, detail, &self.counters);
     }
 
     /// Counts a request that was refused for now.

@@ -36,8 +36,8 @@ pub(super) fn http(counters: &Arc<Counters>) -> ServerLimits {
     }
 }
 
-/// The gRPC receiver's.
+/// The gRPC receiver's. It speaks HTTP/1.1 too, to say to an exporter of OTLP over HTTP that this is the wrong port.
 pub(super) fn grpc(counters: &Arc<Counters>) -> ServerLimits {
     let first_request_timeout = Some(FIRST_REQUEST_GRPC);
-    ServerLimits { name: "otlp_grpc", http2_only: true, first_request_timeout, ..http(counters) }
+    ServerLimits { name: "otlp_grpc", first_request_timeout, ..http(counters) }
 }

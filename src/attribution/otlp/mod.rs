@@ -16,6 +16,7 @@ pub mod otlp_properties;
 mod own_traces;
 mod receive_grpc;
 mod receive_http;
+mod refusals;
 mod status;
 mod wire;
 
@@ -24,6 +25,7 @@ pub use forward::{ForwardQueue, forwarder};
 pub use own_traces::OwnTraces;
 pub use receive_grpc::serve_grpc;
 pub use receive_http::serve_http;
+pub use refusals::{OtlpRefusals, RefusalCause};
 
 #[cfg(test)]
 mod tests;

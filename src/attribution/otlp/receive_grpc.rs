@@ -5,10 +5,10 @@ use std::io;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderValue, Method, StatusCode, Version};
 use http_body_util::Full;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
+use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
 use crate::net::{self, Peer};
@@ -57,10 +58,23 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
         };
         router = router.route(signal.grpc_path(), any(export));
     }
-    router.fallback(|| async { tonic::Status::unimplemented("this receiver takes OTLP only").into_http::<Body>() })
+    router.fallback(move |request: Request| {
+        if request.method() == Method::POST && is_export(request.uri().path()) {
+            handler.refused(RefusalCause::WrongPath, &format!("path {} of the gRPC port", request.uri().path()));
+        }
+        let is_http1 = request.version() < Version::HTTP_2;
+        async move {
+            if is_http1 {
+                let text = "this port takes OTLP over gRPC; OTLP over HTTP goes to that of otlp_http, at /v1/traces";
+                return (StatusCode::NOT_FOUND, text).into_response();
+            }
+            tonic::Status::unimplemented("this receiver takes OTLP over gRPC only").into_http::<Body>()
+        }
+    })
 }
 
 async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Response {
+    let had = request.headers().get("grpc-encoding").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     let received = timeout(TIME_LIMIT, receive(signal, handler, max_body, request));
     let mut response = match received.await {
         Ok(Ok(response)) => response,
@@ -72,7 +86,9 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
         if *status == UNAVAILABLE {
             handler.busy()
         } else {
-            handler.refused()
+            let cause = cause(status.as_bytes());
+            let had = had.map_or_else(|| "uncompressed".to_owned(), |encoding| format!("grpc-encoding {encoding}"));
+            handler.refused(cause, &had);
         }
         // tonic's OUT_OF_RANGE for a message that is too large is retryable in OTLP: the exporter would send it again and again
         if *status == "11" {
@@ -81,6 +97,17 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
         net::cut_grpc_message(response.headers_mut());
     }
     response
+}
+
+/// Why a call with this status was refused.
+fn cause(status: &[u8]) -> RefusalCause {
+    match status {
+        b"4" => RefusalCause::TooSlow,
+        b"8" | b"11" => RefusalCause::TooLarge,
+        // of a known path only a compression that is not read is not implemented
+        b"12" => RefusalCause::ContentEncoding,
+        _ => RefusalCause::Undecodable,
+    }
 }
 
 /// Reads the whole request before any of it is unpacked: a client that never ends its stream would keep what it unpacked to.

@@ -11,7 +11,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
@@ -20,6 +20,7 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
+use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
 use crate::net::{self, GunzipError, Peer, gunzip};
@@ -52,7 +53,13 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
         };
         router = router.route(signal.http_path(), post(export));
     }
-    router
+    let wrong = move |request: Request| {
+        if request.method() == Method::POST && is_export(request.uri().path()) {
+            handler.refused(RefusalCause::WrongPath, &format!("path {} of the HTTP port", request.uri().path()));
+        }
+        async { (StatusCode::NOT_FOUND, "this receiver takes OTLP only, at /v1/traces, /v1/metrics and /v1/logs") }
+    };
+    router.fallback(wrong)
 }
 
 /// Why a request is refused.
@@ -75,6 +82,16 @@ enum OtlpRefusal {
 async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Response {
     let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let encoding = Encoding::of(content_type.unwrap_or_default());
+    // what an export that is refused is said to have had
+    let had = match encoding {
+        None => request
+            .headers()
+            .get(CONTENT_TYPE)
+            .map_or("no content type".to_owned(), |value| format!("content-type {}", lossy(value))),
+        Some(_) => {
+            request.headers().get(CONTENT_ENCODING).map_or_else(String::new, |value| format!("content-encoding {}", lossy(value)))
+        }
+    };
     let taken = match encoding {
         None => Err(OtlpRefusal::ContentType),
         Some(encoding) => match timeout(TIME_LIMIT, take(signal, encoding, handler, max_body, request)).await {
@@ -90,7 +107,8 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
             if status == StatusCode::SERVICE_UNAVAILABLE {
                 handler.busy()
             } else {
-                handler.refused()
+                let detail = if had.is_empty() { net::error_text(&refusal) } else { had };
+                handler.refused(refusal.cause(), &detail);
             }
             (status, status::body(code, net::error_text(&refusal), encoding))
         }
@@ -102,6 +120,10 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+fn lossy(value: &HeaderValue) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
 }
 
 async fn take(
@@ -127,6 +149,19 @@ fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {
 }
 
 impl OtlpRefusal {
+    /// Where it is counted.
+    const fn cause(&self) -> RefusalCause {
+        match self {
+            Self::ContentType => RefusalCause::ContentType,
+            Self::ContentEncoding => RefusalCause::ContentEncoding,
+            Self::Body(BodyError::TooLarge(_))
+            | Self::Packed(GunzipError::TooLarge(_))
+            | Self::Undecodable(Undecodable::TooMany(_)) => RefusalCause::TooLarge,
+            Self::Undecodable(_) | Self::Packed(_) | Self::Body(_) => RefusalCause::Undecodable,
+            Self::TooSlow => RefusalCause::TooSlow,
+        }
+    }
+
     /// The HTTP status and the gRPC code.
     const fn codes(&self) -> (StatusCode, Code) {
         match self {

@@ -6,7 +6,7 @@ pub(super) use table::RULES;
 
 use super::attribution::share;
 use super::bound::{Cause, LatencyBound};
-use super::part::{Part, PartSet, Parts};
+use super::part::{PartSet, Parts};
 use super::quantity::{Quantities, Quantity};
 use super::report::Evidence;
 
@@ -31,21 +31,13 @@ pub(super) enum Condition {
     AtMost(Operand, f64),
 }
 
-/// How a verdict's bound follows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum BoundOf {
-    /// It is this one.
-    Rule(LatencyBound),
-    /// It is that of the largest of these parts; compute, where that part does not say it.
-    Largest(PartSet),
-}
-
 /// A rule. It claims time in question that no earlier rule has claimed, if its share is large enough and all conditions hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
     /// The name in docs/DIAGNOSIS.md.
     pub(super) name: &'static str,
-    pub(super) bound: BoundOf,
+    /// What the time that it explains is bound by: in the words, and in the totals by bound.
+    pub(super) bound: LatencyBound,
     pub(super) cause: Cause,
     /// The parts whose time it explains.
     pub(super) claims: PartSet,
@@ -129,7 +121,7 @@ impl Rule {
     /// What most rows of the table have in common.
     const ROW: Self = Self {
         name: "",
-        bound: BoundOf::Rule(LatencyBound::Compute),
+        bound: LatencyBound::Compute,
         cause: Cause::Unknown,
         claims: PartSet::of(&[]),
         least_share: LEAST_SHARE,
@@ -144,13 +136,5 @@ impl Rule {
     /// Whether all conditions hold.
     pub(super) fn holds(&self, quantities: &Quantities, parts: &Parts) -> bool {
         self.conditions.iter().all(|condition| condition.holds(quantities, parts))
-    }
-
-    /// The bound, where the time in question is `parts`.
-    pub(super) fn bound(&self, parts: &Parts) -> LatencyBound {
-        match self.bound {
-            BoundOf::Rule(bound) => bound,
-            BoundOf::Largest(of) => of.largest(parts).and_then(Part::bound).unwrap_or(LatencyBound::Compute),
-        }
     }
 }

@@ -5,7 +5,7 @@ use super::super::part::{Part, PartSet};
 use super::super::quantity::Quantity as Q;
 use super::Condition::{AtLeast, AtMost};
 use super::Operand::{Measured, ShareOf};
-use super::{BoundOf, Rule};
+use super::Rule;
 
 /// Below this rate a client's connection is called slow: 64 Mbit/s.
 const SLOW_BYTES_PER_SECOND: f64 = 8e6;
@@ -25,13 +25,13 @@ const CLIENT: PartSet = PartSet::of(&[Part::Ingress, Part::Egress, Part::Backpre
 const BYTES: PartSet = CLIENT.with(PartSet::of(&[Part::Send, Part::Edge, Part::Unreported]));
 
 /// What the rules of the feature store have in common.
-const FEATURE: Rule = Rule { bound: BoundOf::Rule(LatencyBound::Feature), claims: HYDRATION, ..Rule::ROW };
+const FEATURE: Rule = Rule { bound: LatencyBound::Feature, claims: HYDRATION, ..Rule::ROW };
 
 /// All rules, in the order in which they are tried.
 pub(in crate::diagnosis) const RULES: &[Rule] = &[
     Rule {
         name: "split_writes",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::SplitWrites,
         claims: GAP,
         least_share: 0.0,
@@ -54,7 +54,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "split_writes_without_help",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::SplitWrites,
         claims: GAP,
         conditions: &[
@@ -74,7 +74,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "cold_start",
-        bound: BoundOf::Largest(SERVER.without(QUEUES).with(CONNECT)),
+        bound: LatencyBound::ColdStart,
         cause: Cause::ColdStart,
         claims: SERVER.with(CONNECT),
         conditions: &[
@@ -94,7 +94,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "pauses",
-        bound: BoundOf::Largest(SERVER),
+        bound: LatencyBound::Pauses,
         cause: Cause::Pauses,
         claims: SERVER,
         conditions: &[
@@ -118,7 +118,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "bursts",
-        bound: BoundOf::Rule(LatencyBound::Queue),
+        bound: LatencyBound::Queue,
         cause: Cause::Bursts,
         claims: QUEUES,
         conditions: &[AtLeast(Measured(Q::Dispersion), BURSTY), AtLeast(Measured(Q::Bursts), 2.0)],
@@ -135,7 +135,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "saturated",
-        bound: BoundOf::Rule(LatencyBound::Queue),
+        bound: LatencyBound::Queue,
         cause: Cause::Saturated,
         claims: QUEUES,
         conditions: &[AtLeast(Measured(Q::QueuedShare), 0.5), AtMost(Measured(Q::Dispersion), BURSTY)],
@@ -151,7 +151,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "queue",
-        bound: BoundOf::Rule(LatencyBound::Queue),
+        bound: LatencyBound::Queue,
         claims: QUEUES,
         evidence: &[Q::QueuedShare, Q::Dispersion, Q::Concurrency],
         sentence: "{share} of {time} is queue",
@@ -225,7 +225,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "long_inputs",
-        bound: BoundOf::Rule(LatencyBound::Compute),
+        bound: LatencyBound::Compute,
         cause: Cause::LongInputs,
         claims: PartSet::of(&[Part::Forward, Part::Preprocessing]),
         conditions: &[
@@ -248,7 +248,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "slow_model",
-        bound: BoundOf::Rule(LatencyBound::Compute),
+        bound: LatencyBound::Compute,
         cause: Cause::SlowModel,
         claims: FORWARD,
         evidence: &[Q::PerUnitRatio, Q::PerUnitChange, Q::WorkRatio, Q::WorkShare, Q::Concurrency],
@@ -263,7 +263,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "oversized_bodies",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::OversizedBodies,
         claims: BYTES,
         conditions: &[
@@ -283,7 +283,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "slow_client",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::SlowClient,
         claims: CLIENT,
         conditions: &[AtMost(Measured(Q::TransferRate), SLOW_BYTES_PER_SECOND)],
@@ -298,7 +298,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "far_region",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::FarRegion,
         claims: EDGE.with(CONNECT),
         conditions: &[
@@ -317,7 +317,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "reconnects",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         cause: Cause::Reconnects,
         claims: CONNECT,
         conditions: &[AtLeast(Measured(Q::NewUpstreamShare), 0.3)],
@@ -329,7 +329,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "network",
-        bound: BoundOf::Rule(LatencyBound::Network),
+        bound: LatencyBound::Network,
         claims: CLIENT.with(EDGE).with(CONNECT).with(PartSet::of(&[Part::Send])),
         evidence: &[Q::TransferBytes, Q::TransferRate, Q::EdgeTime, Q::NewUpstreamShare],
         sentence: "{share} of {time} is bytes on their way",
@@ -339,7 +339,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "preprocessing",
-        bound: BoundOf::Rule(LatencyBound::Preprocessing),
+        bound: LatencyBound::Preprocessing,
         claims: PartSet::of(&[Part::Preprocessing]),
         evidence: &[Q::WorkShare, Q::WorkRatio],
         sentence: "{share} of {time} is preprocessing",
@@ -349,7 +349,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "heavy_postprocessing",
-        bound: BoundOf::Rule(LatencyBound::Postprocessing),
+        bound: LatencyBound::Postprocessing,
         cause: Cause::HeavyPostprocessing,
         claims: PartSet::of(&[Part::Postprocessing]),
         evidence: &[Q::WorkShare, Q::WorkRatio],
@@ -363,7 +363,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "downstream",
-        bound: BoundOf::Rule(LatencyBound::Downstream),
+        bound: LatencyBound::Downstream,
         claims: PartSet::of(&[Part::Downstream]),
         evidence: &[Q::WorkShare],
         sentence: "{share} of {time} is calls to other services after the model",
@@ -373,7 +373,7 @@ pub(in crate::diagnosis) const RULES: &[Rule] = &[
     },
     Rule {
         name: "proxy",
-        bound: BoundOf::Rule(LatencyBound::Proxy),
+        bound: LatencyBound::Proxy,
         claims: PartSet::of(&[Part::Validation, Part::Own]),
         evidence: &[Q::Concurrency, Q::Rate],
         sentence: "{share} of {time} is Lapwing's own",

@@ -122,7 +122,7 @@ fn a_changed_verdict_is_logged_once_and_at_most_once_a_minute() {
         lines.extend(diagnostician.tick(ended.plus(200 * MS)).into_iter().map(|line| (ended.as_ns(), line)));
     }
     assert_eq!(lines.len(), 1, "{lines:#?}");
-    assert!(lines[0].1.contains("over budget, compute-bound (slow_model, 100 % sure)"), "{lines:?}");
+    assert!(lines[0].1.contains("over budget, compute-bound (slow model), 90 % sure"), "{lines:?}");
     let after = Simulation { seconds: 120, ..Simulation::healthy(2, 40.0) };
     for mut exchange in simulate(&after).exchanges {
         exchange.ledger.series = key;

@@ -5,4 +5,6 @@ mod document;
 mod notices;
 mod scenarios;
 mod simulator;
+mod sureness;
+mod troubles;
 mod truth;

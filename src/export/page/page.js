@@ -112,17 +112,17 @@ async function slowly(signal) {
 // The first routes of the diagnosis. What is open stays open.
 async function diagnose() {
   if (page.isUndiagnosed) return;
-  let routes;
+  let routes, missing;
   try {
-    ({ routes } = await (await ask("diagnosis?format=json", "application/json")).json());
+    ({ routes, missing = [] } = await (await ask("diagnosis?format=json", "application/json")).json());
   } catch (error) {
     if (error.status !== 404) throw error;
     page.isUndiagnosed = true;
     return;
   }
   const open = new Set([...at("diagnosis").children].filter((one) => one.open).map((one) => one.dataset.key));
-  at("diagnosis-panel").hidden = !routes.length;
-  replace("diagnosis", ...routes.slice(0, MOST_DIAGNOSED).map((route) => diagnosisOf(route, key(route), open.has(key(route)))));
+  at("diagnosis-panel").hidden = !routes.length && !missing.length;
+  replace("diagnosis", ...missing.map(missingOf), ...routes.slice(0, MOST_DIAGNOSED).map((route) => diagnosisOf(route, key(route), open.has(key(route)))));
 }
 
 const find = (wanted) => page.latest && page.latest.series.find((series) => key(series) === wanted);
@@ -187,7 +187,7 @@ function figure(element, text, what) {
 function showRoutes() {
   const wanted = at("filter").value.toLowerCase();
   const all = page.latest.series.filter((series) => `${series.route} ${series.model ?? ""}`.toLowerCase().includes(wanted));
-  const shown = all.sort((a, b) => b.total.count * b.total.mean_ns - a.total.count * a.total.mean_ns).slice(0, MOST_SERIES);
+  const shown = all.sort((a, b) => isFailing(b) - isFailing(a) || b.total.count * b.total.mean_ns - a.total.count * a.total.mean_ns).slice(0, MOST_SERIES);
   const keys = new Set(shown.map(key));
   for (const [own, of] of page.rows) {
     if (!keys.has(own)) {
@@ -242,6 +242,7 @@ function showDetail() {
   if (!series) return;
   for (const [own, of] of page.rows) of.row.setAttribute("aria-selected", String(own === page.chosen));
   at("detail-title").textContent = `${series.route}${series.model === null ? "" : ` · ${series.model}`} · ${series.server ?? series.upstream}`;
+  replace("outcomes", outcomesTable(series));
   replace("stages", stagesTable(series), ...inferredOf(series));
   panel("classes", series.classes.length, () => classesTable(series));
   panel("units", Object.keys(series.per_unit).length, () => unitsTable(series));

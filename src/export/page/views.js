@@ -111,7 +111,7 @@ function plainTable(object) {
   return table(["", ""], Object.entries(object).filter(([, value]) => value !== null && typeof value !== "object").map(([key, value]) => [key, shown(key, value)]));
 }
 
-const STATUSES = { healthy: "healthy", over_budget: "over budget", not_enough_evidence: "not enough evidence" };
+const STATUSES = { healthy: "healthy", failing: "failing", over_budget: "over budget", slow_tail: "slow tail (no budget)", not_enough_evidence: "not enough evidence" };
 const MEASURES = { seconds: (value) => time(1e9 * value), ratio: (value) => (value >= 0 && value <= 1 ? percent(value) : `${three(value)}×`) };
 
 // A measured quantity with its unit.
@@ -120,17 +120,53 @@ function quantity(value, unit) {
   return MEASURES[unit] ? MEASURES[unit](value) : `${count(Number(value.toPrecision(3)))} ${unit}`;
 }
 
+// 95 % interval of a share of `count` in `of` (Wilson), as the diagnosis has it.
+function shareInterval(count, of) {
+  if (!of) return [0, 1];
+  const z = 1.96, share = count / of, middle = share + (z * z) / (2 * of), whole = 1 + (z * z) / of;
+  const half = z * Math.sqrt((share * (1 - share)) / of + (z * z) / (4 * of * of));
+  return [Math.max(0, (middle - half) / whole), Math.min(1, (middle + half) / whole)];
+}
+
+const NOT_OF_SERVER = ["ok", "cancelled", "client_error", "rejected"];
+
+// Whether so many requests fail at the server's side or are shed that the series counts as failing.
+function isFailing(series) {
+  const failed = Object.entries(series.outcomes).filter(([name]) => !NOT_OF_SERVER.includes(name)).reduce((sum, [, n]) => sum + n, 0);
+  return failed > 0 && (failed >= 3 || failed === series.count) && shareInterval(failed, series.count)[0] > 0.01;
+}
+
+// How the requests of a series ended, the most first after those that ended well.
+function outcomesTable(series) {
+  const rows = Object.entries(series.outcomes).filter(([, n]) => n > 0).sort(([a, n], [b, m]) => (b === "ok") - (a === "ok") || m - n).map(([name, n]) => {
+    const [low, high] = shareInterval(n, series.count);
+    return [name.replaceAll("_", " "), shareBar(n / series.count, name === "ok" ? "s-forward" : "s-queue"), count(n), percent(n / series.count), `${percent(low)} to ${percent(high)}`];
+  });
+  return table(["outcome", "", "requests", "share", "95 %"], rows);
+}
+
+// What does not arrive, with the one change that brings it.
+const missingOf = ({ sentence, change }) => make("p", { class: "missing" }, make("strong", {}, "missing"), ` ${sentence}. `, make("span", { class: "said" }, `${change}.`));
+
+const bound = (verdict) => `${verdict.bound.replaceAll("_", "-")}-bound`;
+
 // The diagnosis of a route in a line; its evidence and fixes come with a click.
 function diagnosisOf(route, own, isOpen) {
   const [first] = route.verdicts;
+  const { failures } = route.outcomes ?? { failures: [] };
+  const trouble = failures.find((failure) => failure.is_trouble);
   const name = make("span", { class: "name" }, route.route, route.model ? ` · ${route.model}` : "");
-  const said = first ? `${first.bound}-bound: ${first.sentence}` : route.summary || `${count(route.requests)} requests, p99 ${time(route.p99_ns)}`;
+  const said = trouble ? trouble.sentence : first ? `${bound(first)}: ${first.sentence}` : route.summary || `${count(route.requests)} requests, p99 ${time(route.p99_ns)}`;
   const line = make("summary", {}, make("strong", { class: `status ${route.status}` }, STATUSES[route.status] ?? route.status), " ", name, " ", make("span", { class: "said" }, said));
   const box = make("details", { class: "diagnosis", "data-key": own, open: isOpen ? "" : null }, line);
+  for (const failure of failures) {
+    box.append(make("p", {}, make("strong", {}, failure.kind.replaceAll("_", " ")), ` ${failure.sentence}.`));
+    if (failure.is_trouble) box.append(make("ol", {}, ...failure.fixes.map((fix) => make("li", {}, fix))));
+  }
   if (first && route.summary) box.append(make("p", {}, route.summary));
   for (const verdict of route.verdicts) {
     const [low, high] = verdict.share_interval;
-    box.append(make("h3", {}, `${verdict.bound}-bound, ${verdict.cause.replaceAll("_", " ")}: ${percent(verdict.share)} (${percent(low)} to ${percent(high)}), confidence ${percent(verdict.confidence)}`));
+    box.append(make("h3", {}, `${bound(verdict)}${verdict.cause === verdict.bound ? "" : `, ${verdict.cause.replaceAll("_", " ")}`}: ${percent(verdict.share)} (${percent(low)} to ${percent(high)}), confidence ${percent(verdict.confidence)}${verdict.doubt ? `, because ${verdict.doubt}` : ""}`));
     if (verdict !== first) box.append(make("p", {}, verdict.sentence));
     if (verdict.fixes.length) box.append(make("ol", {}, ...verdict.fixes.map((fix) => make("li", {}, fix))));
     const rows = verdict.evidence.map((one) => [one.what, quantity(one.value, one.unit), one.threshold === null ? "" : quantity(one.threshold, one.unit)]);

@@ -60,7 +60,7 @@ fn diagnosis(totals: Vec<BoundTotals>) -> DiagnosisSurface {
     let diagnose = move |window: DiagnosisWindow| Diagnosis {
         window_seconds: if window == DiagnosisWindow::TenSeconds { 10.0 } else { 60.0 },
         routes: vec![route(ROUTE, "digits"), route(CHAT, "")],
-        connections: None,
+        ..Diagnosis::default()
     };
     let words = |diagnosis: &Diagnosis| format!("{} routes in {} s\n", diagnosis.routes.len(), diagnosis.window_seconds);
     DiagnosisSurface::new(Arc::new(diagnose), Arc::new(move || totals.clone()), words, DiagnosisWindow::OneMinute)

@@ -63,7 +63,7 @@ families! {
     BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],
         "Within what time that share of a route's requests should end (metrics.budgets).";
     BOUND_SECONDS: Counter "lapwing_bound_seconds" Some("seconds"), ["route", "model", "upstream", "bound"],
-        "Time above the budget of the route, by what the diagnosis blames for it; bound is compute, feature, queue, network, preprocessing, postprocessing, downstream or proxy. Absent until a request exceeds the budget.";
+        "Time above the budget of the route, by what the diagnosis blames for it; bound is compute, feature, queue, network, preprocessing, postprocessing, downstream, proxy, pauses or cold_start, as the latest diagnosis has it. Absent until a request exceeds the budget.";
     BUDGET_EXCESS: Counter "lapwing_budget_excess_seconds" Some("seconds"), ["route", "model", "upstream"],
         "Time above the budget of the route, of all requests that took longer; what no bound explains is in no lapwing_bound_seconds_total.";
     STAGE_DURATION: Histogram "lapwing_stage_duration_seconds" Some("seconds"), ["route", "model", "upstream", "stage"],

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 
 use super::body_reader::BodyReader;
@@ -102,6 +103,10 @@ impl Protocols {
             rule.request_head(headers, &mut facts);
         }
         let request = BodyReader::new(&plan.request, media);
+        let unread = Unread {
+            request: !request.is_on() && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers),
+            ..Unread::default()
+        };
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
         let tables = Arc::clone(&self.0);
         let response = BodyReader::Off;
@@ -115,6 +120,7 @@ impl Protocols {
             at_ns: 0,
             is_answered: false,
             is_json_infer,
+            unread,
             tables,
         })))
     }
@@ -191,6 +197,38 @@ struct Inner {
     is_answered: bool,
     /// Whether the request is an inference of the Open Inference Protocol as JSON, whose tensors could come in binary form.
     is_json_infer: bool,
+    unread: Unread,
+}
+
+/// Which bodies are not read, though their route is known: by their media type, or because they are compressed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unread {
+    request: bool,
+    response: bool,
+    is_compressed: bool,
+}
+
+/// Whether a body that is not read could be: it is compressed, or text of some form. Images, sounds and the like are not.
+fn is_text(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
+    let is_text = [&b"text/"[..], b"application/"].iter().any(|start| kind.starts_with(start));
+    headers.contains_key(CONTENT_ENCODING) || is_text && !kind.starts_with(b"application/octet-stream")
+}
+
+impl Unread {
+    /// Notes it of an exchange with bodies of these lengths.
+    fn note(self, ledger: &mut Ledger) {
+        let annotations = &mut ledger.circumstances.annotations;
+        if self.request && ledger.request_bytes > 0 {
+            annotations.add(Annotation::UnreadRequest);
+        }
+        if self.response && ledger.response_bytes > 0 {
+            annotations.add(Annotation::UnreadResponse);
+            if self.is_compressed {
+                annotations.add(Annotation::CompressedResponse);
+            }
+        }
+    }
 }
 
 impl ExchangeReader {
@@ -220,6 +258,9 @@ impl ExchangeReader {
             this.response = BodyReader::new(&plan.response, Media::of(headers));
             if this.response.streams() {
                 this.facts.streams();
+            }
+            if !this.response.is_on() && is_text(headers) {
+                (this.unread.response, this.unread.is_compressed) = (true, headers.contains_key(CONTENT_ENCODING));
             }
         }
         refused
@@ -263,6 +304,7 @@ impl ExchangeReader {
     /// the body. Returns the model's name, if the path, the head or a body names one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
+        this.unread.note(ledger);
         this.facts.read(Side::Request);
         this.request.end(0, &mut this.facts);
         this.facts.read(Side::Response);

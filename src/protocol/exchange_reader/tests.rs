@@ -192,7 +192,7 @@ fn bodies() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn every_protocol_is_among_those_that_are_checked() {
-    let media = |kind: &str| Media::of(&HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind.parse().unwrap())]));
+    let media = |kind: &str| Media::of(&HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]));
     let spoken = |path, media| if media == Media::Grpc { detect_grpc(path) } else { detect(path).map(|(family, _)| family) };
     let checked: Vec<_> = exchange_properties::EXCHANGES.iter().filter_map(|(path, kind, _)| spoken(path, media(kind))).collect();
     assert_eq!(checked.len(), exchange_properties::EXCHANGES.len());
@@ -355,4 +355,27 @@ fn tensors_as_json_are_noted_where_the_protocol_has_a_binary_form() {
     assert!(!noted(infer, &[], r#"{"inputs":[]}"#));
     assert!(!noted(infer, &[("content-encoding", "gzip")], tensor), "it cannot be read");
     assert!(!noted("/v1/models/m:predict", &[], r#"{"instances":[[1,2]]}"#), "it has no binary form over REST");
+}
+
+#[test]
+fn bodies_that_could_be_read_and_are_not_are_noted() {
+    let noted = |request: &[(&str, &str)], answer: &[(&str, &str)]| {
+        let fields = |fields: &[(&str, &str)]| -> HeaderMap {
+            fields.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect()
+        };
+        let protocols = Protocols::default();
+        let mut reader = protocols.open(&protocols.detect(&Method::POST, "/v1/completions"), &fields(request)).unwrap();
+        reader.response_head(200, &fields(answer));
+        let mut ledger = Ledger::open(Stamp::now(), 0);
+        (ledger.request_bytes, ledger.response_bytes) = (10, 10);
+        reader.close(&mut ledger);
+        [Annotation::UnreadRequest, Annotation::UnreadResponse, Annotation::CompressedResponse]
+            .map(|annotation| ledger.circumstances.annotations.has(annotation))
+    };
+    let (json, odd) = (("content-type", "application/json"), ("content-encoding", "x-unheard-of"));
+    assert_eq!(noted(&[json], &[json]), [false; 3]);
+    assert_eq!(noted(&[json, odd], &[json]), [true, false, false]);
+    assert_eq!(noted(&[json], &[json, odd]), [false, true, true]);
+    assert_eq!(noted(&[json], &[("content-type", "application/x-odd")]), [false, true, false]);
+    assert_eq!(noted(&[json], &[("content-type", "audio/mpeg")]), [false; 3], "nobody could");
 }

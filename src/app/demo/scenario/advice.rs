@@ -29,7 +29,8 @@ mod tests {
     #[tokio::test]
     async fn the_first_series_is_told_and_a_path_that_is_missing_is_not() {
         let route = |summary: &str| RouteDiagnosis { summary: summary.to_owned(), ..RouteDiagnosis::default() };
-        let said = Diagnosis { window_seconds: 60.0, routes: vec![route("queue-bound"), route("other")], connections: None };
+        let routes = vec![route("queue-bound"), route("other")];
+        let said = Diagnosis { window_seconds: 60.0, routes, ..Diagnosis::default() };
         let said = serde_json::to_string(&said).unwrap();
         let mut tasks = JoinSet::new();
         let mut serve = async |router: Router| {

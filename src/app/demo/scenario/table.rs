@@ -75,7 +75,7 @@ pub(in crate::app::demo) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "pauses",
         what: "The whole server stops for 700 ms every 5 s, whatever the load",
-        right: Some(Right { bound: None, cause: Cause::Pauses }),
+        right: right(LatencyBound::Pauses, Cause::Pauses),
         shows: shows(Stage::Unattributed, "p99", 300),
         server: ServerKnobs { pause_every_ms: Some((5_000, 700)), ..SERVER },
         ..HEALTHY
@@ -131,7 +131,7 @@ pub(in crate::app::demo) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "cold-start",
         what: "Nothing comes for 2.5 s out of 10, and after 2 s without a request the model loads its weights for 800 ms",
-        right: right(LatencyBound::Compute, Cause::ColdStart),
+        right: right(LatencyBound::ColdStart, Cause::ColdStart),
         shows: shows(Stage::Forward, "p99", 400),
         server: ServerKnobs { load_after_idle_ms: Some((2_000, 800)), ..SERVER },
         load: LoadKnobs { stretches: Some(Stretches { period_ms: 10_000, busy_ms: 7_500, factors: (1.0, 0.0) }), ..LOAD },

@@ -14,7 +14,7 @@ use super::state::{Link, Panel, TopState};
 use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::stats::Series;
-use crate::app::units::duration;
+use crate::app::units::{duration, percent};
 
 const KEYS: &str = "↑↓ choose  enter slowest  s sort  r reverse  / filter  ? help  q quit";
 
@@ -80,11 +80,26 @@ fn status(state: &TopState, columns: usize) -> Line<'static> {
             } else {
                 String::new()
             };
+            let sorted = format!("sorted by {} {arrow}{filter}", state.order.by.name());
+            if let Some(failing) = failing(state) {
+                let text = printable(&format!("{failing}  {sorted}"), columns);
+                return Line::styled(text, Style::new().fg(Color::White).bg(Color::Red));
+            }
             let fitted = state.chosen_series().and_then(Series::fitted);
             let inferred = fitted.map_or_else(String::new, |fitted| format!("  inferred: {}", inferred_words(fitted)));
-            Line::raw(format!("sorted by {} {arrow}{filter}{inferred}", state.order.by.name()))
+            Line::raw(format!("{sorted}{inferred}"))
         }
     }
+}
+
+/// Which series fail, the first by name and how; `None` if none does.
+fn failing(state: &TopState) -> Option<String> {
+    let failing: Vec<&Series> = state.stats.series.iter().filter(|series| series.is_failing()).collect();
+    let first = failing.iter().max_by_key(|series| series.failed_by_server())?;
+    let share = first.failed_by_server() as f64 / first.count.max(1) as f64;
+    let kind = first.failures().first().map_or_else(String::new, |(name, _)| format!(", mostly {name}"));
+    let others = if failing.len() > 1 { format!(" and {} more", failing.len() - 1) } else { String::new() };
+    Some(format!("FAILING: {}: {}{kind}{others}", first.route.as_deref().unwrap_or_default(), percent(share)))
 }
 
 fn help(frame: &mut Frame<'_>, area: Rect) {

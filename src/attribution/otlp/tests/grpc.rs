@@ -76,7 +76,8 @@ async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
         assert_eq!(call("/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export").await, Code::Unimplemented);
     })
     .await;
-    assert_eq!(counters.get(Counter::OtlpMalformed), 3);
+    let refused = [Counter::OtlpTooLarge, Counter::OtlpUndecodable, Counter::OtlpWrongPath, Counter::OtlpMalformed];
+    assert_eq!(refused.map(|counter| counters.get(counter)), [2, 1, 1, 4]);
 }
 
 #[tokio::test]
