@@ -33,6 +33,15 @@ pub(super) const GAPS: &[GapRule] = &[
         change: "give Lapwing a processor of its own (a CPU request, fewer proxy.workers); if lapwing_exchanges_dropped_total says panic, report it",
     },
     GapRule {
+        cause: GapCause::ClientsWaited,
+        missing: &[C::ClientsWaited],
+        arrived: &[],
+        least: 1,
+        least_share: 0.0,
+        sentence: "{count} connections of clients waited for a file descriptor: the time that they waited is in no figure",
+        change: "raise the limit on open files (ulimit -n; in a container its nofile limit)",
+    },
+    GapRule {
         cause: GapCause::SpansUnmatched,
         missing: &[C::SpansUnmatched],
         arrived: &[C::SpansJoined, C::SpansAmbiguous, C::SpansLate, C::SpansShed],
@@ -126,7 +135,8 @@ pub(super) const GAPS: &[GapRule] = &[
 ];
 
 /// The counters whose past is kept: those of the table and of the exports.
-pub(super) const TRACKED: [C; 31] = [
+pub(super) const TRACKED: [C; 32] = [
+    C::ClientsWaited,
     C::DroppedChannelFull,
     C::DroppedPanic,
     C::SpansUnmatched,
