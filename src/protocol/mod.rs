@@ -4,6 +4,7 @@
 //! servers report, `wire` the readers of formats, and `exchange_reader` joins them.
 
 pub mod amend;
+mod body_error;
 mod body_reader;
 mod bytes_codec;
 pub mod config;
@@ -16,6 +17,7 @@ mod families;
 mod inputs;
 mod media;
 mod output;
+mod pace;
 mod plan;
 mod route;
 pub mod servers;
@@ -23,6 +25,7 @@ mod tag;
 mod tokens;
 pub mod wire;
 
+pub use body_error::{ErrorPlace, Glance};
 pub use bytes_codec::BytesCodec;
 pub use config::Config;
 pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols};
