@@ -157,7 +157,7 @@ fn sse(c: &mut Criterion) {
                     reader.restart();
                     ends += 1;
                 }
-                SsePiece::Name(_) => {}
+                SsePiece::Name(_) | SsePiece::Error => {}
             });
             assert_eq!(ends, 1);
         });

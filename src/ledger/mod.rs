@@ -27,7 +27,7 @@ pub(crate) use claim::each_instant;
 pub use claim::{Claim, conserve};
 pub use clock::{Stamp, WallClock};
 pub use exchange::{ClippedReports, Exchange, TracedSpan};
-pub use generation::Generation;
+pub use generation::{Generation, HiddenTokens};
 pub use identity::{SpanId, TraceContext, TraceId, TraceMark};
 pub use names::{LABEL_BYTES, LabelId, LabelTable, label_text};
 pub use naming::{NameProof, NewNames};

@@ -64,6 +64,16 @@ impl Outcome {
         }
     }
 
+    /// The outcome of a call by its gRPC status: 0 is OK; codes that blame the caller are client errors; all others are server errors.
+    #[must_use]
+    pub const fn of_grpc(code: u32) -> Self {
+        match code {
+            0 => Self::Ok,
+            1 | 3 | 5 | 6 | 7 | 9 | 11 | 16 => Self::ClientError,
+            _ => Self::ServerError,
+        }
+    }
+
     /// The place in arrays by outcome, `0..Outcome::COUNT`.
     #[must_use]
     pub const fn index(self) -> usize {

@@ -10,7 +10,8 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
-/// Upper bounds for requests and stages: 1, 2.5 and 5 of each decade from 10 µs, up to 1 min. Longer durations are in `+Inf`.
+/// Upper bounds for requests and stages: 1, 2.5 and 5 of each decade from 10 µs, then 1, 2, 5, 10 and 30 min. Longer durations are in
+/// `+Inf`. Clients of large models wait for 10 min by default, so that bound is one, and what they wait for beyond it has one more.
 pub const REQUEST_BOUNDS_NS: &[u64] = &[
     10 * US,
     25 * US,
@@ -33,6 +34,10 @@ pub const REQUEST_BOUNDS_NS: &[u64] = &[
     10 * S,
     25 * S,
     60 * S,
+    120 * S,
+    300 * S,
+    600 * S,
+    1_800 * S,
 ];
 
 /// Upper bounds for long-lived streams: 100 ms to half an hour.
@@ -82,6 +87,7 @@ mod tests {
     fn bounds_rise() {
         assert!(REQUEST_BOUNDS_NS.is_sorted_by(|a, b| a < b) && STREAM_BOUNDS_NS.is_sorted_by(|a, b| a < b));
         assert!(PER_UNIT_BOUNDS_PS.is_sorted_by(|a, b| a < b));
+        assert!(REQUEST_BOUNDS_NS.contains(&(600 * S)) && REQUEST_BOUNDS_NS.last() > Some(&(600 * S)));
         assert_eq!(PER_UNIT_BOUNDS_PS[..8], [1, 10, 100, 1_000, 2_500, 5_000, 10_000, 25_000]);
         assert_eq!(PER_UNIT_BOUNDS_PS.last(), Some(&(10 * S * 1_000)));
     }

@@ -21,7 +21,12 @@ pub(super) enum BodyReader {
     Lines(JsonReader<Tag>),
     /// One protobuf message per gRPC message.
     Grpc(FrameReader, ProtoReader<Tag>),
+    /// One document that may say that the request failed, and so many further bytes of it at most.
+    Errors(JsonReader<Tag>, usize),
 }
+
+/// How much is read of a document that may say that the request failed.
+const ERROR_BYTES: usize = 64 * 1024;
 
 impl BodyReader {
     /// A reader for a body of this format that watches `source`.
@@ -34,6 +39,14 @@ impl BodyReader {
             }
             (WatchedFields::Json(paths), Media::Lines) => Self::Lines(JsonReader::new(paths.clone())),
             (WatchedFields::Proto(fields), Media::Grpc) => Self::Grpc(FrameReader::new(), ProtoReader::new(fields.clone())),
+            _ => Self::Off,
+        }
+    }
+
+    /// A reader of a document that may say that the request failed.
+    pub(super) fn errors(watched: &WatchedFields) -> Self {
+        match watched {
+            WatchedFields::Json(paths) => Self::Errors(JsonReader::new(paths.clone()), ERROR_BYTES),
             _ => Self::Off,
         }
     }
@@ -80,6 +93,7 @@ impl BodyReader {
                     facts.end_document(at_ns);
                     json.restart();
                 }
+                SsePiece::Name(b"error") | SsePiece::Error => facts.errors().fail(),
                 SsePiece::Name(_) => {}
             }),
             Self::Lines(json) => json.feed_many(bytes, &mut |item| match item {
@@ -92,6 +106,17 @@ impl BodyReader {
                 Frame::End => facts.end_message(at_ns),
                 Frame::Compressed { .. } => {}
             }),
+            Self::Errors(json, left) => {
+                let here = bytes.len().min(*left);
+                json.feed(&bytes[..here], &mut |tag, value| note_json(facts, tag, value));
+                *left -= here;
+                if json.is_done() {
+                    facts.end_document(at_ns);
+                }
+                if json.is_done() || json.is_broken() || *left == 0 {
+                    *self = Self::Off;
+                }
+            }
         }
     }
 
@@ -104,7 +129,8 @@ impl BodyReader {
             }
             // values of a message that was cut off count
             Self::Grpc(..) => facts.end_message(at_ns),
-            Self::Off => {}
+            // a part of a document says nothing
+            Self::Errors(..) | Self::Off => {}
         }
         *self = Self::Off;
     }

@@ -4,8 +4,8 @@
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method};
 
-use super::Protocols;
-use crate::ledger::{Ledger, Stamp, Unit};
+use super::{ErrorPlace, ExchangeReader, Glance, Protocols};
+use crate::ledger::{Ledger, Outcome, Stamp, Unit};
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
@@ -66,12 +66,34 @@ fn seen(
     let Some(mut reader) = protocols.open(&spoken, &head(asked)) else { return String::new() };
     request.chunks(length).for_each(|piece| reader.request(piece));
     reader.response_head(200, &head(answered));
-    response.chunks(length).for_each(|piece| reader.response(piece, 7));
+    let mut glance = glance(&mut reader, &head(answered));
+    response.chunks(length).for_each(|piece| read_response(&mut reader, &mut glance, piece, 7));
     let mut ledger = Ledger::open(Stamp::now(), 0);
+    ledger.outcome = Outcome::Ok;
     (ledger.request_bytes, ledger.response_bytes) = (request.len() as u64, response.len() as u64);
     let model = reader.close(&mut ledger).map(str::to_owned);
     let work: Vec<_> = Unit::ALL.into_iter().map(|unit| ledger.work.get(unit)).collect();
-    format!("{model:?} {:?} {work:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports)
+    format!("{model:?} {:?} {work:?} {:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports, ledger.outcome)
+}
+
+/// The look for errors in an answer whose head `reader` has read, as the proxy has it.
+pub(super) fn glance(reader: &mut ExchangeReader, headers: &HeaderMap) -> Glance {
+    let content_type = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    match ErrorPlace::of(headers, content_type) {
+        ErrorPlace::Document if reader.reads_nothing() => return Glance::on(),
+        ErrorPlace::Stream => reader.read_stream_errors(headers),
+        _ => {}
+    }
+    Glance::Off
+}
+
+/// Passes a piece of an answer to its readers, as the proxy does.
+pub(super) fn read_response(reader: &mut ExchangeReader, glance: &mut Glance, piece: &[u8], at_ns: u64) {
+    if let Some(before) = glance.look(piece) {
+        reader.read_document_errors();
+        reader.response(&before, at_ns);
+    }
+    reader.response(piece, at_ns);
 }
 
 /// Interprets a fuzz target's bytes: the protocol, the length of pieces, the request's share of the rest, the request, the

@@ -3,11 +3,13 @@
 
 use arrayvec::ArrayVec;
 
+use super::body_error::{BodyErrors, ErrorField};
 use super::config::{Flops, Side};
 use super::inputs::Inputs;
-use super::servers::ReportedValues;
+use super::pace::TokenPace;
+use super::servers::{Quantity, ReportedValues};
 use super::tag::{Tag, TagValue};
-use crate::ledger::{Basis, Generation, Ledger, ReportPlace, Unit, Work};
+use crate::ledger::{Basis, Ledger, ReportPlace, Unit, Work};
 
 /// How many bytes of a model's name are kept.
 const NAME_BYTES: usize = 128;
@@ -47,7 +49,8 @@ pub(super) struct ExchangeFacts {
     ended_sequences: u64,
     /// Whether the answer declared itself complete.
     is_complete: bool,
-    generation: Option<Box<Generation>>,
+    pace: TokenPace,
+    errors: BodyErrors,
     reported: ReportedValues,
 }
 
@@ -93,9 +96,14 @@ impl ExchangeFacts {
         self.is_complete = true;
     }
 
-    /// Whether the answer declared itself complete.
+    /// Whether the answer declared itself complete. One that says that it failed did.
     pub(super) const fn is_complete(&self) -> bool {
-        self.is_complete
+        self.is_complete || self.errors.has_failed()
+    }
+
+    /// What the answer says of its failure.
+    pub(super) const fn errors(&mut self) -> &mut BodyErrors {
+        &mut self.errors
     }
 
     /// Records a watched value.
@@ -128,8 +136,18 @@ impl ExchangeFacts {
             (Tag::Content, TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
             (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
-            (Tag::Event, TagValue::Text { head: b"response.completed" | b"response.incomplete" | b"response.failed", .. }) => {
-                self.done = true;
+            (Tag::Event, TagValue::Text { head, .. }) => {
+                self.done |= matches!(head, b"response.completed" | b"response.incomplete" | b"response.failed");
+                self.pace.event(head);
+                self.errors.note(ErrorField::Type, seen);
+            }
+            (Tag::Error(field), seen) => self.errors.note(field, seen),
+            (Tag::Reasoning, TagValue::Text { bytes: 1.., .. }) => {
+                self.pace.note(tag, seen);
+                self.wrote(seen);
+            }
+            (Tag::HiddenTokens | Tag::RejectedTokens | Tag::Withholds(_) | Tag::Block | Tag::PieceTokens, seen) => {
+                self.pace.note(tag, seen)
             }
             (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
             (Tag::Sequence, seen) => {
@@ -144,7 +162,12 @@ impl ExchangeFacts {
             (Tag::Amount(unit, _), TagValue::Text { .. } | TagValue::Group) => self.add(unit, 1, Basis::Counted),
             (Tag::Tokens(Unit::OutputToken, _), TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
             (Tag::Tokens(..), TagValue::Text { bytes, .. }) => self.inputs.text(bytes),
-            (Tag::Report(row), TagValue::Number(n)) => self.reported.note(row, n),
+            (Tag::Report(row), TagValue::Number(n)) => {
+                if let Some(tokens) = seen.count().filter(|_| row.quantity == Quantity::Work(Unit::OutputToken)) {
+                    self.pace.so_far(tokens);
+                }
+                self.reported.note(row, n);
+            }
             (Tag::Report(row), TagValue::Text { head, .. }) => {
                 if let Ok(text) = std::str::from_utf8(head) {
                     self.reported.note_text(row, text);
@@ -172,7 +195,15 @@ impl ExchangeFacts {
 
     /// Ends a document, `at_ns` from the request's start. Amounts in the next document replace those of this one.
     pub(super) fn end_document(&mut self, at_ns: u64) {
-        self.units_seen[self.side as usize] = 0;
+        let units_seen = std::mem::take(&mut self.units_seen[self.side as usize]);
+        if self.side == Side::Response {
+            if units_seen & (1 << Unit::OutputToken.index()) != 0
+                && let Some((tokens, _)) = self.work.get(Unit::OutputToken)
+            {
+                self.pace.so_far(tokens);
+            }
+            self.errors.end_document(!self.streams);
+        }
         self.end_message(at_ns);
     }
 
@@ -185,9 +216,8 @@ impl ExchangeFacts {
             }
             return;
         }
-        if std::mem::take(&mut self.content) && self.streams {
-            self.generation.get_or_insert_default().content(at_ns);
-        }
+        let has_content = std::mem::take(&mut self.content);
+        self.pace.end_document(at_ns, has_content && self.streams);
         if std::mem::take(&mut self.done) {
             // each of several sequences has its own end
             self.ended_sequences += 1;
@@ -256,7 +286,7 @@ impl ExchangeFacts {
 
     /// Writes what is known into the ledger; `flops` is the model's cost, if it is known.
     pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
-        if let Some(generation) = self.generation.take() {
+        if let Some(generation) = self.pace.take_generation() {
             ledger.generation = Some(generation);
         }
         std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
@@ -282,6 +312,9 @@ impl ExchangeFacts {
             if let Some((amount, basis)) = self.work.get(unit) {
                 work.set(unit, amount, basis);
             }
+        }
+        if let Some(generation) = &mut ledger.generation {
+            generation.hidden = self.pace.hidden(work.get(Unit::OutputToken).map(|(tokens, _)| tokens));
         }
         if primary == Unit::OutputToken || work.get(Unit::OutputToken).is_some() {
             work.sequences = self.sequences();

@@ -5,6 +5,7 @@
 //! what their path suggests.
 
 pub mod amend;
+mod body_error;
 mod body_reader;
 mod bytes_codec;
 pub mod config;
@@ -17,6 +18,7 @@ mod families;
 mod inputs;
 mod media;
 mod output;
+mod pace;
 mod plan;
 mod recognise;
 mod route;
@@ -25,6 +27,7 @@ mod tag;
 mod tokens;
 pub mod wire;
 
+pub use body_error::{ErrorPlace, Glance};
 pub use bytes_codec::BytesCodec;
 pub use config::Config;
 pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::servers::table;
 use super::tag::Tag;
 use super::wire::{JsonPaths, ProtoFields, ProtoShape};
+use super::{body_error, pace};
 use crate::ledger::{Server, Unit};
 
 /// The definition of a protocol.
@@ -60,12 +61,26 @@ impl WatchedFields {
     }
 }
 
+/// What is watched for the sake of tokens, where a request's unit is the output token.
+fn of_tokens(spec: &ProtocolSpec, members: &'static [(&str, Tag)]) -> impl Iterator<Item = (&'static str, Tag)> {
+    members.iter().copied().filter(|_| spec.primary == Unit::OutputToken)
+}
+
 impl ReadPlan {
+    /// What is watched in answers of which nothing is read but whether they say that they failed.
+    pub(super) fn errors() -> WatchedFields {
+        WatchedFields::json(JsonPaths::new(body_error::MEMBERS.iter().chain(body_error::WHOLE).copied()))
+    }
+
     /// Compiles a protocol.
     pub(super) fn new(spec: &ProtocolSpec) -> Self {
         let request = match spec.request {
             WatchSpec::Nothing => WatchedFields::Nothing,
-            WatchSpec::Json(places) => WatchedFields::json(JsonPaths::new(places.iter().copied())),
+            WatchSpec::Json(places) => {
+                let own = places.iter().copied();
+                let places: BTreeMap<&str, Tag> = of_tokens(spec, pace::REQUEST_MEMBERS).chain(own).collect();
+                WatchedFields::json(JsonPaths::new(places))
+            }
             WatchSpec::Proto(fields) => WatchedFields::Proto(Arc::new(ProtoFields::new(fields.iter().copied()))),
         };
         let response = match spec.response {
@@ -74,7 +89,9 @@ impl ReadPlan {
                 // for a field in both, the table of servers wins, because it knows more
                 let reports = spec.servers.iter().flat_map(|server| table::body(*server));
                 let reports = reports.map(|(path, row)| (path, Tag::Report(row)));
-                let places: BTreeMap<&str, Tag> = places.iter().copied().chain(reports).collect();
+                let own = places.iter().map(|(path, tag)| (*path, pace::refined(path, *tag)));
+                let general = of_tokens(spec, pace::MEMBERS).chain(body_error::MEMBERS.iter().copied());
+                let places: BTreeMap<&str, Tag> = general.chain(own).chain(reports).collect();
                 WatchedFields::json(JsonPaths::new(places))
             }
             WatchSpec::Proto(fields) => {

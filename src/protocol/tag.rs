@@ -1,5 +1,6 @@
 //! The meaning of a watched field, and the values that it can have.
 
+use super::body_error::ErrorField;
 use super::servers::ReportedField;
 use super::wire::ElementMode;
 use crate::ledger::{Basis, Unit};
@@ -34,6 +35,18 @@ pub(super) enum Tag {
     Tensor,
     /// Text that the model wrote.
     Content,
+    /// Text that the model wrote while it reasoned.
+    Reasoning,
+    /// Tokens of the answer that the client was not sent, unless text of the reasoning came.
+    HiddenTokens,
+    /// Tokens of the answer that were never part of its text: those of a prediction that the model rejected.
+    RejectedTokens,
+    /// A flag of the request that has the server withhold its reasoning if it has this value.
+    Withholds(bool),
+    /// The type of a block of the answer, which may be thinking that is withheld.
+    Block,
+    /// The tokens of a piece of the answer, as a list with an element for each.
+    PieceTokens,
     /// The name of an output; `text_output` is one that carries text that the model wrote.
     Output,
     /// Marks the last document of an answer, if it is true or a text.
@@ -48,6 +61,8 @@ pub(super) enum Tag {
     Amount(Unit, Basis),
     /// Like `Amount`, but a text counts as the tokens that its bytes make.
     Tokens(Unit, Basis),
+    /// A member that may say that the request failed.
+    Error(ErrorField),
     /// A field that a server reports.
     Report(&'static ReportedField),
 }

@@ -20,7 +20,7 @@ from otlp_sink import OtlpSink  # noqa: E402
 from ports import free_port  # noqa: E402
 from process import Process, wait_for, wait_listening  # noqa: E402
 from raw_server import RawServer  # noqa: E402
-from servers.parts import Llama, MlServer, RayServe, Triton  # noqa: E402
+from servers.parts import FullLlama, Llama, MlServer, RayServe, Triton  # noqa: E402
 from shadowing import SHADOW, WIDTHS  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -249,6 +249,12 @@ def ray(behind):
 def llama(behind):
     """It has no exporter."""
     return behind(Llama, env=NO_SPANS)
+
+
+@pytest.fixture(scope="session")
+def full_llama(behind):
+    """Its context is smaller than what is asked of it."""
+    return behind(FullLlama, env=NO_SPANS)
 
 
 # --- shadow-serving

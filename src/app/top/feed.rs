@@ -68,7 +68,7 @@ async fn next(body: &mut Body, reader: &mut SseReader, rest: &mut Vec<u8>) -> Re
         reader.feed(&data, &mut |piece| match piece {
             SsePiece::Data(data) => rest.extend_from_slice(data),
             SsePiece::End => events.push(std::mem::take(rest)),
-            SsePiece::Name(_) => {}
+            SsePiece::Name(_) | SsePiece::Error => {}
         });
         if rest.len() > MAX_EVENT {
             return Err(format!("an event has more than {MAX_EVENT} bytes"));

@@ -48,7 +48,7 @@ async fn stats_say_where_the_time_goes() {
     assert_eq!(series[0]["model"], Value::Null);
     let one = &series[2];
     assert_eq!((&one["model"], &one["upstream"]), (&"digits".into(), &"http://127.0.0.1:8000".into()));
-    assert_eq!((one["count"].as_u64(), one["errors"].as_u64()), (Some(109), Some(7)));
+    assert_eq!((one["count"].as_u64(), one["errors"].as_u64()), (Some(110), Some(8)));
     assert_eq!((one["outcomes"]["ok"].as_u64(), one["outcomes"]["cancelled"].as_u64()), (Some(101), Some(1)));
     let total = &one["total"];
     assert_eq!((total["count"].as_u64(), total["max_ns"].as_u64()), (Some(102), Some(100_000_000)));
@@ -61,11 +61,11 @@ async fn stats_say_where_the_time_goes() {
     assert_eq!(one["stages"].get("queue"), None);
     let shares: f64 = one["stages"].as_object().unwrap().values().map(|s| s["share"].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
-    assert_eq!((one["cancelled"]["count"].as_u64(), one["failed"]["count"].as_u64()), (Some(1), Some(5)));
+    assert_eq!((one["cancelled"]["count"].as_u64(), one["failed"]["count"].as_u64()), (Some(1), Some(6)));
     assert_eq!((one["streams"]["count"].as_u64(), one["streams"]["response_bytes"].as_u64()), (Some(1), Some(128)));
     assert!((one["coverage"].as_f64().unwrap() - 0.625).abs() < 1e-9);
-    let burn = 50.0 / 108.0 / 0.01;
-    assert_eq!(one["budget"]["p99"], serde_json::json!({"limit_ns": 50_000_000, "requests": 108, "over": 50, "burn_rate": burn}));
+    let burn = 50.0 / 109.0 / 0.01;
+    assert_eq!(one["budget"]["p99"], serde_json::json!({"limit_ns": 50_000_000, "requests": 109, "over": 50, "burn_rate": burn}));
     assert_eq!(series[0]["budget"]["p999"]["over"].as_u64(), Some(0));
     let profiler = &stats["profiler"];
     assert_eq!((profiler["dropped"].as_u64(), profiler["series"].as_u64()), (Some(1), Some(3)));
@@ -105,7 +105,7 @@ async fn exchanges_are_waterfalls_that_sum_up() {
     let surfaces = busy();
     let all = json(&surfaces, "/exchanges?limit=200").await;
     let all = all["exchanges"].as_array().unwrap();
-    assert_eq!(all.len(), 111);
+    assert_eq!(all.len(), 112);
     for one in all {
         let stages = one["stages"].as_array().unwrap();
         assert_eq!(stages.iter().map(|s| s["ns"].as_u64().unwrap()).sum::<u64>(), one["total_ns"].as_u64().unwrap());

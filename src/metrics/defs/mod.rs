@@ -109,9 +109,9 @@ families! {
     FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
         "From the first byte of a request to the first content of its streamed answer (observer proxy), or as the server reports it, from the request's arrival there (observer server).";
     PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
-        "Time from the first content to the last over the output tokens after the first, each answer once; observer is proxy or server.";
+        "Time from the first content to the last over the output tokens after the first, each answer once, without tokens that the client was not sent; observer is proxy or server.";
     INTER_TOKEN: Histogram "lapwing_inter_token_seconds" Some("seconds"), ["route", "model", "upstream"],
-        "Every gap between content chunks of streamed answers, as the proxy read them.";
+        "Every gap between tokens of streamed answers, as the proxy read them; a chunk has as many equal gaps as the server says that it has tokens, else one.";
     DEBT_RATIO: Histogram "lapwing_computational_debt_ratio" Some("ratio"), ["route", "model", "upstream", "class", "unit", "optimum"],
         "Reported or traced forward of an answered request over what the optimum takes for the same work, by cost class; optimum names it. Left out while no request has a debt.";
     DEBT_SECONDS: Counter "lapwing_computational_debt_seconds" Some("seconds"), ["route", "model", "upstream", "optimum"],

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 
+use super::body_error::EndFrameReader;
 use super::body_reader::BodyReader;
 use super::config::{Config, Flops, Side};
 use super::detect::{Family, detect, detect_grpc};
@@ -17,7 +18,7 @@ use super::families::spec;
 use super::media::Media;
 use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::PromptKeeper;
-use crate::ledger::{Annotation, Basis, Ledger, PromptBody, Unit, label_text};
+use crate::ledger::{Annotation, Basis, Ledger, NameProof, Outcome, PromptBody, Unit, label_text};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ struct Tables {
     read_bodies: bool,
     /// By [`Family`].
     plans: Vec<ReadPlan>,
+    /// What is watched in answers of which nothing is read but whether they say that they failed.
+    errors: WatchedFields,
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
     keep: Option<PromptKeeper>,
@@ -46,6 +49,7 @@ impl Protocols {
         Self(Arc::new(Tables {
             read_bodies: config.read_bodies,
             plans: Family::ALL.iter().map(|family| ReadPlan::new(spec(*family))).collect(),
+            errors: ReadPlan::errors(),
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
             keep: PromptKeeper::new(config),
@@ -108,21 +112,18 @@ impl Protocols {
             ..Unread::default()
         };
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
-        let tables = Arc::clone(&self.0);
-        let response = BodyReader::Off;
         let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
-        Some(ExchangeReader(Box::new(Inner {
-            protocol,
-            request,
-            response,
-            facts,
-            kept,
-            at_ns: 0,
-            is_answered: false,
-            is_json_infer,
-            unread,
-            tables,
-        })))
+        let mut inner = Inner::new(Some(protocol), facts, Arc::clone(&self.0));
+        (inner.request, inner.kept, inner.is_json_infer, inner.unread) = (request, kept, is_json_infer, unread);
+        Some(ExchangeReader(Box::new(inner)))
+    }
+
+    /// Creates a reader for an answer of which nothing else is read, that looks for nothing but whether it says that it failed; `None`
+    /// if bodies are not to be read.
+    #[must_use]
+    pub fn open_for_errors(&self) -> Option<ExchangeReader> {
+        let inner = Inner::new(None, ExchangeFacts::default(), Arc::clone(&self.0));
+        self.0.read_bodies.then(|| ExchangeReader(Box::new(inner)))
     }
 }
 
@@ -185,9 +186,12 @@ pub struct ExchangeReader(Box<Inner>);
 #[derive(Debug)]
 struct Inner {
     tables: Arc<Tables>,
-    protocol: Protocol,
+    /// `None` if only errors are looked for.
+    protocol: Option<Protocol>,
     request: BodyReader,
     response: BodyReader,
+    /// What ends the answer, if it is of gRPC-Web or Connect.
+    end_frame: Option<Box<EndFrameReader>>,
     facts: ExchangeFacts,
     /// The request's body, as long as its tokens may have to be counted.
     kept: Option<PromptBody>,
@@ -231,6 +235,38 @@ impl Unread {
     }
 }
 
+impl Inner {
+    const fn new(protocol: Option<Protocol>, facts: ExchangeFacts, tables: Arc<Tables>) -> Self {
+        let (request, response) = (BodyReader::Off, BodyReader::Off);
+        Self {
+            tables,
+            protocol,
+            request,
+            response,
+            end_frame: None,
+            facts,
+            kept: None,
+            at_ns: 0,
+            is_answered: false,
+            is_json_infer: false,
+            unread: Unread { request: false, response: false, is_compressed: false },
+        }
+    }
+
+    /// Corrects the outcome of an exchange that would be a success, if its body says otherwise.
+    fn correct_outcome(&mut self, ledger: &mut Ledger) {
+        if ledger.outcome != Outcome::Ok {
+            return;
+        }
+        if let Some(code) = self.end_frame.as_ref().and_then(|frame| frame.code()) {
+            (ledger.outcome, ledger.name_proof) = (Outcome::of_grpc(code), NameProof::of_grpc(code));
+        }
+        if ledger.outcome == Outcome::Ok && self.facts.errors().has_failed() {
+            ledger.outcome = Outcome::BodyError;
+        }
+    }
+}
+
 impl ExchangeReader {
     /// Reads the next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
@@ -245,15 +281,21 @@ impl ExchangeReader {
     /// Reads the response's head. The body of an error is not read. Returns how many fields that a rule names were refused.
     pub fn response_head(&mut self, status: u16, headers: &HeaderMap) -> usize {
         let this = &mut *self.0;
-        this.response = BodyReader::Off;
+        (this.response, this.end_frame) = (BodyReader::Off, None);
         this.is_answered = (200..300).contains(&status);
         if !this.is_answered {
             this.kept = None; // the model did not read a refused request
             return 0;
         }
-        let rule = this.tables.rule(this.protocol);
+        this.end_frame =
+            headers.get(http::header::CONTENT_TYPE).and_then(|kind| EndFrameReader::of(kind.as_bytes())).map(Box::new);
+        let Some(protocol) = this.protocol else {
+            this.response = BodyReader::new(&this.tables.errors, Media::of(headers));
+            return 0;
+        };
+        let rule = this.tables.rule(protocol);
         let refused = rule.map_or(0, |rule| rule.response_fields(headers, &mut this.facts));
-        let plan = this.tables.plan(this.protocol);
+        let plan = this.tables.plan(protocol);
         if !matches!(plan.response, WatchedFields::Nothing) {
             this.response = BodyReader::new(&plan.response, Media::of(headers));
             if this.response.streams() {
@@ -270,7 +312,7 @@ impl ExchangeReader {
     /// fields that a rule names were refused.
     pub fn response_trailers(&mut self, trailers: &HeaderMap) -> usize {
         let this = &mut *self.0;
-        let rule = this.tables.rule(this.protocol).filter(|_| this.is_answered);
+        let rule = this.protocol.and_then(|protocol| this.tables.rule(protocol)).filter(|_| this.is_answered);
         rule.map_or(0, |rule| rule.response_fields(trailers, &mut this.facts))
     }
 
@@ -280,6 +322,34 @@ impl ExchangeReader {
         this.at_ns = at_ns;
         this.facts.read(Side::Response);
         this.response.feed(bytes, at_ns, &mut this.facts);
+        if let Some(frame) = &mut this.end_frame {
+            frame.feed(bytes);
+        }
+    }
+
+    /// Reads the answer, whose head came, for whether it says that it failed: a stream as its head says, in whichever way it is
+    /// read besides. To be called before its first piece.
+    pub fn read_stream_errors(&mut self, headers: &HeaderMap) {
+        let this = &mut *self.0;
+        let content_type = headers.get(http::header::CONTENT_TYPE).map_or(&[][..], http::HeaderValue::as_bytes);
+        this.end_frame = EndFrameReader::of(content_type).map(Box::new);
+        if !this.response.is_on() && this.end_frame.is_none() {
+            this.response = BodyReader::new(&this.tables.errors, Media::of(headers));
+            if this.response.streams() {
+                this.facts.streams();
+            }
+        }
+    }
+
+    /// Reads the answer, whose head came and of which nothing was read, from its first byte for whether it says that it failed.
+    pub fn read_document_errors(&mut self) {
+        self.0.response = BodyReader::errors(&self.0.tables.errors);
+    }
+
+    /// Whether nothing is read of the answer, so that a glance at it is all that shows an error.
+    #[must_use]
+    pub fn reads_nothing(&self) -> bool {
+        self.0.is_answered && !self.wants_response()
     }
 
     /// Whether further pieces of the request's body are needed.
@@ -291,13 +361,13 @@ impl ExchangeReader {
     /// Whether further pieces of the response's body are needed; false before its head arrived.
     #[must_use]
     pub fn wants_response(&self) -> bool {
-        self.0.response.is_on()
+        self.0.response.is_on() || self.0.end_frame.is_some()
     }
 
     /// Whether the answer declared itself complete, so that nothing follows that a client waits for.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.0.facts.is_complete()
+        self.0.facts.is_complete() || self.0.end_frame.as_ref().is_some_and(|frame| frame.is_over())
     }
 
     /// Writes the results into the ledger, which already knows the bodies' lengths: work, token timing, server, and reports in
@@ -309,8 +379,10 @@ impl ExchangeReader {
         this.request.end(0, &mut this.facts);
         this.facts.read(Side::Response);
         this.response.end(this.at_ns, &mut this.facts);
-        let plan = this.tables.plan(this.protocol);
-        if let Some(rule) = this.tables.rule(this.protocol) {
+        this.correct_outcome(ledger);
+        let protocol = this.protocol?;
+        let plan = this.tables.plan(protocol);
+        if let Some(rule) = this.tables.rule(protocol) {
             rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
         }
         if plan.row_each && !this.facts.has_rows() {
@@ -328,7 +400,7 @@ impl ExchangeReader {
             && let Some(kept) = this.kept.take()
             && matches!(ledger.work.get(Unit::InputToken), Some((_, Basis::Estimated)))
         {
-            ledger.prompt = keep.prompt(kept, this.protocol.place(), this.facts.model()).map(Arc::new);
+            ledger.prompt = keep.prompt(kept, protocol.place(), this.facts.model()).map(Arc::new);
         }
         this.facts.model()
     }

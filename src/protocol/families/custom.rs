@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::super::body_error;
 use super::super::config::{Amount, Custom, Side};
 use super::super::facts::ExchangeFacts;
 use super::super::plan::{ReadPlan, WatchedFields};
@@ -59,6 +60,12 @@ impl Rule {
             rule.headers.extend(header(&amount.header).map(|header| (amount.from, header, tag)));
             rule.lengths.extend(amount.length.map(|side| (side, unit)));
             rule.fixed.extend(amount.fixed.map(|fixed| (unit, fixed)));
+        }
+        if !response.is_empty() {
+            // what the rule says of a member wins
+            let errors = body_error::MEMBERS.iter().map(|(path, tag)| (PathStep::parse(path), *tag));
+            let errors: Vec<_> = errors.filter(|(steps, _)| response.iter().all(|(own, _)| own != steps)).collect();
+            response.extend(errors);
         }
         let source = |places: Vec<_>| {
             if places.is_empty() { WatchedFields::Nothing } else { WatchedFields::json(JsonPaths::from_steps(places)) }

@@ -1,6 +1,7 @@
 //! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang (`/generate`).
 //! They share a path and are distinguished by their fields. A prompt is a row.
 
+use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use crate::ledger::{Basis, Server, Unit};
@@ -39,6 +40,7 @@ pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
         ("[].text", Tag::Content),
         ("[].meta_info.prompt_tokens", INPUT_TOKENS),
         ("[].meta_info.completion_tokens", OUTPUT_TOKENS),
+        ("meta_info.finish_reason.type", Tag::Error(ErrorField::Reason)),
     ]),
     servers: &[Server::Sglang, Server::Tgi],
 };

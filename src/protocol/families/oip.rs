@@ -3,6 +3,7 @@
 //! `input_ids`, as tokenizers name it, are input tokens too, padding included. Responses of `infer` are not read, because they
 //! contain nothing that the request did not.
 
+use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use super::super::wire::ProtoShape;
@@ -31,9 +32,15 @@ pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     servers: &[],
 };
 
-/// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` marks generated text.
-pub(super) const GRPC_STREAM: ProtocolSpec =
-    ProtocolSpec { response: WatchSpec::Proto(&[(&[2, 5, 1], Tag::Output, ProtoShape::Text)]), ..GRPC };
+/// `ModelStreamInfer`: a stream of requests; `ModelStreamInferResponse.infer_response.outputs[].name` marks generated text, and
+/// `.error_message` is how one of them fails: the status of the call stays 0.
+pub(super) const GRPC_STREAM: ProtocolSpec = ProtocolSpec {
+    response: WatchSpec::Proto(&[
+        (&[1], Tag::Error(ErrorField::Error), ProtoShape::Text),
+        (&[2, 5, 1], Tag::Output, ProtoShape::Text),
+    ]),
+    ..GRPC
+};
 
 /// Triton's `POST /v2/models/M/generate` and `generate_stream`
 pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {

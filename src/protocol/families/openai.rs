@@ -2,12 +2,14 @@
 //! responses. A prompt is a row. Token counts are those of `usage`; the first content is text, reasoning or a tool's arguments,
 //! not the chunk that names the role.
 
+use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
 use crate::ledger::{Basis, Server, Unit};
 
 const INPUT_TOKENS: Tag = Tag::Amount(Unit::InputToken, Basis::Reported);
 const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
+const FINISH_REASON: Tag = Tag::Error(ErrorField::Reason);
 const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Server::TensorRtLlm];
 
 /// `POST /v1/chat/completions`
@@ -35,6 +37,7 @@ pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
         ("choices[].message.reasoning_content", Tag::Content),
         ("choices[].message.reasoning", Tag::Content),
         ("choices[].message.tool_calls[].function.arguments", Tag::Content),
+        ("choices[].finish_reason", FINISH_REASON),
     ]),
     servers: SERVERS,
 };
@@ -58,6 +61,7 @@ pub(super) const COMPLETIONS: ProtocolSpec = ProtocolSpec {
         ("usage.completion_tokens", OUTPUT_TOKENS),
         ("choices[].index", Tag::Sequence),
         ("choices[].text", Tag::Content),
+        ("choices[].finish_reason", FINISH_REASON),
         // llama.cpp's own
         ("index", Tag::Sequence),
         ("content", Tag::Content),
@@ -103,6 +107,7 @@ pub(super) const RESPONSES: ProtocolSpec = ProtocolSpec {
         ("output[].arguments", Tag::Content),
         // streams: text, reasoning and arguments are in `delta`, the totals at the end in `response`
         ("type", Tag::Event),
+        ("status", Tag::Error(ErrorField::Status)),
         ("delta", Tag::Content),
         ("response.model", Tag::Model),
         ("response.usage.input_tokens", INPUT_TOKENS),

@@ -107,6 +107,7 @@ pub fn sse(pieces: &mut dyn Iterator<Item = &[u8]>) -> Transcript {
         reader.feed(piece, &mut |piece| match piece {
             SsePiece::Data(bytes) => data.extend_from_slice(bytes),
             SsePiece::Name(name) => seen.push(format!("name {name:?}")),
+            SsePiece::Error => seen.push("error".to_owned()),
             SsePiece::End => seen.push(format!("end {:?}", std::mem::take(&mut data))),
         });
     }

@@ -50,6 +50,21 @@ impl BodyReader {
         self.reader.response_trailers(trailers)
     }
 
+    /// Whether the response's head came and nothing of its body is read.
+    pub(crate) fn reads_nothing(&self) -> bool {
+        self.reader.reads_nothing()
+    }
+
+    /// Reads the response, which is a stream with this head, for an error too.
+    pub(crate) fn read_stream_errors(&mut self, headers: &HeaderMap) {
+        self.reader.read_stream_errors(headers);
+    }
+
+    /// Reads the response, of which nothing was read, for an error from the next piece on.
+    pub(crate) fn read_document_errors(&mut self) {
+        self.reader.read_document_errors();
+    }
+
     /// A piece of the response passes. It was read at `at`; the exchange began at `started`.
     pub(crate) fn push_response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
         if self.reader.wants_response() {

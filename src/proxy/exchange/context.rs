@@ -22,6 +22,10 @@ use crate::proxy::upload::UploadPlaces;
 pub trait Observer: Send + Sync {
     /// Names route and model of a request by its head. Returns a reader of the bodies if there is anything to read.
     fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader>;
+    /// Returns a reader of an answer of which nothing else is read, that looks for an error; `None` if bodies are not to be read.
+    fn error_reader(&self) -> Option<ExchangeReader> {
+        None
+    }
     /// Reads the upstream's own reports in a response's head, or (`trailing`) in its trailers.
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger);
     /// Names the model that the bodies name.

@@ -4,16 +4,10 @@ use http::HeaderMap;
 
 use crate::ledger::{NameProof, Outcome};
 
-/// Returns a gRPC call's outcome by its `grpc-status`, if `fields` have one: 0 is OK; codes that blame the caller are client
-/// errors; all others are server errors.
+/// Returns a gRPC call's outcome by its `grpc-status`, if `fields` have one.
 pub(crate) fn grpc_outcome(fields: &HeaderMap) -> Option<(Outcome, NameProof)> {
     let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    let outcome = match code {
-        0 => Outcome::Ok,
-        1 | 3 | 5 | 6 | 7 | 9 | 11 | 16 => Outcome::ClientError,
-        _ => Outcome::ServerError,
-    };
-    Some((outcome, NameProof::of_grpc(code)))
+    Some((Outcome::of_grpc(code), NameProof::of_grpc(code)))
 }
 
 #[cfg(test)]

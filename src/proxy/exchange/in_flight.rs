@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
+use super::answer_errors::AnswerErrors;
 use super::body_reader::BodyReader;
 use super::circumstances::note_arrival;
 use super::context::{ExchangeContext, Observer};
@@ -42,6 +43,8 @@ pub(crate) struct InFlight {
     pub(crate) awaits_client: AtomicBool,
     /// Pieces of the response that hyper still holds (HTTP/2).
     pub(super) held: AtomicU32,
+    /// A piece of the response was thrown away: the client reset the stream (HTTP/2).
+    pub(super) is_cut: AtomicBool,
     finished: AtomicBool,
     closed: AtomicBool,
     /// Pieces of the bodies have passed that the reader has not read yet.
@@ -58,6 +61,7 @@ struct State {
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
     reader: Option<BodyReader>,
+    errors: AnswerErrors,
     first_byte: FirstByte,
     on_close: Option<Box<dyn OnClose>>,
 }
@@ -96,6 +100,7 @@ impl InFlight {
             egress: AtomicU64::new(0),
             awaits_client: AtomicBool::new(false),
             held: AtomicU32::new(0),
+            is_cut: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             is_behind: AtomicBool::new(false),
@@ -104,6 +109,7 @@ impl InFlight {
                 ledger: Some(ledger),
                 waits: None,
                 reader: None,
+                errors: AnswerErrors::default(),
                 first_byte: FirstByte::default(),
                 on_close: None,
             }),
@@ -120,9 +126,11 @@ impl InFlight {
         self.context.observe(Counter::ObserverPanics, |observer| look(observer, self.state.lock().ledger()));
     }
 
-    /// Lets the observer write into the ledger, and open a reader of the bodies. A panic is caught and counted.
-    pub(crate) fn open_reader(&self, look: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
+    /// Lets the observer write into the ledger, and open a reader of the bodies of a POST, or of another request. A panic is caught
+    /// and counted.
+    pub(crate) fn open_reader(&self, is_post: bool, look: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
         let state = &mut *self.state.lock();
+        state.errors = AnswerErrors::to(is_post);
         self.context.observe(Counter::ObserverPanics, |observer| {
             state.reader = look(observer, state.ledger()).map(BodyReader::new);
         });
@@ -161,6 +169,11 @@ impl InFlight {
         let state = &mut *self.state.lock();
         if let Some(ledger) = &state.ledger {
             state.first_byte.on_piece(bytes, at.since(ledger.started));
+            if state.errors.wants_piece() {
+                let State { errors, reader, .. } = state;
+                let times = (at, ledger.started);
+                self.context.observe(Counter::ObserverPanics, |observer| errors.on_piece(observer, reader, bytes, times));
+            }
         }
         self.look_with_reader(state, |reader, ledger| reader.push_response(bytes, at, ledger.started));
     }
@@ -223,6 +236,9 @@ impl InFlight {
         });
         self.look_with_reader(state, |reader, _| self.on_refused_fields(reader.read_response_head(status.as_u16(), headers)));
         state.first_byte.on_head(headers, content_type);
+        let State { errors, reader, .. } = state;
+        let head = (status.as_u16(), headers, content_type);
+        self.context.observe(Counter::ObserverPanics, |observer| errors.on_head(observer, reader, head));
         let ledger = state.ledger();
         ledger.outcome = match status.as_u16() {
             500.. => Outcome::ServerError,
@@ -268,31 +284,6 @@ impl InFlight {
             self.finished.store(true, Relaxed);
             self.meter.close_at_flush(self.clone());
         }
-    }
-
-    /// Hyper is given a piece of the response. It drops the returned handle with the piece.
-    pub(crate) fn hold_piece(self: &Arc<Self>) -> Arc<Self> {
-        self.held.fetch_add(1, Relaxed);
-        self.clone()
-    }
-
-    /// Hyper dropped a piece. The last piece of a finished response ends the exchange: now, if the socket took it; at the
-    /// next flush, if a buffer did. A piece that is not `whole` was thrown away: the client reset the stream.
-    pub(crate) fn release_piece(&self, whole: bool, written: bool) {
-        let is_last = self.held.fetch_sub(1, Relaxed) == 1;
-        if !self.finished.load(Relaxed) {
-            return;
-        }
-        if !whole {
-            self.cancel();
-        } else if !is_last {
-            return;
-        } else if written {
-            self.close(self.meter.last_write().unwrap_or_else(Stamp::now));
-        } else {
-            return self.meter.close_released();
-        }
-        self.meter.forget(self);
     }
 
     /// Returns whether the response has ended, or a splice has taken over.

@@ -1,5 +1,6 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
+mod answer_errors;
 mod body_reader;
 pub(crate) mod circumstances;
 mod context;
@@ -8,6 +9,7 @@ mod first_byte;
 pub(crate) mod fixtures;
 mod grpc_status;
 mod guard;
+mod held_pieces;
 mod in_flight;
 mod on_close;
 mod on_flush;

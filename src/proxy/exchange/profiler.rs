@@ -124,6 +124,10 @@ impl Observer for Profiler {
         self.open(method, path, headers, ledger)
     }
 
+    fn error_reader(&self) -> Option<ExchangeReader> {
+        self.protocols.open_for_errors()
+    }
+
     fn model(&self, name: &str, ledger: &mut Ledger) {
         let known = self.labels.models.find(name);
         ledger.series.model = known.unwrap_or_default();

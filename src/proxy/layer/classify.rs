@@ -4,6 +4,7 @@
 
 use std::task::{Context, Poll};
 
+use http::Method;
 use tower::Service;
 
 use crate::proxy::exchange::TrackedRequest;
@@ -39,7 +40,7 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
     fn call(&mut self, tracked: TrackedRequest) -> S::Future {
         let TrackedRequest { request, in_flight } = &tracked;
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        in_flight.open_reader(|observer, ledger| {
+        in_flight.open_reader(method == Method::POST, |observer, ledger| {
             note_request_head(headers, ledger);
             observer.request(method, path, headers, ledger)
         });

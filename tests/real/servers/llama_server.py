@@ -7,15 +7,17 @@ import argparse
 import threading
 
 
-def main(model, port):
+def main(model, port, context, parallel):
     import xllamacpp  # after the arguments: --help needs the standard library only
 
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {"tiny"}
     params.port = port
-    params.n_ctx = 4096
-    params.n_parallel = 2
+    params.n_ctx = context
+    params.n_parallel = parallel
+    # all sequences share the context: who writes most may take all of it
+    params.kv_unified = True
     params.n_gpu_layers = 0
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
@@ -31,5 +33,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODEL.gguf")
     parser.add_argument("port", type=int, metavar="PORT")
+    parser.add_argument("--context", type=int, default=4096, help="tokens that all sequences may hold together")
+    parser.add_argument("--parallel", type=int, default=2, help="sequences at once")
     options = parser.parse_args()
-    main(options.model, options.port)
+    main(options.model, options.port, options.context, options.parallel)

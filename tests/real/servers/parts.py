@@ -217,12 +217,14 @@ class RayServeByDefault(RayServe):
 class Llama(Server):
     """llama.cpp's server with a model of random weights, made on the spot."""
 
+    flags = ()
+
     def start(self, start, folder):
         python = python_of("llama")
         model = folder / "tiny.gguf"
         made = subprocess.run([python, HERE / "write_gguf.py", model], capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stdout + made.stderr
-        self.process = start("llama", [str(python), str(HERE / "llama_server.py"), str(model), str(self.http)])
+        self.process = start("llama", [str(python), str(HERE / "llama_server.py"), str(model), str(self.http), *self.flags])
         await_ready(self.process, lambda: is_ready(f"{self.url}/health"), 60)
 
     def counters(self):
@@ -230,3 +232,9 @@ class Llama(Server):
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
             lines = response.read().decode().splitlines()
         return {line.split()[0]: float(line.split()[1]) for line in lines if line and line[0] != "#"}
+
+
+class FullLlama(Llama):
+    """The same with a context that four sequences fill before they end."""
+
+    flags = ("--context", "256", "--parallel", "4")

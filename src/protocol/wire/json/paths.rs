@@ -72,6 +72,8 @@ pub struct JsonPaths<T> {
 struct Place<T> {
     tag: Option<T>,
     keys: Vec<(Box<[u8]>, Node)>,
+    /// The lengths of the keys, modulo 64, a bit each: most keys of a document are of no watched length.
+    key_lengths: u64,
     any_key: Node,
     /// By index, ascending.
     indices: Vec<(u64, Node)>,
@@ -160,6 +162,9 @@ impl<T: Copy> JsonPaths<T> {
 
     pub(super) fn key(&self, node: Node, key: &[u8]) -> Node {
         let Some(place) = self.place(node) else { return NOWHERE };
+        if place.key_lengths & length_bit(key.len()) == 0 {
+            return place.any_key;
+        }
         place.keys.iter().find(|(k, _)| **k == *key).map_or(place.any_key, |(_, child)| *child)
     }
 
@@ -167,6 +172,10 @@ impl<T: Copy> JsonPaths<T> {
         let Some(place) = self.place(node) else { return NOWHERE };
         place.indices.iter().find(|(i, _)| *i == index).map_or(place.element, |(_, child)| *child)
     }
+}
+
+const fn length_bit(length: usize) -> u64 {
+    1 << (length % 64)
 }
 
 /// The tree while patterns are being added.
@@ -228,6 +237,7 @@ impl<T: Copy> Tree<T> {
         let place = Place {
             tag: self.tag,
             keys: Vec::new(),
+            key_lengths: self.keys.keys().fold(0, |all, key| all | length_bit(key.len())),
             any_key: NOWHERE,
             indices: Vec::new(),
             element: NOWHERE,

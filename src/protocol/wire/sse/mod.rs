@@ -12,6 +12,9 @@ pub enum SsePiece<'a> {
     /// The event's name (`event:`), its first [`NAME_BYTES`] bytes, at the end of its line. If there are several, the last one
     /// counts.
     Name(&'a [u8]),
+    /// A field named `error` that is not empty, at its first byte. The standard knows no such field; llama.cpp wrote its errors into
+    /// one.
+    Error,
     /// The next bytes of the event's data, at least one. A line feed separates two `data:` lines.
     Data(&'a [u8]),
     /// A blank line: the event is complete. Not returned for an event without any `data:` line, which the standard drops.
@@ -32,6 +35,7 @@ enum State {
 enum Field {
     Data,
     Event,
+    Error,
     Other,
 }
 
@@ -142,6 +146,7 @@ impl SseReader {
         match self.field.get(..usize::from(came)) {
             Some(b"data") => Field::Data,
             Some(b"event") => Field::Event,
+            Some(b"error") => Field::Error,
             _ => Field::Other,
         }
     }
@@ -157,6 +162,10 @@ impl SseReader {
     fn value(&mut self, field: Field, value: &[u8], on: &mut impl FnMut(SsePiece<'_>)) {
         match field {
             Field::Data if !value.is_empty() => on(SsePiece::Data(value)),
+            Field::Error if !value.is_empty() => {
+                self.state = State::Value(Field::Other);
+                on(SsePiece::Error);
+            }
             Field::Event => {
                 let n = value.len().min(NAME_BYTES - self.name_len);
                 self.name[self.name_len..self.name_len + n].copy_from_slice(&value[..n]);

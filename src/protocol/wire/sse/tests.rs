@@ -18,6 +18,7 @@ fn pieces(pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<String> {
     let (mut seen, mut data, mut reader) = (Vec::new(), Vec::new(), SseReader::new());
     for piece in pieces {
         reader.feed(piece, &mut |piece| match piece {
+            SsePiece::Error => seen.push("error".to_owned()),
             SsePiece::Name(name) => seen.push(format!("name {}", String::from_utf8_lossy(name))),
             SsePiece::Data(bytes) => {
                 assert!(!bytes.is_empty());
@@ -42,6 +43,13 @@ fn names_comments_ids_and_many_lines() {
     // not fields: white space or a mark before the name, other names, another case
     assert_eq!(seen(" data: a\ndatas: b\ndat: c\nDATA: d\n\n"), Vec::<String>::new());
     assert_eq!(seen("\n\u{feff}data: a\n\n"), Vec::<String>::new());
+}
+
+#[test]
+fn a_field_named_error_that_is_not_empty_is_one() {
+    assert_eq!(seen("error: {\"code\":500}\n\ndata: a\n\n"), ["error", "data a"]);
+    assert_eq!(seen("error\nerror:\nerror: \nerrors: x\n\n"), Vec::<String>::new());
+    assert_eq!(seen("error:x\rerror:  \r\n"), ["error", "error"]);
 }
 
 #[test]

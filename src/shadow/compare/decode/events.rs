@@ -55,7 +55,7 @@ pub(super) fn documents(media: Media, body: &Bytes) -> Documents {
     SseReader::new().feed(body, &mut |piece| match piece {
         SsePiece::Data(data) => documents.text.extend_from_slice(data),
         SsePiece::End => documents.end(),
-        SsePiece::Name(_) => {}
+        SsePiece::Name(_) | SsePiece::Error => {}
     });
     documents.end();
     documents
