@@ -35,6 +35,7 @@ shadow:
   targets: {{reference: "engine:{model}"}}
   sample: 100%
   noise: 0%
+  routes: [POST /embed]  # from the first request on, which is asked alone
   mappings:
     - route: POST /embed
       text: $.inputs

@@ -66,6 +66,7 @@ impl Runner {
             }
             quiet = quiet.saturating_add(1);
             self.parts.pause(self.is_useless(Stamp::now()));
+            self.repeatable.log_refused_heads(&self.parts.counters);
             // those that wait first, so that their room is free for new ones
             self.looks.notify_waiters();
             while let Some(job) = self.parts.queue.pop() {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::Method;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -243,5 +244,22 @@ fn every_protocol_but_streams_of_calls_has_a_signature() {
             *family != Family::OipGrpcStream,
             "{family:?}: calls are never copied unless the user names their route"
         );
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_body_is_too_strange(body in proptest::collection::vec(any::<u8>(), 0..80), at in 0..CALLS.len(), cut in 0..200_usize) {
+        let (path, asked, _) = CALLS[at];
+        let recogniser = Recogniser::default();
+        let mixed = [&asked.as_bytes()[..cut.min(asked.len())], &body].concat();
+        for media in [Media::Json, Media::JsonBefore(cut as u64), Media::Lines, Media::Events, Media::Other] {
+            for body in [&body, &mixed] {
+                let _ = recogniser.request(&Method::POST, path, WholeBody::Document(media, body));
+                let _ = recogniser.answer(&Method::POST, path, WholeBody::Document(media, body));
+            }
+        }
+        let messages = [Bytes::from(body)];
+        let _ = recogniser.request(&Method::POST, "/inference.GRPCInferenceService/ModelInfer", WholeBody::Messages(&messages));
     }
 }

@@ -190,3 +190,20 @@ impl SampleWriter<'_> {
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shadow::compare::decode::Document;
+
+    #[test]
+    fn members_with_the_name_of_a_secret_are_hidden() {
+        let body =
+            br#"{"token": "t", "a": {"api_key": "k", "token": "word", "password": {"min": 8}}, "secret": null, "score": 0.5}"#;
+        let decoded = || Decoded::Json(Document::parse(body).unwrap());
+        let sample = PayloadSample::new(&decoded(), &decoded(), &PathSet::new(&[]));
+        let expected =
+            r#"{"token": "***", "a": {"api_key": "***", "token": "word", "password": {"min": 8}}, "secret": null, "score": 0.5}"#;
+        assert_eq!((sample.primary.as_str(), sample.candidate.as_str()), (expected, expected));
+    }
+}

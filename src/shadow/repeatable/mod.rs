@@ -21,7 +21,7 @@ use self::learnt::LearntRoutes;
 pub use self::learnt::{RouteStanding, Standing};
 pub(super) use self::named::NamedRoutes;
 use super::compare::{FinishedAnswer, grpc_messages, whole_body};
-use super::{Config, ShadowDrop};
+use super::{Config, ShadowCounters, ShadowDrop};
 use crate::protocol::{Media, Recognised, Recogniser, WholeBody, fold_route};
 
 /// Decides which exchanges may be repeated.
@@ -165,10 +165,29 @@ impl Repeatable {
         self.learnt.lock().all()
     }
 
+    /// Logs the first refusal for each reason that the tap found by a request's head alone.
+    pub fn log_refused_heads(&self, counters: &ShadowCounters) {
+        for reason in [ShadowDrop::UnknownRoute, ShadowDrop::Session] {
+            if counters.dropped(reason) > 0 && self.is_first(reason) {
+                let reason = reason.name();
+                tracing::info!(
+                    reason,
+                    "sampled requests are not copied; name their routes in shadow.routes if they are safe to repeat"
+                );
+            }
+        }
+    }
+
+    /// Whether nothing was logged for this reason yet.
+    fn is_first(&self, reason: ShadowDrop) -> bool {
+        let bit = 1 << (reason as u32);
+        // read first, because this is asked often
+        self.logged.load(Relaxed) & bit == 0 && self.logged.fetch_or(bit, Relaxed) & bit == 0
+    }
+
     /// Logs the first refusal for each reason, with the setting that would change it.
     fn refused(&self, request: &JudgedRequest, reason: ShadowDrop) -> ShadowDrop {
-        let bit = 1 << (reason as u32);
-        if reason != ShadowDrop::Learning && self.logged.fetch_or(bit, Relaxed) & bit == 0 {
+        if reason != ShadowDrop::Learning && self.is_first(reason) {
             let route = request.route.as_str();
             tracing::info!(
                 route,
