@@ -103,7 +103,7 @@ impl FailureKind {
             (Outcome::TimedOut, Self::UpstreamTooSlow),
             (Outcome::Cancelled, Self::ClientsLeaving),
         ];
-        // whatever else there is: the upstream answered, and not well
+        // a server error or a body error, and whatever else there is: the upstream answered, and not well
         let kind = by_outcome.into_iter().find(|(outcome, _)| is(*outcome)).map_or(Self::UpstreamFailing, |(_, kind)| kind);
         let is_refused = kind == Self::ClientErrors && ledger.status == TOO_MANY_REQUESTS;
         Some(if is_refused { Self::UpstreamRefusing } else { kind })

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::FailureKind;
 use crate::diagnosis::store::BLOCKS;
-use crate::ledger::{Annotation, Basis, Exchange, ExchangeKind, Stage, Stamp, TraceId};
+use crate::ledger::{Annotation, Basis, Exchange, ExchangeKind, Stage, Stamp, TraceId, Unit};
 
 /// How many requests that did not end well are remembered.
 const LATEST: usize = 8;
@@ -39,14 +39,14 @@ impl Unread {
             Self::ResponseBody => has(Annotation::UnreadResponse) && !has(Annotation::CompressedResponse),
             Self::CompressedResponse => has(Annotation::UnreadResponse) && has(Annotation::CompressedResponse),
             Self::Tokens => {
-                let work = &ledger.work;
-                work.primary.is_some_and(|unit| work.get(unit).is_some_and(|(_, basis)| basis == Basis::Estimated))
+                let is_estimated = |unit| ledger.work.get(unit).is_some_and(|(_, basis)| basis == Basis::Estimated);
+                is_estimated(Unit::InputToken) || is_estimated(Unit::OutputToken)
             }
         }
     }
 }
 
-/// The requests of one block of time. 96 bytes.
+/// The requests of one block of time. 104 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct OutcomeBlock {
     index: u64,

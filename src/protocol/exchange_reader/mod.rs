@@ -107,9 +107,9 @@ impl Protocols {
             rule.request_head(headers, &mut facts);
         }
         let request = BodyReader::new(&plan.request, media);
-        let unread = Unread {
+        let unread = UnreadBodies {
             request: !request.is_on() && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers),
-            ..Unread::default()
+            ..UnreadBodies::default()
         };
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
         let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
@@ -201,12 +201,12 @@ struct Inner {
     is_answered: bool,
     /// Whether the request is an inference of the Open Inference Protocol as JSON, whose tensors could come in binary form.
     is_json_infer: bool,
-    unread: Unread,
+    unread: UnreadBodies,
 }
 
 /// Which bodies are not read, though their route is known: by their media type, or because they are compressed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Unread {
+struct UnreadBodies {
     request: bool,
     response: bool,
     is_compressed: bool,
@@ -219,7 +219,7 @@ fn is_text(headers: &HeaderMap) -> bool {
     headers.contains_key(CONTENT_ENCODING) || is_text && !kind.starts_with(b"application/octet-stream")
 }
 
-impl Unread {
+impl UnreadBodies {
     /// Notes it of an exchange with bodies of these lengths.
     fn note(self, ledger: &mut Ledger) {
         let annotations = &mut ledger.circumstances.annotations;
