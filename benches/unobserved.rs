@@ -54,7 +54,12 @@ fn main() {
         observer: Arc::new(Nothing),
     };
     let counters = Arc::new(Counters::default());
-    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.clone()), counters };
+    let parts = DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        target: Target::Tcp(upstream.clone()),
+        health: Arc::default(),
+        counters,
+    };
     let listener = net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, false).expect("the address is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(proxy::serve(listener, parts, CancellationToken::new())).expect("it serves until it is killed");

@@ -47,7 +47,12 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
         shadow,
         observer: Arc::new(observer),
     };
-    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Tcp(upstream.to_string()), counters };
+    let parts = DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        target: Target::Tcp(upstream.to_string()),
+        health: Arc::default(),
+        counters,
+    };
     let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
 }

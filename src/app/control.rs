@@ -34,7 +34,7 @@ use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry, Shown};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
-use crate::proxy::TraceSampling;
+use crate::proxy::{TraceSampling, UpstreamHealth};
 use crate::settings::{AdminToken, ConfigHandle};
 
 /// How long `/readyz` waits for the upstream to accept a connection.
@@ -69,6 +69,8 @@ pub(super) struct Control {
     pub(super) ours: Arc<OwnTraces>,
     pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(super) target: Target,
+    /// What is known of the upstream.
+    pub(super) health: Arc<UpstreamHealth>,
     /// The port that clients connect to.
     pub(super) listen_port: u16,
     pub(super) tokenizers: Tokenizers,
@@ -95,6 +97,7 @@ impl Control {
             ours,
             queue,
             target,
+            health,
             listen_port,
             tokenizers,
             optima,
@@ -156,7 +159,7 @@ impl Control {
             admin_token,
             admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),
-            ready: Arc::new(move || probe(target.clone(), models.clone())),
+            ready: Arc::new(move || probe(target.clone(), health.clone(), models.clone())),
             draining: phases.accepting.clone(),
             limits: limits(&whole, queue_capacity),
             started_unix_ns: clock::unix_ns(),
@@ -252,11 +255,11 @@ where
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.
-fn probe(target: Target, models: Option<Models>) -> export::Probing {
+fn probe(target: Target, health: Arc<UpstreamHealth>, models: Option<Models>) -> export::Probing {
     Box::pin(async move {
         if let Some(models) = models {
             models.readiness()?;
         }
-        target.probe(PROBE).await.map_err(|error| format!("cannot connect to the upstream {target}: {error}"))
+        health.readiness(&target, PROBE).await
     })
 }

@@ -21,7 +21,7 @@ use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Sharing, Target};
 use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::DataPlane;
+use crate::proxy::{DataPlane, UpstreamHealth};
 use crate::settings::{Bind, ConfigCell, Switch};
 use crate::shadow::mapping::MappingError;
 
@@ -137,6 +137,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
+    let health = Arc::<UpstreamHealth>::default();
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -176,6 +177,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         ours,
         queue,
         target: target.clone(),
+        health: health.clone(),
         listen_port: addresses.listen.port(),
         tokenizers,
         optima,
@@ -186,7 +188,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let control = control.spawn()?;
 
-    let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, counters };
+    let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, health, counters };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
         Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: threads, config: cell }),

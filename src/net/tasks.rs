@@ -15,6 +15,12 @@ impl Tasks {
         self.0.spawn(task);
     }
 
+    /// Returns whether somebody waits until no task is left.
+    #[must_use]
+    pub fn are_finishing(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Waits until no task is left. Tasks that are spawned meanwhile are waited for too.
     pub async fn finished(&self) {
         self.0.close();

@@ -33,3 +33,4 @@ pub(crate) use layer::shadow::{
 };
 pub use serve::{DataPlane, serve, serve_local};
 pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};
+pub use upstream::UpstreamHealth;

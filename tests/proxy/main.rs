@@ -49,7 +49,8 @@ impl Proxy {
     fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
         let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.local_addr().unwrap();
-        let parts = DataPlane { settings, target: Target::Tcp(upstream.to_string()), counters: counters.clone() };
+        let parts =
+            DataPlane { settings, target: Target::Tcp(upstream.to_string()), health: Arc::default(), counters: counters.clone() };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {

@@ -237,7 +237,8 @@ impl Session {
             let played =
                 PlayedTarget { target: target.sender(index, &address, shadow), permits: Semaphore::new(shadow.concurrency) };
             let settings = ConfigHandle::fixed(settings);
-            let plane = DataPlane { settings, target: target.into_target(), counters: self.counters.clone() };
+            let plane =
+                DataPlane { settings, target: target.into_target(), health: Arc::default(), counters: self.counters.clone() };
             ((listener, plane), played)
         };
         named.into_iter().enumerate().map(stack).unzip()

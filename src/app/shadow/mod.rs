@@ -250,7 +250,8 @@ pub(super) fn start(
         let (address, listener) = net::local();
         let settings = observing.settings_of_copies(&unlimited, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
         targets.push(target.sender(index, &address, &unlimited.shadow));
-        let plane = DataPlane { settings: ConfigHandle::fixed(settings), target: target.target, counters: counters.clone() };
+        let (target, health) = (target.target, Arc::default());
+        let plane = DataPlane { settings: ConfigHandle::fixed(settings), target, health, counters: counters.clone() };
         stacks.push((listener, plane));
     }
     let runner = Runner {

@@ -249,7 +249,7 @@ impl Inner {
             at_ns: 0,
             is_answered: false,
             is_json_infer: false,
-            unread: Unread { request: false, response: false, is_compressed: false },
+            unread: UnreadBodies { request: false, response: false, is_compressed: false },
         }
     }
 

@@ -13,6 +13,8 @@ use hyper::body::Incoming;
 
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
+use super::drain::drain;
+use super::repeat::ReturnedBody;
 use super::split_write::FirstPiece;
 use crate::ledger::Stamp;
 use crate::net::error_text;
@@ -70,6 +72,8 @@ pub(crate) struct RequestBody {
     captures: AttachedCaptures,
     upload: UploadWatch,
     first: FirstPiece,
+    /// Where it returns when it is dropped.
+    returned: Option<Box<ReturnedBody>>,
 }
 
 #[derive(Debug)]
@@ -92,7 +96,43 @@ impl RequestBody {
             in_flight.meter.on_body_left(inner.size_hint().exact());
         }
         let first = if in_flight.is_multiplexed { FirstPiece::Read } else { FirstPiece::Unread };
-        Self { inner, in_flight, gate: None, left, ahead: None, captures: AttachedCaptures::default(), upload, first }
+        Self {
+            inner,
+            in_flight,
+            gate: None,
+            left,
+            ahead: None,
+            captures: AttachedCaptures::default(),
+            upload,
+            first,
+            returned: None,
+        }
+    }
+
+    /// Has it return, as it is now, when it is dropped.
+    pub(super) fn return_to(&mut self, place: ReturnedBody) {
+        self.returned = Some(Box::new(place));
+    }
+
+    /// Returns to its place as it was, with what has passed before the rest.
+    fn return_at(&mut self, mut returned: ReturnedBody) {
+        let ahead = self.ahead.take();
+        let is_sized = ahead.as_ref().is_none_or(|ahead| ahead.is_sized);
+        let mut frames = std::mem::take(&mut returned.passed);
+        frames.extend(ahead.into_iter().flat_map(|ahead| ahead.frames));
+        let mut body = Self {
+            inner: self.inner.take(),
+            in_flight: self.in_flight.clone(),
+            gate: None,
+            left: self.left,
+            ahead: None,
+            captures: std::mem::take(&mut self.captures),
+            upload: std::mem::replace(&mut self.upload, UploadWatch::Off),
+            first: self.first,
+            returned: None,
+        };
+        body.put_back(frames, is_sized);
+        returned.give_back(body);
     }
 
     /// Holds the body back until `gate` opens.
@@ -133,6 +173,7 @@ impl RequestBody {
     /// it came with the head.
     fn on_first_polled(&mut self, is_pending: bool) {
         let Self { in_flight, first, .. } = self;
+        in_flight.on_body_asked();
         *first = match (*first, is_pending) {
             (FirstPiece::Unread, true) => {
                 in_flight.meter.body_wait.begin(in_flight.context.config.quick_ack.is_on());
@@ -169,6 +210,9 @@ impl Body for RequestBody {
             && let Some(frame) = ahead.frames.pop_front()
         {
             this.captures.push(&frame, ahead.captured);
+            if this.returned.as_mut().is_some_and(|returned| !returned.pass(&frame)) {
+                this.returned = None;
+            }
             if this.inner.is_none() {
                 this.end(None);
             }
@@ -225,6 +269,9 @@ impl Body for RequestBody {
                     this.in_flight.on_request_piece(bytes);
                 }
                 this.captures.push(&frame, 0);
+                if this.returned.as_mut().is_some_and(|returned| !returned.pass(&frame)) {
+                    this.returned = None;
+                }
                 if inner.is_end_stream() || frame.is_trailers() {
                     this.end(Some(read));
                 } else if !this.in_flight.is_multiplexed {
@@ -246,6 +293,18 @@ impl Body for RequestBody {
         match rest.exact().filter(|_| ahead.is_sized) {
             Some(rest) => SizeHint::with_exact(rest + read as u64),
             None => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some(returned) = self.returned.take() {
+            return self.return_at(*returned);
+        }
+        // a client that waits to be asked for its body sends none
+        if let Some(inner) = self.inner.take().filter(|_| !self.in_flight.is_multiplexed && !self.in_flight.awaits_continue()) {
+            drain(inner, &self.in_flight);
         }
     }
 }

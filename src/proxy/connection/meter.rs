@@ -10,11 +10,15 @@ use smallvec::SmallVec;
 
 use super::body_wait::BodyWait;
 use super::client_waits::ClientWaits;
+use super::greeting::UpstreamSigns;
 use super::quiet_waker::QuietWaker;
 use crate::ledger::Stamp;
 
 /// A socket that took all it was given and for so long is given nothing more is quiet, in nanoseconds; less is scheduling.
 const QUIET_NS: u64 = 1_000_000;
+
+/// A body that does not say how long it is.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Bytes of interim responses that may wait for a client.
 const MAX_INTERIM: usize = 64 * 1024;
@@ -57,7 +61,7 @@ pub(crate) struct SocketMeter {
     pub(crate) body_wait: BodyWait,
     /// The latest request was answered before it was read to its end.
     is_unread: AtomicBool,
-    /// Bytes that are left of the request's body, at least 1 if they are not known; 0 if it is complete (HTTP/1.1).
+    /// Bytes that are left of the request's body, [`UNKNOWN`] if they are not known; 0 if it is complete (HTTP/1.1).
     body_left: AtomicU64,
     /// Somebody waits for more of the request's body.
     is_body_awaited: AtomicBool,
@@ -74,6 +78,8 @@ pub(crate) struct SocketMeter {
     last_closed: AtomicU64,
     has_blocked: AtomicBool,
     blocked: Mutex<ClientWaits>,
+    /// What the upstream's bytes told of it.
+    pub(crate) upstream: UpstreamSigns,
     has_interim: AtomicBool,
     interim: Mutex<Vec<u8>>,
 }
@@ -221,7 +227,7 @@ impl SocketMeter {
 
     /// So many bytes of the message's body are still to come, if it says how many.
     pub(crate) fn on_body_left(&self, bytes: Option<u64>) {
-        self.body_left.store(bytes.map_or(1, |bytes| bytes.max(1)), Relaxed);
+        self.body_left.store(bytes.map_or(UNKNOWN, |bytes| bytes.max(1)), Relaxed);
     }
 
     /// Whether somebody waits for more of the request's body.
@@ -236,7 +242,17 @@ impl SocketMeter {
 
     /// How many bytes of a message's body are still to come, at least; 0 if none.
     pub(super) fn body_left(&self) -> u64 {
-        self.body_left.load(Relaxed)
+        self.known_body_left().unwrap_or(1)
+    }
+
+    /// How many bytes of a message's body are still to come; `None` if it does not say.
+    pub(crate) fn known_body_left(&self) -> Option<u64> {
+        Some(self.body_left.load(Relaxed)).filter(|left| *left != UNKNOWN)
+    }
+
+    /// Returns whether a request has come over the connection.
+    pub(crate) fn has_carried(&self) -> bool {
+        self.has_carried.load(Relaxed)
     }
 
     /// Returns whether the latest message was given up before it was read to its end.

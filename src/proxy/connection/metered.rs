@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::client_side::{ClientSide, ClientTimeouts, OnRefusal, REST};
 use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
+use super::greeting::Greeted;
 use super::meter::SocketMeter;
 use super::read_size::read_size;
 use super::reader::Reader;
@@ -38,6 +39,7 @@ pub(crate) struct MeteredSocket {
     shared_by: Option<Arc<SocketMeter>>,
     gathered: Gathered,
     reader: Reader,
+    greeted: Greeted,
 }
 
 impl MeteredSocket {
@@ -52,6 +54,7 @@ impl MeteredSocket {
             shared_by: None,
             gathered: Gathered::default(),
             reader: Reader::default(),
+            greeted: Greeted::default(),
         }
     }
 
@@ -149,6 +152,14 @@ impl MeteredSocket {
             client.refuse(buf, &self.meter);
         }
         client.is_refusing()
+    }
+
+    /// Looks at what the upstream sent, or at its end.
+    fn look_at_upstream(&mut self, bytes: &[u8]) {
+        if self.client.is_some() || !self.greeted.is_looking() {
+            return;
+        }
+        self.greeted.pass(bytes, &self.meter.upstream);
     }
 
     /// Looks for HTTP/2's own refusals among the bytes that a client's socket took.
@@ -283,6 +294,7 @@ impl AsyncRead for MeteredSocket {
                     }
                     self.meter.on_read();
                 }
+                self.look_at_upstream(&buf.filled()[before..]);
                 Poll::Ready(Ok(()))
             }
             Poll::Pending => {

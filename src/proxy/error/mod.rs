@@ -77,6 +77,17 @@ pub enum Error {
     /// What the upstream sent is not HTTP.
     #[error("the upstream's answer is not HTTP: {0}")]
     Garbage(hyper::Error),
+    /// The upstream speaks another protocol than it was asked in; the text says what helps.
+    #[error("{0}")]
+    WrongProtocol(String),
+    /// A gRPC call to an upstream that speaks HTTP/1.1 only.
+    #[error(
+        "gRPC needs HTTP/2, which the upstream {upstream} does not speak: set upstream to the port of its gRPC server, or          proxy.upstream_protocol to h2 if it has begun to speak it"
+    )]
+    GrpcOverHttp1 {
+        /// The upstream's address.
+        upstream: String,
+    },
     /// The upstream's head can be read in two ways, or is too large.
     #[error("the upstream's answer is not passed on: {0}")]
     RefusedAnswer(UpstreamHeadError),

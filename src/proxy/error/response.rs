@@ -17,6 +17,8 @@ pub const ERROR_FIELD: &str = "x-lapwing-error";
 
 /// [`ERROR_FIELD`] as a name.
 const OWN_ERROR: HeaderName = HeaderName::from_static(ERROR_FIELD);
+/// gRPC's status of what the server does not support, which clients do not try again.
+const UNIMPLEMENTED: &str = "12";
 /// What [`ERROR_FIELD`] is called in a response of the upstream.
 const UPSTREAM_ERROR: HeaderName = HeaderName::from_static("x-lapwing-upstream-error");
 
@@ -56,6 +58,9 @@ impl Error {
             Self::Garbage(_) | Self::RefusedAnswer(_) | Self::SwitchedUnasked => {
                 (StatusCode::BAD_GATEWAY, "upstream_garbage", Outcome::Broken)
             }
+            Self::WrongProtocol(_) | Self::GrpcOverHttp1 { .. } => {
+                (StatusCode::BAD_GATEWAY, "upstream_protocol", Outcome::Broken)
+            }
             Self::RequestCut(_) => (StatusCode::BAD_REQUEST, "request_cut", Outcome::Cancelled),
             Self::RequestBody(_) => (StatusCode::BAD_REQUEST, "malformed_body", Outcome::Rejected),
             Self::Refused(RefusedHead::Coding) => (StatusCode::NOT_IMPLEMENTED, "unsupported", Outcome::Rejected),
@@ -67,6 +72,19 @@ impl Error {
         };
         ErrorResponse { status, token, outcome }
     }
+
+    /// Whether no further request can be expected, or told from what is left of this one, on the client's connection (HTTP/1.1).
+    pub(crate) const fn ends_connection(&self) -> bool {
+        match self {
+            // where the next request begins is not clear (RFC 9112, 6.3)
+            Self::Refused(_) | Self::RequestCut(_) | Self::RequestBody(_) => true,
+            // the client is slow to send the rest
+            Self::RequestStalled { .. } | Self::RequestSlow { .. } | Self::ShedSlow { .. } => true,
+            // whoever balances between servers may find another one
+            Self::Connect { .. } | Self::ConnectTimeout { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Whether this process, or the machine, may open no further file.
@@ -76,13 +94,16 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Returns the response for `error`, and how it is counted.
+/// Returns the response for `error`, and how it is counted. With `closes`, it says that the client's connection ends after it.
 #[must_use]
-pub(crate) fn respond(error: &Error) -> (Response<Bytes>, Outcome) {
+pub(crate) fn respond(error: &Error, closes: bool) -> (Response<Bytes>, Outcome) {
     let ErrorResponse { status, token, outcome } = error.response();
     let mut response = build(status, token, &error_text(error));
-    if matches!(error, Error::Refused(_)) {
-        // where the next request begins is not clear either (RFC 9112, 6.3); HTTP/2 has no such field, and hyper removes it
+    if let Error::GrpcOverHttp1 { .. } = error {
+        tell_grpc(&mut response);
+    }
+    if closes {
+        // HTTP/2 has no such field, and hyper removes it
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     (response, outcome)
@@ -98,6 +119,24 @@ fn build(status: StatusCode, token: &'static str, reason: &str) -> Response<Byte
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+/// Makes a response one that a gRPC client shows: it reads no other body than its own, and its own status before that of HTTP.
+fn tell_grpc(response: &mut Response<Bytes>) {
+    let text = std::mem::take(response.body_mut());
+    let mut message = String::new();
+    for byte in text.trim_ascii() {
+        match byte {
+            b' '..=b'~' if *byte != b'%' => message.push(char::from(*byte)),
+            _ => message.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static(UNIMPLEMENTED));
+    if let Ok(message) = HeaderValue::try_from(message) {
+        headers.insert("grpc-message", message);
+    }
 }
 
 /// Returns the bytes of the response to a head that is not a request. Hyper's parser chooses the status, unless the head comes too slowly;
@@ -140,11 +179,20 @@ mod tests {
     #[test]
     fn refused_is_told_from_unreachable() {
         let error = |kind| Error::Connect { upstream: "127.0.0.1:1".into(), cause: io::Error::from(kind) };
-        let (response, outcome) = respond(&error(io::ErrorKind::ConnectionRefused));
+        let (response, outcome) = respond(&error(io::ErrorKind::ConnectionRefused), false);
         assert_eq!((response.status().as_u16(), outcome), (502, Outcome::Unreachable));
         assert_eq!(response.headers()[ERROR_FIELD], "connect_refused");
         assert!(std::str::from_utf8(response.body()).unwrap().contains("127.0.0.1:1"));
         assert_eq!(error(io::ErrorKind::HostUnreachable).response().token, "connect_failed");
+    }
+
+    #[test]
+    fn a_grpc_client_is_told_in_its_own_words() {
+        let (response, outcome) = respond(&Error::GrpcOverHttp1 { upstream: "m:1 %\u{e9}".into() }, false);
+        let said = |name| response.headers()[name].to_str().unwrap();
+        assert_eq!((response.status().as_u16(), said("grpc-status"), outcome), (502, "12", Outcome::Broken));
+        assert!(said("grpc-message").contains("the upstream m:1 %25%C3%A9 does not speak"), "{}", said("grpc-message"));
+        assert!(response.body().is_empty() && said("content-type") == "application/grpc");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method};
 use super::in_flight::InFlight;
 use crate::ledger::{Ledger, Outcome, Stamp};
 use crate::metrics::{Counter, Counters};
+use crate::net::Tasks;
 use crate::protocol::ExchangeReader;
 use crate::proxy::body::EvenDraw;
 use crate::proxy::config::Config;
@@ -17,6 +18,7 @@ use crate::proxy::connection::{ClientTimeouts, OnRefusal, SocketMeter};
 use crate::proxy::error::response::refusal;
 use crate::proxy::settings::{ConnectionSettings, ShadowRole, Tracing};
 use crate::proxy::upload::UploadPlaces;
+use crate::proxy::upstream::UpstreamHealth;
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
 pub trait Observer: Send + Sync {
@@ -49,6 +51,10 @@ pub(crate) struct ExchangeContext {
     /// Which split writes are left without help.
     pub(crate) unhelped: EvenDraw,
     pub(crate) observer: Arc<dyn Observer>,
+    /// Carry what outlives its request.
+    pub(crate) tasks: Tasks,
+    /// What is known of the upstream.
+    pub(crate) health: Arc<UpstreamHealth>,
 }
 
 impl std::fmt::Debug for ExchangeContext {
@@ -59,9 +65,16 @@ impl std::fmt::Debug for ExchangeContext {
 
 impl ExchangeContext {
     /// The context of connections that are accepted under `settings`.
-    pub(crate) fn new(settings: &ConnectionSettings, counters: Arc<Counters>, uploads: Arc<UploadPlaces>) -> Self {
+    pub(crate) fn new(
+        settings: &ConnectionSettings,
+        counters: Arc<Counters>,
+        uploads: Arc<UploadPlaces>,
+        tasks: Tasks,
+        health: Arc<UpstreamHealth>,
+    ) -> Self {
         let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
-        Self { config, respond_server_timing, tracing, shadow, counters, uploads, unhelped: EvenDraw::default(), observer }
+        let unhelped = EvenDraw::default();
+        Self { config, respond_server_timing, tracing, shadow, counters, uploads, unhelped, observer, tasks, health }
     }
 
     /// Calls the observer. A panic is caught and counted by `panicked`.

@@ -6,6 +6,7 @@ use http::{HeaderMap, Method};
 
 use super::{ExchangeContext, InFlight, Observer};
 use crate::ledger::{Ledger, Stamp, TraceMark};
+use crate::net::Tasks;
 use crate::protocol::ExchangeReader;
 use crate::proxy::{Config, ConnectionSettings, ShadowRole, TraceSampling, Tracing};
 
@@ -31,5 +32,6 @@ pub(crate) fn in_flight() -> Arc<InFlight> {
         shadow: ShadowRole::Off,
         observer,
     };
-    InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default(), Arc::default())), Arc::default(), Stamp::now(), false)
+    let context = ExchangeContext::new(&settings, Arc::default(), Arc::default(), Tasks::default(), Arc::default());
+    InFlight::open(Arc::new(context), Arc::default(), Stamp::now(), false)
 }

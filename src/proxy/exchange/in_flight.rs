@@ -14,6 +14,7 @@ use super::context::{ExchangeContext, Observer};
 use super::first_byte::{FirstByte, GRPC};
 use super::grpc_status::grpc_outcome;
 use super::on_close::OnClose;
+use super::request_arrival::ClientExpects;
 use crate::ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
 use crate::metrics::{Counter, RequestGeneration};
 use crate::protocol::ExchangeReader;
@@ -39,6 +40,7 @@ pub(crate) struct InFlight {
     /// When it went to the upstream, and when the upstream window ended: zero before that.
     dispatched: AtomicU64,
     egress: AtomicU64,
+    pub(super) client: ClientExpects,
     /// Whether the request body waits for the client, not for the upstream.
     pub(crate) awaits_client: AtomicBool,
     /// Pieces of the response that hyper still holds (HTTP/2).
@@ -46,7 +48,7 @@ pub(crate) struct InFlight {
     /// A piece of the response was thrown away: the client reset the stream (HTTP/2).
     pub(super) is_cut: AtomicBool,
     finished: AtomicBool,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
     /// Pieces of the bodies have passed that the reader has not read yet.
     is_behind: AtomicBool,
     /// The request's body, if it has waited for the client and `client_min_rate` is on.
@@ -98,6 +100,7 @@ impl InFlight {
             response_bytes: AtomicU64::new(0),
             dispatched: AtomicU64::new(0),
             egress: AtomicU64::new(0),
+            client: ClientExpects::default(),
             awaits_client: AtomicBool::new(false),
             held: AtomicU32::new(0),
             is_cut: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
@@ -64,6 +64,8 @@ where
         let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
         if http_body::Body::is_end_stream(request.body()) {
             in_flight.on_request_end(None);
+        } else if request.headers().contains_key(header::EXPECT) {
+            in_flight.await_continue();
         }
         if !is_multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered

@@ -1,5 +1,7 @@
 //! Turns every error of the layers below into a response (`proxy/error/response.rs`), and writes its outcome into the ledger.
 //!
+//! An answer in the middle of a request, or while there is no upstream, says whether the client's connection ends after it.
+//!
 //! Stage: none. It never touches the upstream's responses.
 
 use std::convert::Infallible;
@@ -12,7 +14,7 @@ use http::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::proxy::body::ResponseBody;
+use crate::proxy::body::{MAX_DRAINED_BYTES, ResponseBody};
 use crate::proxy::error::Error;
 use crate::proxy::error::response::respond;
 use crate::proxy::exchange::{InFlight, TrackedRequest};
@@ -75,7 +77,11 @@ where
             Err(error) => {
                 tracing::debug!(%error, "a request failed and is answered by lapwing");
                 error.report_time_limit(&this.in_flight.context.counters);
-                let (response, outcome) = respond(&error);
+                let closes = this.in_flight.context.health.is_away() || error.ends_connection() || leaves_rest(this.in_flight);
+                if closes {
+                    this.in_flight.close_client();
+                }
+                let (response, outcome) = respond(&error, closes);
                 this.in_flight.with(|ledger| {
                     ledger.status = response.status().as_u16();
                     ledger.outcome = outcome;
@@ -84,4 +90,10 @@ where
             }
         }))
     }
+}
+
+/// Whether more is left of the request than is read after its answer (HTTP/1.1).
+fn leaves_rest(in_flight: &InFlight) -> bool {
+    let is_left = || in_flight.meter.known_body_left().is_none_or(|left| left > MAX_DRAINED_BYTES) || in_flight.awaits_continue();
+    in_flight.request_end().is_none() && !in_flight.is_multiplexed && is_left()
 }

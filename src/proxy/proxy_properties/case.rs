@@ -107,7 +107,12 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
         shadow: ShadowRole::Off,
         observer,
     };
-    DataPlane { settings: ConfigHandle::fixed(settings), target: Target::Memory(address.clone()), counters: Arc::default() }
+    DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        target: Target::Memory(address.clone()),
+        health: Arc::default(),
+        counters: Arc::default(),
+    }
 }
 
 /// Runs a case in a runtime of its own.

@@ -18,10 +18,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use tokio_util::sync::CancellationToken;
+use hyper_util::server::graceful::GracefulConnection;
 
+use super::end::{End, Ends, is_answering};
 use crate::metrics::Counter;
-use crate::net::{Accepted, Tasks, until_stopped};
+use crate::net::{Accepted, Tasks};
 use crate::proxy::body::ResponseBody;
 use crate::proxy::config::Config;
 use crate::proxy::connection::{MeteredSocket, Opening, SocketMeter, reason};
@@ -49,12 +50,12 @@ pub(super) async fn serve_client<S: ClientService>(
     meter: Arc<SocketMeter>,
     service: S,
     tasks: Tasks,
-    stop: CancellationToken,
+    ends: Ends,
 ) {
     let Accepted { socket, peer, permit: _permit } = accepted;
     let refusals = Arc::new(CountRefusals(context.clone()));
     let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
-    if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &stop).await {
+    if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &ends).await {
         let reason = reason(&*error, &meter);
         context.counters.bump(reason);
         if reason == Counter::FailedSlowReader {
@@ -73,17 +74,17 @@ async fn carry<S: ClientService>(
     config: &Config,
     meter: &Arc<SocketMeter>,
     tasks: Tasks,
-    stop: &CancellationToken,
+    ends: &Ends,
 ) -> Result<(), Failure> {
     loop {
-        match opening(&mut socket, stop).await? {
+        match opening(&mut socket, meter, ends).await? {
             Opening::End => return Ok(()),
             Opening::Http2 => {
                 // boxed, as below: a task is as large as what it may hold
-                let connection = http2_builder(config, tasks).serve_connection(TokioIo::new(socket), service);
-                return Ok(until_stopped(Box::pin(connection).as_mut(), stop).await?);
+                let connection = Box::pin(http2_builder(config, tasks).serve_connection(TokioIo::new(socket), service));
+                return Ok(http2(connection, meter, ends).await?);
             }
-            Opening::Http1 => match http1(socket, service, config, meter, stop).await? {
+            Opening::Http1 => match http1(socket, service, config, meter, ends).await? {
                 Some(rested) => (socket, service) = rested,
                 None => return Ok(()),
             },
@@ -91,12 +92,42 @@ async fn carry<S: ClientService>(
     }
 }
 
-/// Waits for the client's next bytes, and no longer than until `stop`.
-async fn opening(socket: &mut MeteredSocket, stop: &CancellationToken) -> Result<Opening, Failure> {
-    let mut stopping = pin!(stop.cancelled());
+/// Waits for the client's next bytes, and no longer than until the connection is to end.
+async fn opening(socket: &mut MeteredSocket, meter: &SocketMeter, ends: &Ends) -> Result<Opening, Failure> {
+    let mut end = pin!(End::of(ends));
     poll_fn(|cx| match socket.poll_opening(cx) {
-        Poll::Pending if stopping.as_mut().poll(cx).is_ready() => Poll::Ready(Ok(Opening::End)),
+        Poll::Pending => {
+            end.as_mut().look(cx);
+            if end.as_mut().is_due(cx, meter) { Poll::Ready(Ok(Opening::End)) } else { Poll::Pending }
+        }
         polled => polled.map_err(Failure::from),
+    })
+    .await
+}
+
+/// Serves HTTP/2 until the connection ends.
+async fn http2<C: GracefulConnection>(
+    mut connection: Pin<Box<C>>,
+    meter: &Arc<SocketMeter>,
+    ends: &Ends,
+) -> Result<(), C::Error> {
+    let mut end = pin!(End::of(ends));
+    let told = Arc::new(EndTold { is_told: AtomicBool::new(true), meter: meter.clone() });
+    let tells = Waker::from(told.clone());
+    let mut is_ended = false;
+    poll_fn(|cx| {
+        meter.waker.register(cx);
+        let tell = &mut Context::from_waker(&tells);
+        if told.is_told.load(Relaxed) {
+            told.is_told.store(false, Relaxed);
+            end.as_mut().look(tell);
+        }
+        // before the answers that are ready: so that the client makes no request after them
+        if !is_ended && end.is_told() && end.as_mut().is_due(tell, meter) {
+            is_ended = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(cx)
     })
     .await
 }
@@ -107,27 +138,33 @@ async fn http1<S: ClientService>(
     service: S,
     config: &Config,
     meter: &Arc<SocketMeter>,
-    stop: &CancellationToken,
+    ends: &Ends,
 ) -> hyper::Result<Option<(MeteredSocket, S)>> {
     let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
-    let mut stopping = pin!(stop.cancelled());
-    let told = Arc::new(StopTold { is_told: AtomicBool::new(true), meter: meter.clone() });
+    let mut end = pin!(End::of(ends));
+    let told = Arc::new(EndTold { is_told: AtomicBool::new(true), meter: meter.clone() });
     let (wakes, tells) = (Waker::from(meter.clone()), Waker::from(told.clone()));
-    let mut is_stopped = false;
+    let mut is_ended = false;
     let is_over = poll_fn(|cx| {
         meter.waker.register(cx);
         let quiet = &mut Context::from_waker(&wakes);
-        let mut polled = Pin::new(&mut *connection).poll(quiet);
-        if polled.is_pending() && !is_stopped && told.is_told.load(Relaxed) {
+        if told.is_told.load(Relaxed) {
             told.is_told.store(false, Relaxed);
-            if stopping.as_mut().poll(&mut Context::from_waker(&tells)).is_ready() {
-                is_stopped = true;
-                Pin::new(&mut *connection).graceful_shutdown();
-                polled = Pin::new(&mut *connection).poll(quiet);
-            }
+            end.as_mut().look(&mut Context::from_waker(&tells));
+        }
+        // before an answer that is ready: its head says that the connection ends
+        if !is_ended && end.is_told() && is_answering(meter) {
+            is_ended = true;
+            Pin::new(&mut *connection).graceful_shutdown();
+        }
+        let mut polled = Pin::new(&mut *connection).poll(quiet);
+        if polled.is_pending() && !is_ended && end.is_told() && end.as_mut().is_due(&mut Context::from_waker(&tells), meter) {
+            is_ended = true;
+            Pin::new(&mut *connection).graceful_shutdown();
+            polled = Pin::new(&mut *connection).poll(quiet);
         }
         match polled {
-            Poll::Pending if meter.is_rested() && !is_stopped => Poll::Ready(Ok(false)),
+            Poll::Pending if meter.is_rested() && !end.is_told() => Poll::Ready(Ok(false)),
             Poll::Pending => Poll::Pending,
             Poll::Ready(ended) => Poll::Ready(ended.map(|()| true)),
         }
@@ -142,14 +179,14 @@ async fn http1<S: ClientService>(
     }))
 }
 
-/// Wakes a connection that is to stop, and says so: to ask at each turn whether it is to would take a lock.
-struct StopTold {
-    /// It may be that the connection is to stop.
+/// Wakes a connection that is to end, and says so: to ask at each turn whether it is to would take a lock.
+struct EndTold {
+    /// It may be that the connection is to end.
     is_told: AtomicBool,
     meter: Arc<SocketMeter>,
 }
 
-impl Wake for StopTold {
+impl Wake for EndTold {
     fn wake(self: Arc<Self>) {
         self.is_told.store(true, Relaxed);
         self.meter.waker.wake();

@@ -1,6 +1,7 @@
 //! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
 
 mod connection;
+mod end;
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ use super::exchange::{ExchangeContext, TrackedRequest};
 use super::settings::ConnectionSettings;
 use super::stack::{ExtraInner, HyperService, stack};
 use super::upload::UploadPlaces;
-use super::upstream::{ConnectionPool, UpstreamContext};
+use super::upstream::{ConnectionPool, UpstreamContext, UpstreamHealth};
 use crate::metrics::{Counter, Counters};
 use crate::net::{self, AcceptLimits, Listener, LocalListener, Target, Tasks};
 use crate::settings::ConfigHandle;
 use connection::serve_client;
+use end::Ends;
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
@@ -33,6 +35,8 @@ pub struct DataPlane {
     pub settings: ConfigHandle<ConnectionSettings>,
     /// The upstream's address.
     pub target: Target,
+    /// What is known of it, by this data plane and others to the same upstream.
+    pub health: Arc<UpstreamHealth>,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
 }
@@ -60,10 +64,14 @@ where
         tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
     let tasks = Tasks::default();
-    let context = context(&parts);
-    let pool = Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone()));
-    let upstream =
-        Arc::new(UpstreamContext { target: parts.target, pool: pool.clone(), traits: Arc::default(), tasks: tasks.clone() });
+    let context = context(&parts, &tasks);
+    let upstream = Arc::new(UpstreamContext {
+        target: parts.target,
+        health: parts.health.clone(),
+        pool: Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone())),
+        traits: Arc::default(),
+        tasks: tasks.clone(),
+    });
     // the workers share what descriptors there are for clients
     let max_connections = Some((net::client_connections() / context.load().config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
@@ -71,27 +79,33 @@ where
         let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
         context.counters.bump(Counter::ConnectionsAccepted);
         let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
-        serve_client(accepted, context, meter, service, tasks.clone(), stop.clone())
+        let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye() };
+        serve_client(accepted, context, meter, service, tasks.clone(), ends)
     });
     tokio::select! {
         biased;
         () = accepting => {}
-        () = sweep(&pool, &context) => {}
+        () = sweep(&upstream, &context) => {}
     }
     tasks.finished().await;
 }
 
 /// Closes upstream connections that have been idle for too long; never ends.
-async fn sweep(pool: &ConnectionPool, context: &ConfigHandle<ExchangeContext>) {
+async fn sweep(upstream: &UpstreamContext, context: &ConfigHandle<ExchangeContext>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        pool.sweep(context.load().config.pool_idle_timeout.get()).await;
+        if upstream.pool.sweep(context.load().config.pool_idle_timeout.get()).await {
+            upstream.on_goodbye();
+        }
     }
 }
 
 /// The context of connections that are accepted now: one for each value of the settings.
-fn context(parts: &DataPlane) -> ConfigHandle<ExchangeContext> {
+fn context(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<ExchangeContext> {
     let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
-    parts.settings.map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone()))
+    let (tasks, health) = (tasks.clone(), parts.health.clone());
+    parts
+        .settings
+        .map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone(), tasks.clone(), health.clone()))
 }

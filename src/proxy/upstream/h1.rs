@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 
@@ -27,7 +27,10 @@ pub(crate) async fn exchange(
     in_flight: &Arc<InFlight>,
 ) -> Result<(Response<Incoming>, Box<H1Connection>), Error> {
     let mut attempt = in_flight.dispatch();
-    let mut pooled = upstream.pool.take(attempt).await;
+    let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
+    if is_ended {
+        upstream.on_goodbye();
+    }
     loop {
         let reused = pooled.is_some();
         let mut connection = match pooled.take() {
@@ -42,6 +45,7 @@ pub(crate) async fn exchange(
         };
         if reused {
             upstream.pool.on_lost(&connection, attempt);
+            upstream.on_goodbye();
         }
         match failed {
             (_, Some(unwritten)) if reused => {
@@ -51,7 +55,7 @@ pub(crate) async fn exchange(
                 attempt = Stamp::now();
                 request = unwritten;
             }
-            (error, _) => return Err(error),
+            (error, _) => return Err(upstream.explain(error, in_flight, Version::HTTP_11, &connection.meter)),
         }
     }
 }

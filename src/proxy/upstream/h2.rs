@@ -2,8 +2,8 @@
 //! another's up. A separate task drives it, because several streams share it; a stream has no task of its own: whoever waits for its
 //! answer sends its request's body too.
 
-use std::future::poll_fn;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
@@ -11,9 +11,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::{self, ResponseFuture, SendRequest};
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response, Version, header};
 use http_body::Body;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::UpstreamContext;
 use super::h1::{expired, response_deadline};
@@ -22,7 +23,7 @@ use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::net::Tasks;
 use crate::proxy::body::{H2Source, RequestBody, Rest};
-use crate::proxy::connection::{LazyDeadline, MeteredSocket, SocketMeter};
+use crate::proxy::connection::{Greeting, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
 use crate::proxy::upload::slow_upload;
@@ -52,8 +53,22 @@ pub(crate) struct H2Connection {
 struct Sender {
     streams: SendRequest<Bytes>,
     meter: Arc<SocketMeter>,
-    /// The connection has ended.
-    is_over: Arc<AtomicBool>,
+    state: Arc<ConnectionState>,
+}
+
+/// What is known of one connection.
+#[derive(Debug)]
+struct ConnectionState {
+    /// It has ended, or its end was announced.
+    is_over: AtomicBool,
+    /// What the upstream began with, once it has. The sender goes with the connection.
+    greeting: watch::Receiver<Option<Greeting>>,
+}
+
+impl Sender {
+    fn is_over(&self) -> bool {
+        self.state.is_over.load(Relaxed)
+    }
 }
 
 impl H2Connection {
@@ -87,21 +102,38 @@ impl H2Connection {
                     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                     attempt = Stamp::now();
                     // not taken out: another request may have put a new one there
-                    sender.is_over.store(true, Relaxed);
+                    sender.state.is_over.store(true, Relaxed);
                 }
-                Err(error) => return Err(Error::H2(error)),
+                Err(error) => return Err(upstream.explain(Error::H2(error), in_flight, Version::HTTP_2, &sender.meter)),
             }
         };
         let is_over = body.is_end_stream();
-        let (answer, stream) = streams.send_request(Request::from_parts(head, ()), is_over).map_err(Error::H2)?;
+        let explain = |error| upstream.explain(error, in_flight, Version::HTTP_2, &meter);
+        let (answer, stream) =
+            streams.send_request(Request::from_parts(head, ()), is_over).map_err(|error| explain(Error::H2(error)))?;
         let upload = (!is_over).then(|| H2Upload::new(body, stream));
         let mut awaited = Awaited { answer, upload, asked, deadline };
-        let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await?;
+        let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await.map_err(explain)?;
         let Awaited { upload, deadline, .. } = awaited;
         self.keep(deadline);
         let length = content_length(response.headers());
         let rest = upload.map(|upload| Box::new(RestOfRequest { upload, tasks: upstream.tasks.clone() }) as Box<dyn Rest>);
         Ok(response.map(|stream| H2Source::new(stream, meter, length, rest)))
+    }
+
+    /// What the upstream begins with when it is spoken to in HTTP/2; [`Greeting::Nothing`] if it ends the connection without a word.
+    pub(crate) async fn greeting(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Greeting, Error> {
+        let mut greeting = self.sender(upstream, in_flight).await?.0.state.greeting.clone();
+        let asked = Stamp::now();
+        let mut deadline = LazyDeadline::default();
+        let mut told = pin!(greeting.wait_for(Option::is_some));
+        let greeting = poll_fn(|cx| match told.as_mut().poll(cx) {
+            Poll::Ready(told) => Poll::Ready(Ok(told.ok().and_then(|greeting| *greeting).unwrap_or(Greeting::Nothing))),
+            Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
+        })
+        .await?;
+        upstream.health.spoken.on_greeting(&upstream.target, greeting);
+        Ok(greeting)
     }
 
     fn keep(&self, mut deadline: LazyDeadline) {
@@ -115,7 +147,7 @@ impl H2Connection {
     /// What opens streams on the connection, if there is one and nobody is opening another.
     fn known_sender(&self) -> Option<Sender> {
         let slot = self.sender.try_lock().ok()?;
-        slot.as_ref().filter(|sender| !sender.is_over.load(Relaxed)).cloned()
+        slot.as_ref().filter(|sender| !sender.is_over()).cloned()
     }
 
     async fn sender(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<(Sender, bool), Error> {
@@ -124,7 +156,7 @@ impl H2Connection {
         let mut slot = tokio::time::timeout(limit, self.sender.lock())
             .await
             .map_err(|_| Error::ConnectTimeout { upstream: upstream.target.to_string(), limit })?;
-        if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_over.load(Relaxed)) {
+        if let Some(sender) = slot.as_ref().filter(|sender| !sender.is_over()) {
             return Ok((sender.clone(), true));
         }
         // rare and large: boxed, so that other requests do not carry its size
@@ -153,15 +185,46 @@ async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<S
         .handshake(io)
         .await
         .map_err(Error::H2)?;
-    let is_over = Arc::<AtomicBool>::default();
-    let ended = is_over.clone();
-    upstream.tasks.spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "the upstream's HTTP/2 connection ended");
+    let (tells, greeting) = watch::channel(None);
+    let state = Arc::new(ConnectionState { is_over: AtomicBool::new(false), greeting });
+    let sender = Sender { streams, meter: meter.clone(), state: state.clone() };
+    let (health, target, tasks) = (upstream.health.clone(), upstream.target.clone(), upstream.tasks.clone());
+    let on_goodbye = move || health.on_goodbye(&target, &tasks);
+    upstream.tasks.spawn(drive(connection, Driven { meter, state, greeting: Some(tells), is_leaving: false }, on_goodbye));
+    Ok(sender)
+}
+
+/// What is seen of a connection by its task.
+struct Driven {
+    meter: Arc<SocketMeter>,
+    state: Arc<ConnectionState>,
+    greeting: Option<watch::Sender<Option<Greeting>>>,
+    is_leaving: bool,
+}
+
+/// Drives a connection to its end. `on_goodbye` is called when the upstream announces it, or ends it without a word.
+async fn drive(mut connection: client::Connection<MeteredSocket>, mut driven: Driven, on_goodbye: impl Fn()) {
+    let ended = poll_fn(|cx| {
+        let polled = Pin::new(&mut connection).poll(cx);
+        let signs = &driven.meter.upstream;
+        if driven.greeting.is_some() && signs.greeting() != Greeting::Nothing {
+            let _ = driven.greeting.take().map(|greeting| greeting.send(Some(signs.greeting())));
         }
-        ended.store(true, Relaxed);
-    });
-    Ok(Sender { streams, meter, is_over })
+        if !driven.is_leaving && signs.is_leaving() {
+            driven.is_leaving = true;
+            driven.state.is_over.store(true, Relaxed);
+            on_goodbye();
+        }
+        polled
+    })
+    .await;
+    driven.state.is_over.store(true, Relaxed);
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the upstream's HTTP/2 connection ended");
+        if !driven.is_leaving {
+            on_goodbye();
+        }
+    }
 }
 
 /// A request that was sent, up to its body, and whose answer is awaited.

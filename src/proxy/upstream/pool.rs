@@ -23,11 +23,14 @@ use super::trust::{REST, Trust};
 use crate::ledger::Stamp;
 use crate::net::Tasks;
 use crate::proxy::body::Drive;
+use crate::proxy::connection::LazyDeadline;
 
 /// How many idle connections a worker keeps.
 const MAX_IDLE: usize = 1024;
-/// How long the rest of a request may take after its response. nginx waits as long for the next bytes of it (`lingering_timeout`).
+/// How long the rest of a request may stand still after its response, and take in all: as long as nginx waits for it (`lingering_timeout`,
+/// `lingering_time`).
 const LINGER: Duration = Duration::from_secs(5);
+const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 
 /// The idle connections.
 #[derive(Debug)]
@@ -50,20 +53,23 @@ impl ConnectionPool {
     }
 
     /// Takes a connection that is alive, if there is one at `now`.
-    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> Option<Box<H1Connection>> {
+    /// The second value says whether the upstream had ended one that was kept.
+    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> (Option<Box<H1Connection>>, bool) {
+        let mut is_ended = false;
         while let Some(rested) = self.rested(now) {
             self.settle(rested).await;
         }
         loop {
-            let mut connection = self.idle.lock().pop_back()?;
+            let Some(mut connection) = self.idle.lock().pop_back() else { return (None, is_ended) };
             let idle_ns = connection.idle_since.map_or(u64::MAX, |since| now.since(since));
             if connection.may_have_read() {
                 look_at(&mut connection).await;
             }
             if idle_ns < self.limit_ns.load(Relaxed) && connection.is_idle() {
                 connection.pool = Some(self.clone());
-                return Some(connection);
+                return (Some(connection), is_ended);
             }
+            is_ended |= connection.is_done();
             self.on_lost(&connection, now);
         }
     }
@@ -131,26 +137,47 @@ impl ConnectionPool {
 
     /// Drives a connection until it has carried the rest of the request that it has answered.
     async fn linger(self: Arc<Self>, mut connection: Box<H1Connection>) {
+        let began = Stamp::now();
+        let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
         let rest = poll_fn(|cx| {
             connection.drive(cx);
-            if connection.is_idle() || connection.is_done() { Poll::Ready(()) } else { Poll::Pending }
+            let moved = connection.meter.last_write().max(connection.meter.last_read()).map_or(began, |moved| moved.max(began));
+            let is_late = idle.has_expired(cx, moved, LINGER) || whole.has_expired(cx, began, LINGER_IN_ALL);
+            if connection.is_idle() || connection.is_done() || is_late { Poll::Ready(()) } else { Poll::Pending }
         });
-        if tokio::time::timeout(LINGER, rest).await.is_ok() && connection.is_idle() {
+        rest.await;
+        if connection.is_idle() {
             connection.meter.waker.forget();
             self.keep(connection, Stamp::now());
         }
     }
 
-    /// Closes connections that have been idle for `limit`, which is the pool's limit from now on.
-    pub(crate) async fn sweep(&self, limit: Duration) {
+    /// Closes connections that have been idle for `limit`, which is the pool's limit from now on. Returns whether the upstream has ended any.
+    pub(crate) async fn sweep(&self, limit: Duration) -> bool {
         let (now, limit_ns) = (Stamp::now(), nanos(limit));
         while let Some(rested) = self.rested(now) {
             self.settle(rested).await;
         }
         self.limit_ns.store(limit_ns, Relaxed);
-        let mut idle = self.idle.lock();
-        // those that rested are behind some that came after them
-        idle.retain(|c| c.idle_since.is_some_and(|since| now.since(since) < limit_ns));
+        let mut called = VecDeque::new();
+        {
+            let mut idle = self.idle.lock();
+            // those that rested are behind some that came after them
+            idle.retain(|c| c.idle_since.is_some_and(|since| now.since(since) < limit_ns));
+            if idle.iter().any(|c| c.may_have_read()) {
+                (called, *idle) = idle.drain(..).partition(|c| c.may_have_read());
+            }
+        }
+        let mut is_ended = false;
+        for mut connection in called {
+            look_at(&mut connection).await;
+            if connection.is_idle() {
+                self.push(connection);
+            } else {
+                is_ended = true;
+            }
+        }
+        is_ended
     }
 }
 

@@ -128,7 +128,8 @@ impl Proxy {
         let observer = Arc::new(kept.clone());
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, shadow, observer };
         let target = Target::Tcp(upstream.to_string());
-        let parts = DataPlane { settings: ConfigHandle::fixed(settings), target, counters: Arc::default() };
+        let parts =
+            DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, crate::net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = registered(listener).unwrap();
