@@ -21,6 +21,7 @@ mod route;
 pub mod servers;
 mod tag;
 mod tokens;
+pub mod trace_context;
 pub mod wire;
 
 pub use bytes_codec::BytesCodec;

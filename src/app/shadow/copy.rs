@@ -5,18 +5,12 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, CONNECTION, COOKIE, EXPECT, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
+use crate::protocol::trace_context;
 use crate::proxy::{CapturedBody, PAIR_FIELD, ReplayBody, ShadowJob};
 use crate::shadow::{Config, CopiedHeader, SHADOW_FIELD};
 
-/// What is about the original's connection or trace, and never in a copy. `te` stays for gRPC.
-const NEVER: [HeaderName; 6] = [
-    CONNECTION,
-    EXPECT,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
-];
+/// What is about the original's connection, and never in a copy, as is what is about its trace. `te` stays for gRPC.
+const NEVER: [HeaderName; 4] = [CONNECTION, EXPECT, TRANSFER_ENCODING, UPGRADE];
 /// Left out unless the configuration keeps them.
 const SECRETS: [HeaderName; 3] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
 
@@ -32,7 +26,7 @@ impl CopiedHeaders {
         let secrets = SECRETS.into_iter().filter(|name| !is(name, CopiedHeader::Keep));
         let removed = config.headers.iter().filter(|(_, what)| **what == CopiedHeader::Remove);
         let removed = removed.filter_map(|(name, _)| HeaderName::try_from(name.as_str()).ok());
-        Self(NEVER.into_iter().chain(secrets).chain(removed).collect())
+        Self(NEVER.into_iter().chain(trace_context::FIELDS).chain(secrets).chain(removed).collect())
     }
 
     /// The headers of the copies of a request with `headers`.

@@ -14,7 +14,7 @@ use crate::export::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::export::surfaces::{ProfilerLimits, Surfaces};
 use crate::ledger::{
     Annotation, Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey,
-    Server, Span, SpanId, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
+    Server, Span, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
 use crate::metrics::{
     BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
@@ -227,7 +227,7 @@ pub(in crate::export) fn busy() -> Surfaces {
     (traced.outcome, traced.status) = (Outcome::Ok, 0);
     traced.reports.clear();
     let span =
-        TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1 };
+        TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1, note: SpanNote::default() };
     keep(merge(traced, vec![span]));
     let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);
