@@ -50,7 +50,12 @@ fn main() {
             ..Config::default()
         },
         respond_server_timing: false,
-        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() },
+        tracing: Tracing {
+            sampling: TraceSampling::Auto,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        },
         shadow: ShadowRole::Off,
         observer: Arc::new(Nothing),
     };

@@ -7,7 +7,8 @@ use lapwing::attribution::{
     Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars,
 };
 use lapwing::ledger::{
-    Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
+    Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan,
+    UpstreamWindow,
 };
 use lapwing::metrics::{Counter, Counters};
 use proptest::prelude::*;

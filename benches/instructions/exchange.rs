@@ -44,7 +44,12 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
     let settings = ConnectionSettings {
         config: Config::default(),
         respond_server_timing: false,
-        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() },
+        tracing: Tracing {
+            sampling: TraceSampling::Auto,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        },
         shadow,
         observer: Arc::new(observer),
     };

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::shapes::{SpanMark, SpanSet};
 use super::pending::traces;
+use super::shapes::{SpanMark, SpanSet};
 use super::span::IncomingSpan;
 use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
 
@@ -45,7 +45,8 @@ impl SettledExchange {
 
     /// Its own span, the parents that the upstream may have taken instead, and its spans.
     fn ids(&self) -> impl Iterator<Item = (TraceId, SpanId)> {
-        let passed = self.ledger.passed_contexts.iter().flat_map(|passed| passed.iter()).map(|passed| (passed.trace, passed.span));
+        let passed =
+            self.ledger.passed_contexts.iter().flat_map(|passed| passed.iter()).map(|passed| (passed.trace, passed.span));
         let spans = self.spans.iter().map(|span| (span.trace, span.span));
         std::iter::once((self.ledger.trace, self.ledger.span)).chain(passed).chain(spans)
     }

@@ -72,7 +72,15 @@ mod tests {
         assert_eq!(names, ["request", "upstream"]);
 
         ledger.report(Report::of(Stage::Queue, 20, ReportPlace::Head));
-        let span = |name: &str, stage| TracedSpan { name: name.into(), stage, phase: None, start_ns: 20, end_ns: 50, depth: 1, note: SpanNote::default() };
+        let span = |name: &str, stage| TracedSpan {
+            name: name.into(),
+            stage,
+            phase: None,
+            start_ns: 20,
+            end_ns: 50,
+            depth: 1,
+            note: SpanNote::default(),
+        };
         let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
         let bars = waterfall_bars(&merge(ledger, traced));
         let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();

@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{
-    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceContexts,
-    TraceSampler, Upstream,
+    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceContexts, TraceSampler,
+    Upstream,
 };
 use crate::{attribution, cost, diagnosis, metrics, protocol, proxy, serving, shadow, telemetry};
 

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn sets_are_joined_and_cut() {
-        let [one, two] = [[ContextKind::B3, ContextKind::Jaeger], [ContextKind::Jaeger, ContextKind::Datadog]].map(|k| ContextSet::of(&k));
+        let [one, two] =
+            [[ContextKind::B3, ContextKind::Jaeger], [ContextKind::Jaeger, ContextKind::Datadog]].map(|k| ContextSet::of(&k));
         assert_eq!(one.and(two), ContextSet::of(&[ContextKind::Jaeger]));
         assert_eq!(one.or(two).kinds().count(), 3);
         assert_eq!(ContextSet::of_bits(one.bits()), one);

@@ -64,7 +64,15 @@ mod tests {
         let mut exchange = Exchange::of(Ledger::open(Stamp::default(), 0));
         let alone = bytes(&exchange) as usize;
         assert!(alone > size_of::<Ledger>() && alone < 2048, "{alone}");
-        let span = TracedSpan { name: "n".repeat(1000).into(), stage: None, phase: None, start_ns: 0, end_ns: 0, depth: 1, note: SpanNote::default() };
+        let span = TracedSpan {
+            name: "n".repeat(1000).into(),
+            stage: None,
+            phase: None,
+            start_ns: 0,
+            end_ns: 0,
+            depth: 1,
+            note: SpanNote::default(),
+        };
         exchange.traced.push(span);
         assert!(bytes(&exchange) as usize >= alone + 1000);
     }

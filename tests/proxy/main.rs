@@ -83,7 +83,8 @@ impl Proxy {
 }
 
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
+    let tracing =
+        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer }
 }
 

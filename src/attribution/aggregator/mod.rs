@@ -74,7 +74,10 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// An empty aggregator that uses `merge`.
     #[must_use]
     pub fn with_merge(settings: JoinSettings, counters: Arc<Counters>, merge: M) -> Self {
-        Self { pending: Pending::new(settings, counters.clone()), finish: Finish { counters, clocks: ProcessClocks::default(), merge } }
+        Self {
+            pending: Pending::new(settings, counters.clone()),
+            finish: Finish { counters, clocks: ProcessClocks::default(), merge },
+        }
     }
 
     /// Joins by `join` from now on; what waits already keeps the deadline that it has.

@@ -84,17 +84,18 @@ impl ProcessClocks {
         let caller = |span: &IncomingSpan| {
             parent(span).filter(|at| spans[*at].kind == SpanKind::Client && process_of(&spans[*at]) != process_of(span))
         };
-        let mut groups = Groups::of(spans, caller);
+        let mut groups = Groups::of(spans, caller, |span| parent(span).is_none());
         for number in 0..groups.groups.len() {
             let Group { process, is_called, .. } = groups.groups[number];
             let place = |span: &IncomingSpan| match caller(span) {
-                Some(caller) => {
+                Some(caller) if is_called => {
                     let by = groups.groups[groups.of[caller]].moved_ns;
                     let (from, to) = places.times(&spans[caller]);
                     Some((from.saturating_add(by), to.saturating_add(by)))
                 }
-                None if is_called => None,
-                None => Some(places.window),
+                None if !is_called => Some(places.window),
+                // inside its process, or a call back into the upstream
+                _ => None,
             };
             let own = || spans.iter().enumerate().filter(|(i, _)| groups.of[*i] == number).map(|(_, span)| span);
             let is_top = |span: &&IncomingSpan| parent(span).is_none_or(|at| process_of(&spans[at]) != process);
@@ -176,11 +177,17 @@ impl<'l> Places<'l> {
 
 impl Groups {
     /// Groups spans by process, those first that are called by nobody, then those whom these call.
-    fn of(spans: &[IncomingSpan], caller: impl Fn(&IncomingSpan) -> Option<usize>) -> Self {
+    fn of(
+        spans: &[IncomingSpan],
+        caller: impl Fn(&IncomingSpan) -> Option<usize>,
+        is_top: impl Fn(&IncomingSpan) -> bool,
+    ) -> Self {
         let mut of: SmallVec<[usize; 16]> = SmallVec::from_elem(usize::MAX, spans.len());
         let mut groups: SmallVec<[Group; 4]> = SmallVec::new();
         let group = |process, is_called| Group { process, is_called, moved_ns: 0 };
         let mut left: SmallVec<[u64; 4]> = spans.iter().filter(|span| caller(span).is_some()).map(process_of).collect();
+        let tops: SmallVec<[u64; 4]> = spans.iter().filter(|span| is_top(span)).map(process_of).collect();
+        left.retain(|process| !tops.contains(process));
         for process in spans.iter().map(process_of) {
             if !left.contains(&process) && !groups.iter().any(|known| known.process == process) {
                 groups.push(group(process, false));

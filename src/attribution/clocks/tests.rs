@@ -69,7 +69,8 @@ fn once(spans: &[IncomingSpan]) -> Vec<(i64, i64, i64)> {
 
 #[test]
 fn a_clock_that_is_off_moves_all_spans_of_its_process_by_one_amount() {
-    let group = |skew| [kind(SpanKind::Server, span(2, OWN, (12, 107), skew)), span(3, 2, (20, 100), skew), span(4, 2, (100, 105), skew)];
+    let group =
+        |skew| [kind(SpanKind::Server, span(2, OWN, (12, 107), skew)), span(3, 2, (20, 100), skew), span(4, 2, (100, 105), skew)];
     assert_eq!(once(&group(25)), [(15, 110, -22), (23, 103, -22), (103, 108, -22)], "ahead");
     assert_eq!(once(&group(-25)), [(10, 105, 23), (18, 98, 23), (98, 103, 23)], "behind");
     assert_eq!(once(&group(3_600_000))[1], (23, 103, -3_599_997), "an hour");

@@ -134,7 +134,14 @@ mod tests {
     #[test]
     fn what_sdks_write_is_unpacked_within_the_limit() {
         let body = b"hot and cold".repeat(20_000);
-        for (name, written) in [("gzip", "gzip"), ("X-Gzip", "gzip"), ("deflate", "deflate"), ("zlib", "deflate"), ("deflate", "bare"), ("zstd", "zstd")] {
+        for (name, written) in [
+            ("gzip", "gzip"),
+            ("X-Gzip", "gzip"),
+            ("deflate", "deflate"),
+            ("zlib", "deflate"),
+            ("deflate", "bare"),
+            ("zstd", "zstd"),
+        ] {
             let (packing, packed) = (Packing::named(name.as_bytes()).unwrap(), packed(written, &body));
             assert!(packing.unpack(&packed, body.len()).unwrap() == body, "{name} {written}");
             assert!(packing.unpack(&packed, body.len() - 1).is_err(), "{name} {written}");

@@ -103,10 +103,7 @@ async fn receive(signal: Signal, handler: &ExportHandler, max_body: usize, reque
             _ => tonic::Status::invalid_argument(format!("the message {error}")),
         }))
     });
-    let response = Grpc::new(BytesCodec)
-        .apply_max_message_size_config(Some(max_body), None)
-        .unary(take, request)
-        .await;
+    let response = Grpc::new(BytesCodec).apply_max_message_size_config(Some(max_body), None).unary(take, request).await;
     Ok(response.map(Body::new))
 }
 

@@ -157,7 +157,9 @@ impl ContextTrial {
         learnt.set(next);
         (self.tried, self.is_found, self.requests, self.roots) = (self.tried + 1, false, 0, 0);
         if next.is_empty() {
-            tracing::warn!("the upstream's spans belong to no request: it continues none of the trace contexts that Lapwing can send");
+            tracing::warn!(
+                "the upstream's spans belong to no request: it continues none of the trace contexts that Lapwing can send"
+            );
         } else {
             tracing::info!(contexts = %next, "the upstream's spans continue no request: these trace contexts are sent to it too");
         }

@@ -6,8 +6,8 @@ use crate::ledger::{Ledger, Stamp, TraceId};
 use crate::metrics::Counter;
 
 use super::super::span::IncomingSpan;
-use super::{Pending, contexts};
 use super::waiting::{is_incomplete, mark};
+use super::{Pending, contexts};
 
 /// The shortest time between two generations of requests.
 const GENERATION_NS: u64 = 1_000_000_000;

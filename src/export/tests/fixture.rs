@@ -226,8 +226,15 @@ pub(in crate::export) fn busy() -> Surfaces {
     let mut traced = request(&surfaces, AWKWARD, "", Outcome::Cancelled, 2_000_000).ledger;
     (traced.outcome, traced.status) = (Outcome::Ok, 0);
     traced.reports.clear();
-    let span =
-        TracedSpan { name: "lookup".into(), stage: Some(Stage::Hydration), phase: None, start_ns: -5, end_ns: 700_000, depth: 1, note: SpanNote::default() };
+    let span = TracedSpan {
+        name: "lookup".into(),
+        stage: Some(Stage::Hydration),
+        phase: None,
+        start_ns: -5,
+        end_ns: 700_000,
+        depth: 1,
+        note: SpanNote::default(),
+    };
     keep(merge(traced, vec![span]));
     let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.counters.add(Counter::SpansJoined, 3);

@@ -41,7 +41,7 @@ fn every_kind_is_read_in_every_way_that_it_is_written() {
     assert_eq!(single(&format!("{}-{SPAN}-1", TRACE.to_uppercase())), is(B3, TRACE, Some(true)));
 
     let multi = |trace, further: &[(&'static str, &str)]| {
-        only(&[&[("x-b3-traceid", trace), ("x-b3-spanid", SPAN)], further].concat())
+        only(&[&[("x-b3-traceid", trace), ("x-b3-spanid", SPAN)][..], further].concat())
     };
     assert_eq!(multi(TRACE, &[("x-b3-sampled", "1"), ("x-b3-parentspanid", "05e3ac9a4f6e3b90")]), is(B3Multi, TRACE, Some(true)));
     assert_eq!(multi("a3ce929d0e0e4736", &[("x-b3-sampled", "false")]), is(B3Multi, SHORT, Some(false)));
@@ -60,8 +60,9 @@ fn every_kind_is_read_in_every_way_that_it_is_written() {
     assert_eq!(xray(&format!("{root};Parent={SPAN};Sampled=?")), is(XRay, TRACE, None));
 
     let (right, parent) = (0xa3ce_929d_0e0e_4736_u64.to_string(), 0x00f0_67aa_0ba9_02b7_u64.to_string());
-    let datadog =
-        |further: &[(&'static str, &str)]| only(&[&[("x-datadog-trace-id", &*right), ("x-datadog-parent-id", &*parent)], further].concat());
+    let datadog = |further: &[(&'static str, &str)]| {
+        only(&[&[("x-datadog-trace-id", &*right), ("x-datadog-parent-id", &*parent)][..], further].concat())
+    };
     assert_eq!(datadog(&[("x-datadog-sampling-priority", "2")]), is(Datadog, SHORT, Some(true)));
     assert_eq!(datadog(&[("x-datadog-sampling-priority", "-1")]), is(Datadog, SHORT, Some(false)));
     assert_eq!(datadog(&[("x-datadog-tags", "_dd.p.dm=-0,_dd.p.tid=4bf92f3577b34da6")]), is(Datadog, TRACE, None));
@@ -134,7 +135,10 @@ fn a_client_gets_its_context_back_in_the_form_that_it_chose() {
     let single = written(ContextKind::B3, short, &[("b3", &format!("{short}-{SPAN}-d"))]);
     assert_eq!(single["b3"], format!("{short}-0909090909090909-d-{SPAN}"));
     let multi = written(ContextKind::B3Multi, short, &[("x-b3-traceid", short), ("x-b3-flags", "1")]);
-    assert_eq!((&multi["x-b3-traceid"], multi.get("x-b3-sampled"), &multi["x-b3-parentspanid"]), (&short.parse().unwrap(), None, &SPAN.parse().unwrap()));
+    assert_eq!(
+        (&multi["x-b3-traceid"], multi.get("x-b3-sampled"), &multi["x-b3-parentspanid"]),
+        (&short.parse().unwrap(), None, &SPAN.parse().unwrap())
+    );
     let datadog = written(ContextKind::Datadog, short, &[("x-datadog-sampling-priority", "2")]);
     assert_eq!((&datadog["x-datadog-sampling-priority"], datadog.get("x-datadog-tags")), (&"2".parse().unwrap(), None));
     let xray = written(ContextKind::XRay, TRACE, &[("x-amzn-trace-id", "Root=1-67891233-abcdef012345678912345678;Lineage=a:0")]);
@@ -143,8 +147,15 @@ fn a_client_gets_its_context_back_in_the_form_that_it_chose() {
 
 #[test]
 fn ordinary_names_are_passed_over() {
-    let ordinary =
-        head(&[("host", "a"), ("user-agent", "b"), ("x-request-id", "c"), ("te", "d"), ("baggage", "e"), ("x-b3", "f"), ("upgrade", "g")]);
+    let ordinary = head(&[
+        ("host", "a"),
+        ("user-agent", "b"),
+        ("x-request-id", "c"),
+        ("te", "d"),
+        ("baggage", "e"),
+        ("x-b3", "f"),
+        ("upgrade", "g"),
+    ]);
     assert_eq!(PresentContexts::of(&ordinary), PresentContexts::default());
     assert!(PresentContexts::of(&head(&[("tracestate", "a=b")])).w3c);
 }

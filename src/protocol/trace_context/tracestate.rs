@@ -14,14 +14,16 @@ const CHARACTERS: usize = 256;
 #[must_use]
 pub fn is_valid_tracestate(headers: &HeaderMap) -> bool {
     let mut members = 0;
-    headers.get_all(&TRACESTATE).iter().map(HeaderValue::as_bytes).flat_map(|value| value.split(|byte| *byte == b',')).all(|member| {
-        let member = trim(member);
-        if member.is_empty() {
-            return true;
-        }
-        members += 1;
-        members <= MEMBERS && is_member(member)
-    })
+    headers.get_all(&TRACESTATE).iter().map(HeaderValue::as_bytes).flat_map(|value| value.split(|byte| *byte == b',')).all(
+        |member| {
+            let member = trim(member);
+            if member.is_empty() {
+                return true;
+            }
+            members += 1;
+            members <= MEMBERS && is_member(member)
+        },
+    )
 }
 
 fn is_member(member: &[u8]) -> bool {

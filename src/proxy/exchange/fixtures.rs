@@ -23,7 +23,8 @@ impl Observer for Unobserved {
 
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
+    let tracing =
+        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     let observer = Arc::new(Unobserved);
     let settings = ConnectionSettings {
         config: Config::default(),

@@ -152,7 +152,8 @@ impl Decoded {
         }
         let ids = |link: &Link| Some((TraceId::from_slice(&link.trace_id)?, SpanId::from_slice(&link.span_id)?));
         let own = span.parent.map(|parent| (span.trace, parent));
-        let mut linked: Vec<(TraceId, SpanId)> = links.iter().take(MAX_LINKS).filter_map(ids).filter(|at| Some(*at) != own).collect();
+        let mut linked: Vec<(TraceId, SpanId)> =
+            links.iter().take(MAX_LINKS).filter_map(ids).filter(|at| Some(*at) != own).collect();
         linked.sort_unstable();
         linked.dedup();
         let room = MAX_SPANS.saturating_sub(self.spans.len());

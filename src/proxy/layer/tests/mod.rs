@@ -125,7 +125,12 @@ impl Proxy {
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
         let (kept, stop) = (Kept::default(), CancellationToken::new());
-        let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
+        let tracing = Tracing {
+            sampling: TraceSampling::Off,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        };
         let observer = Arc::new(kept.clone());
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, shadow, observer };
         let target = Target::Tcp(upstream.to_string());

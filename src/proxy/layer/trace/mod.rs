@@ -98,7 +98,10 @@ fn trace(tracing: &Tracing, headers: &mut HeaderMap, ledger: &mut Ledger) {
             let (sampled, forced) = decide(tracing, theirs.sampled);
             ledger.ours |= forced;
             let span = SpanId::random();
-            tell_forwarder(tracing, ContinuedTrace { trace: theirs.trace, parent: theirs.span, span, own: span, is_forced: forced });
+            tell_forwarder(
+                tracing,
+                ContinuedTrace { trace: theirs.trace, parent: theirs.span, span, own: span, is_forced: forced },
+            );
             TraceContext { trace: theirs.trace, span, flags: theirs.flags | u8::from(sampled) }
         }
         None => {

@@ -38,7 +38,8 @@ fn the_forwarder_learns_which_span_stands_for_which_parent() {
     for (flags, is_forced) in [("00", true), ("01", false)] {
         let field = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
         let (_, ledger) = applied(&tracing, Some(&field));
-        let expected = ContinuedTrace { trace: ledger.trace, parent: ledger.parent, span: ledger.span, own: ledger.span, is_forced };
+        let expected =
+            ContinuedTrace { trace: ledger.trace, parent: ledger.parent, span: ledger.span, own: ledger.span, is_forced };
         assert_eq!(learnt.lock().pop(), Some(expected));
     }
 }
@@ -66,19 +67,16 @@ fn the_clients_decision_is_kept_unless_forced() {
 
 /// Applies the default to a head with these fields.
 fn with(fields: &[(&str, &str)]) -> (HeaderMap, Ledger) {
-    let tracing = Tracing {
-        sampling: TraceSampling::Auto,
-        mark: TraceMark::random(),
-        continued: None,
-        contexts: ContextPolicy::default(),
-    };
+    let tracing =
+        Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     head_with(&tracing, fields)
 }
 
 fn head_with(tracing: &Tracing, fields: &[(&str, &str)]) -> (HeaderMap, Ledger) {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
-        headers.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        headers
+            .append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
     }
     let mut ledger = Ledger::open(Stamp::now(), 0);
     trace(tracing, &mut headers, &mut ledger);
@@ -241,8 +239,8 @@ fn suite() -> Vec<(Vec<(&'static str, String)>, bool, Option<String>)> {
         &["foo=1,foo=1"],
         &["foo=1,foo=2"],
         &["foo=1", "foo=2"],
-        &[&format!("{key}={value}")],
-        &[&format!("{key}@a-z0-9_-*/={value}")],
+        &[format!("{key}={value}").as_str()],
+        &[format!("{key}@a-z0-9_-*/={value}").as_str()],
         &["foo=1 \t , \t bar=2, \t baz=3"],
         &["foo=1\t \t,\t \tbar=2,\t \tbaz=3"],
         &[" foo=1"],
@@ -253,7 +251,7 @@ fn suite() -> Vec<(Vec<(&'static str, String)>, bool, Option<String>)> {
         &["foo@=1,bar=2"],
         &["foo@@bar=1,bar=2"],
         &["foo@bar@baz=1,bar=2"],
-        &[&members(1..=10), &members(11..=20), &members(21..=30), &members(31..=32)],
+        &[members(1..=10).as_str(), &members(11..=20), &members(21..=30), &members(31..=32)],
         &["foo=1", &long(256)],
         &["foo=1", &format!("{}@{}=1", "t".repeat(241), "v".repeat(14))],
         &["foo=1", &format!("{}@v=1", "t".repeat(242))],
@@ -271,8 +269,8 @@ fn suite() -> Vec<(Vec<(&'static str, String)>, bool, Option<String>)> {
         &["foo=1", &long(257)],
         &["foo"],
         &["foo=1,bar"],
-        &[&format!("foo={}", "v".repeat(257))],
-        &[&members(1..=10), &members(11..=20), &members(21..=30), &members(31..=33)],
+        &[format!("foo={}", "v".repeat(257)).as_str()],
+        &[members(1..=10).as_str(), &members(11..=20), &members(21..=30), &members(31..=33)],
     ] {
         state(bad, None);
     }
