@@ -12,6 +12,7 @@ use lapwing::ledger::{Ledger, TraceMark};
 use lapwing::metrics::Counters;
 use lapwing::net::{self, Target};
 use lapwing::protocol::ExchangeReader;
+use lapwing::protocol::trace_context::ContextPolicy;
 use lapwing::proxy::{
     self, Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
 };
@@ -49,7 +50,12 @@ fn main() {
             ..Config::default()
         },
         respond_server_timing: false,
-        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
+        tracing: Tracing {
+            sampling: TraceSampling::Auto,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        },
         shadow: ShadowRole::Off,
         observer: Arc::new(Nothing),
     };

@@ -7,7 +7,8 @@ use lapwing::attribution::{
     Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars,
 };
 use lapwing::ledger::{
-    Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow,
+    Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan,
+    UpstreamWindow,
 };
 use lapwing::metrics::{Counter, Counters};
 use proptest::prelude::*;
@@ -71,6 +72,8 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         process: ProcessId::default(),
         cache: CacheLookups::default(),
         server: None,
+        note: SpanNote::default(),
+        copy_of: None,
     });
     proptest::collection::vec(span, 0..40)
 }
@@ -188,7 +191,7 @@ proptest! {
             by_header.report(Report::of(stage, *ns, ReportPlace::Head));
             by_trailer.report(Report::of(stage, *ns, ReportPlace::Trailer));
             let (start_ns, end_ns) = (at.cast_signed(), (at + ns).cast_signed());
-            traced.push(TracedSpan { name: stage.name().into(), stage: Some(stage), phase: None, start_ns, end_ns, depth: 2 });
+            traced.push(TracedSpan { name: stage.name().into(), stage: Some(stage), phase: None, start_ns, end_ns, depth: 2, note: SpanNote::default() });
             at += ns + pause;
         }
         for e in [merge(by_header, Vec::new()), merge(by_trailer, Vec::new()), merge(base, traced)] {

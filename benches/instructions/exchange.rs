@@ -12,6 +12,7 @@ use lapwing::ledger::{Ledger, Outcome, Stamp, TraceMark};
 use lapwing::metrics::{Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::Protocols;
+use lapwing::protocol::trace_context::ContextPolicy;
 use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, ShadowTap, TraceSampling, Tracing};
 use lapwing::settings::ConfigHandle;
 use lapwing::shadow;
@@ -43,7 +44,12 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
     let settings = ConnectionSettings {
         config: Config::default(),
         respond_server_timing: false,
-        tracing: Tracing { sampling: TraceSampling::Auto, mark: TraceMark::random(), continued: None },
+        tracing: Tracing {
+            sampling: TraceSampling::Auto,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        },
         shadow,
         observer: Arc::new(observer),
     };

@@ -34,6 +34,7 @@ use crate::ledger::{Ledger, Stamp, clock};
 use crate::metrics::{Counters, Labels, Registry, Shown};
 use crate::net::Target;
 use crate::protocol::Tokenizers;
+use crate::protocol::trace_context::LearntContexts;
 use crate::proxy::{TraceSampling, UpstreamHealth};
 use crate::settings::{AdminToken, ConfigHandle};
 
@@ -67,6 +68,8 @@ pub(super) struct Control {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) ours: Arc<OwnTraces>,
+    /// Where the join notes which trace contexts the upstream continues.
+    pub(super) contexts: Arc<LearntContexts>,
     pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(super) target: Target,
     /// What is known of the upstream.
@@ -95,6 +98,7 @@ impl Control {
             counters,
             labels,
             ours,
+            contexts,
             queue,
             target,
             health,
@@ -144,7 +148,7 @@ impl Control {
         let aggregation =
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, target.port())).unzip();
-        let aggregation = aggregation.diagnosing(feed);
+        let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts);
         let hosted = models.clone();
         let surfaces = Surfaces {
             engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Sharing};
 use crate::protocol::Protocols;
+use crate::protocol::trace_context::{ContextPolicy, LearntContexts};
 use crate::proxy::{
     self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap,
     TapBranch, TapParts, TraceSampling, Tracing, UpstreamProtocol,
@@ -29,6 +30,8 @@ pub(super) struct Observing {
     pub(super) counters: Arc<Counters>,
     pub(super) labels: Arc<Labels>,
     pub(super) ours: Arc<OwnTraces>,
+    /// The trace contexts that the upstream was found to continue.
+    pub(super) contexts: Arc<LearntContexts>,
     /// Whether a receiver of spans listens. Without one no span can arrive, so requests keep their trace fields unchanged.
     pub(super) receives_spans: bool,
     /// What the tap hands copies over with, if there is a shadow target.
@@ -42,7 +45,11 @@ pub(super) struct Observing {
 /// Tells the forwarder of every client's trace in which Lapwing's span takes the place of the client's.
 fn continues(own: Arc<OwnTraces>) -> impl Fn(ContinuedTrace) + Send + Sync {
     move |continued| {
-        own.record_parent(continued.span, continued.parent);
+        if continued.own == continued.span {
+            own.record_parent(continued.span, continued.parent);
+        } else {
+            own.record_other(continued.span, continued.own);
+        }
         if continued.is_forced {
             own.force(continued.trace);
         }
@@ -61,6 +68,7 @@ impl Observing {
                 .otlp_forward
                 .is_on()
                 .then(|| Arc::new(continues(ours)) as Arc<dyn Fn(ContinuedTrace) + Send + Sync>),
+            contexts: ContextPolicy::new(config.trace_contexts, self.contexts.clone()),
         };
         let protocols = Arc::new(Protocols::new(&config.protocol));
         let observer = Profiler::new(
@@ -121,10 +129,11 @@ impl Observing {
             ..proxy::Config::default()
         };
         let sampling = if self.receives_spans { TraceSampling::Auto } else { TraceSampling::Off };
+        let contexts = ContextPolicy::new(config.trace_contexts, self.contexts.clone());
         ConnectionSettings {
             config: proxy,
             respond_server_timing: false,
-            tracing: Tracing { sampling, mark: self.ours.mark(), continued: None },
+            tracing: Tracing { sampling, mark: self.ours.mark(), continued: None, contexts },
             shadow: ShadowRole::Copies,
             observer: Arc::new(observer),
         }

@@ -20,6 +20,7 @@ use crate::cost::{CostError, ModelOptima};
 use crate::ledger::TraceMark;
 use crate::metrics::{Counters, Labels};
 use crate::net::{self, Sharing, Target};
+use crate::protocol::trace_context::LearntContexts;
 use crate::protocol::{TokenizerError, Tokenizers};
 use crate::proxy::{DataPlane, UpstreamHealth};
 use crate::settings::{Bind, ConfigCell, Switch};
@@ -134,6 +135,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
 
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
+    let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let target = Target::from(&config.upstream);
@@ -148,6 +150,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         counters: counters.clone(),
         labels: labels.clone(),
         ours: ours.clone(),
+        contexts: contexts.clone(),
         receives_spans: addresses.receives_spans(),
         tap: None,
         recording: Arc::default(),
@@ -175,6 +178,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         counters: counters.clone(),
         labels,
         ours,
+        contexts,
         queue,
         target: target.clone(),
         health: health.clone(),

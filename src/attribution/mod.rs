@@ -3,6 +3,7 @@
 pub mod adapters;
 mod aggregator;
 mod cache_hit;
+mod clocks;
 mod config;
 mod expect;
 mod merge;

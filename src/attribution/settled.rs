@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::pending::traces;
 use super::shapes::{SpanMark, SpanSet};
 use super::span::IncomingSpan;
 use crate::ledger::{Ledger, SpanId, Stamp, TraceId};
@@ -42,10 +43,16 @@ impl SettledExchange {
         SpanSet { series: self.ledger.series, own: self.ledger.span, closed: self.closed, marks: &self.marks }
     }
 
-    /// Its own span and its spans.
+    /// Its own span, the parents that the upstream may have taken instead, and its spans.
     fn ids(&self) -> impl Iterator<Item = (TraceId, SpanId)> {
-        let trace = self.ledger.trace;
-        std::iter::once(self.ledger.span).chain(self.marks.iter().map(|mark| mark.id)).map(move |id| (trace, id))
+        let passed =
+            self.ledger.passed_contexts.iter().flat_map(|passed| passed.iter()).map(|passed| (passed.trace, passed.span));
+        let spans = self.spans.iter().map(|span| (span.trace, span.span));
+        std::iter::once((self.ledger.trace, self.ledger.span)).chain(passed).chain(spans)
+    }
+
+    fn traces(&self) -> SmallVec<[TraceId; 1]> {
+        traces(&self.ledger)
     }
 }
 
@@ -58,7 +65,7 @@ impl Settled {
             self.owners.reserve(4 * EXCHANGES);
         }
         let number = self.first + self.exchanges.len() as u64;
-        self.traces.entry(exchange.ledger.trace).or_default().push(number);
+        exchange.traces().into_iter().for_each(|trace| self.traces.entry(trace).or_default().push(number));
         self.owners.extend(exchange.ids().map(|id| (id, number)));
         self.spans += exchange.spans.len();
         self.exchanges.push_back(exchange);
@@ -113,10 +120,11 @@ impl Settled {
             }
             self.first += 1;
             self.spans -= oldest.spans.len();
-            if let Some(numbers) = self.traces.get_mut(&oldest.ledger.trace) {
+            for trace in oldest.traces() {
+                let Some(numbers) = self.traces.get_mut(&trace) else { continue };
                 numbers.retain(|known| *known != number);
                 if numbers.is_empty() {
-                    self.traces.remove(&oldest.ledger.trace);
+                    self.traces.remove(&trace);
                 }
             }
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 
 pub use super::adapters::spans::{ServerSpan, SpanPiece};
 use super::cache_hit::CacheLookups;
-use crate::ledger::{Phase, SpanId, Stage, TraceId};
+use crate::ledger::{Phase, SpanId, SpanNote, Stage, TraceId};
 
 /// OTLP's span kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub enum SpanKind {
     Consumer,
 }
 
-/// The process that sent a span: a hash of what tells it from others; zero where nothing does.
+/// The process that sent a span: a hash of what tells it from others; zero where nothing does. The lowest bit says that only the
+/// connection does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessId(u64);
 
@@ -35,7 +36,19 @@ impl ProcessId {
     /// The process that `identity` tells from others.
     #[must_use]
     pub fn of(identity: &impl Hash) -> Self {
-        Self(FxBuildHasher.hash_one(identity).max(1))
+        Self((FxBuildHasher.hash_one(identity) & !1).max(2))
+    }
+
+    /// The process whose spans come by this connection, which may be another one for its next spans.
+    #[must_use]
+    pub fn of_connection(peer: &impl Hash) -> Self {
+        Self(FxBuildHasher.hash_one(peer) | 1)
+    }
+
+    /// A number for the process, if its resource tells which it is.
+    #[must_use]
+    pub const fn told(self) -> Option<u64> {
+        if self.0 == 0 || self.0 & 1 == 1 { None } else { Some(self.0) }
     }
 
     /// This one, else `other` if it is unknown.
@@ -77,4 +90,16 @@ pub struct IncomingSpan {
     pub cache: CacheLookups,
     /// What it reports besides, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
+    /// How it is placed.
+    pub note: SpanNote,
+    /// The span that this one stands for in another request, which that span links to.
+    pub copy_of: Option<SpanId>,
+}
+
+impl IncomingSpan {
+    /// The span as it was sent, if this one stands for it; else this one.
+    #[must_use]
+    pub fn origin(&self) -> SpanId {
+        self.copy_of.unwrap_or(self.span)
+    }
 }

@@ -1,6 +1,6 @@
 //! An exchange's claims as named bars of a waterfall. Units: nanoseconds from the request's start.
 
-use crate::ledger::{Claim, Exchange, Phase, Source, Stage};
+use crate::ledger::{Claim, Exchange, Phase, Source, SpanNote, Stage};
 
 use super::merge::Placing;
 
@@ -20,6 +20,8 @@ pub struct WaterfallBar {
     pub end_ns: u64,
     /// The source of the claim.
     pub source: Source,
+    /// What else is to be said of a traced span.
+    pub note: SpanNote,
 }
 
 /// The claims on an exchange's time as they were placed, in order of start. They may overlap and nest: the account, not this
@@ -28,18 +30,19 @@ pub struct WaterfallBar {
 pub fn waterfall_bars(exchange: &Exchange) -> Vec<WaterfallBar> {
     let ledger = &exchange.ledger;
     let Placing { claims, accepted, .. } = Placing::of(ledger, &exchange.traced);
-    let observed = ledger.spans.iter().map(|s| Some(s.event.name()));
-    let traced = accepted.iter().map(|i| exchange.traced.get(*i).map(|s| &*s.name));
+    let observed = ledger.spans.iter().map(|s| (Some(s.event.name()), SpanNote::default()));
+    let traced = accepted.iter().map(|i| exchange.traced.get(*i).map_or_else(Default::default, |s| (Some(&*s.name), s.note)));
     let mut bars: Vec<WaterfallBar> = claims
         .iter()
-        .zip(observed.chain(traced).chain(std::iter::repeat(None)))
-        .map(|(claim, name)| WaterfallBar {
+        .zip(observed.chain(traced).chain(std::iter::repeat((None, SpanNote::default()))))
+        .map(|(claim, (name, note))| WaterfallBar {
             name: name.unwrap_or_else(|| said(claim)).to_owned(),
             stage: claim.stage,
             phase: claim.phase,
             start_ns: claim.start_ns.min(ledger.total_ns),
             end_ns: claim.end_ns.max(claim.start_ns).min(ledger.total_ns),
             source: claim.source,
+            note,
         })
         .collect();
     bars.sort_by_key(|b| (b.start_ns, u64::MAX - b.end_ns));
@@ -53,7 +56,7 @@ fn said(claim: &Claim) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::{Ledger, ObservedEvent, Report, ReportPlace, Span, Stamp, TracedSpan, UpstreamWindow};
+    use crate::ledger::{Ledger, ObservedEvent, Report, ReportPlace, Span, SpanNote, Stamp, TracedSpan, UpstreamWindow};
 
     use super::super::merge;
     use super::*;
@@ -69,7 +72,15 @@ mod tests {
         assert_eq!(names, ["request", "upstream"]);
 
         ledger.report(Report::of(Stage::Queue, 20, ReportPlace::Head));
-        let span = |name: &str, stage| TracedSpan { name: name.into(), stage, phase: None, start_ns: 20, end_ns: 50, depth: 1 };
+        let span = |name: &str, stage| TracedSpan {
+            name: name.into(),
+            stage,
+            phase: None,
+            start_ns: 20,
+            end_ns: 50,
+            depth: 1,
+            note: SpanNote::default(),
+        };
         let traced = vec![span("serve", None), span("model", Some(Stage::Forward))];
         let bars = waterfall_bars(&merge(ledger, traced));
         let seen: Vec<_> = bars.iter().map(|b| (&*b.name, b.start_ns, b.end_ns, b.source)).collect();

@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
 use crate::settings::{
-    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceSampler, Upstream,
+    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceContexts, TraceSampler,
+    Upstream,
 };
 use crate::{attribution, cost, diagnosis, metrics, protocol, proxy, serving, shadow, telemetry};
 
@@ -74,6 +75,8 @@ pub struct Config {
     pub otlp_forward_sampler: TraceSampler,
     /// Which requests are traced. Default `auto`.
     pub trace_sampling: proxy::TraceSampling,
+    /// Which trace contexts are written beside `traceparent`. Default `auto`.
+    pub trace_contexts: TraceContexts,
     /// Whether responses carry `Server-Timing`. Default `false`.
     pub respond_server_timing: bool,
     /// How long requests in flight may take to end after SIGTERM. Default 30 s; 0 to 1 h.
@@ -118,6 +121,7 @@ impl Default for Config {
             otlp_forward_headers: BTreeMap::new(),
             otlp_forward_sampler: TraceSampler::default(),
             trace_sampling: proxy::TraceSampling::default(),
+            trace_contexts: TraceContexts::default(),
             respond_server_timing: false,
             drain_timeout: Period::from_secs(30),
             log: "info".to_owned(),

@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::{Ledger, TracedSpan, UpstreamWindow};
+    use crate::ledger::{Ledger, SpanNote, TracedSpan, UpstreamWindow};
 
     #[test]
     fn a_record_is_as_small_as_the_documents_say() {
@@ -202,7 +202,15 @@ mod tests {
         exchange.account.add(Stage::Forward, Source::Traced, 300);
         exchange.account.add(Stage::Egress, Source::Observed, 80);
         exchange.account.add(Stage::Unattributed, Source::Observed, 620);
-        let span = |start_ns, end_ns| TracedSpan { name: "s".into(), stage: None, phase: None, start_ns, end_ns, depth: 1 };
+        let span = |start_ns, end_ns| TracedSpan {
+            name: "s".into(),
+            stage: None,
+            phase: None,
+            start_ns,
+            end_ns,
+            depth: 1,
+            note: SpanNote::default(),
+        };
         exchange.traced = vec![span(200, 500), span(300, 600)];
         exchange.claimed_ns = 300;
         let observation = Observation::of(&exchange);

@@ -41,6 +41,8 @@ struct Waterfall {
     coverage: Option<f64>,
     clipped: u32,
     clipped_by_cause: Pairs<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shifted: Option<u32>,
     incomplete: bool,
     request_bytes: u64,
     response_bytes: u64,
@@ -96,12 +98,18 @@ struct Bar {
     start_ns: u64,
     end_ns: u64,
     source: Source,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shifted_ns: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_by: Option<u32>,
 }
 
 impl From<WaterfallBar> for Bar {
     fn from(r: WaterfallBar) -> Self {
-        let WaterfallBar { name, stage, phase, start_ns, end_ns, source } = r;
-        Self { name, stage, phase, start_ns, end_ns, source }
+        let WaterfallBar { name, stage, phase, start_ns, end_ns, source, note } = r;
+        let shifted_ns = Some(note.shifted_ns).filter(|ns| *ns != 0);
+        let shared_by = Some(note.shared_by).filter(|requests| *requests > 0);
+        Self { name, stage, phase, start_ns, end_ns, source, shifted_ns, shared_by }
     }
 }
 
@@ -170,6 +178,7 @@ fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
         coverage: exchange.coverage(),
         clipped: exchange.clipped.total(),
         clipped_by_cause: exchange.clipped.by_cause().into_iter().filter(|(_, count)| *count > 0).collect(),
+        shifted: Some(exchange.shifted()).filter(|spans| *spans > 0),
         incomplete: exchange.is_incomplete,
         request_bytes: ledger.request_bytes,
         response_bytes: ledger.response_bytes,

@@ -21,6 +21,17 @@ pub struct TracedSpan {
     pub end_ns: i64,
     /// How deep below Lapwing's own span it lies, from 1.
     pub depth: u32,
+    /// What else is to be said of it.
+    pub note: SpanNote,
+}
+
+/// What is said of a received span besides its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanNote {
+    /// By how much it was moved, with all spans of its process, so that they lie in the upstream window: the process's clock differs.
+    pub shifted_ns: i64,
+    /// How many requests it was for: the links of a batch's span. Zero if it is of one request.
+    pub shared_by: u32,
 }
 
 /// How many reports and spans were clipped because they did not fit the upstream window by more than the tolerance, by cause.
@@ -80,6 +91,13 @@ impl Exchange {
             is_incomplete: false,
             optimal_forward: None,
         }
+    }
+
+    /// How many of its spans were moved into the upstream window with their process.
+    #[must_use]
+    pub fn shifted(&self) -> u32 {
+        let moved = self.traced.iter().filter(|span| span.note.shifted_ns != 0).count();
+        u32::try_from(moved).unwrap_or(u32::MAX)
     }
 
     /// The share of the upstream window that reports claim, `0..=1`; `None` if there is no window.

@@ -112,6 +112,19 @@ impl Serialize for SpanId {
     }
 }
 
+/// A context, beside that of `traceparent`, which was passed to the upstream: spans below it are of the same exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedContext {
+    /// Its trace.
+    pub trace: TraceId,
+    /// The span that the upstream takes for its parent.
+    pub span: SpanId,
+    /// Whether that is the client's span, which other requests may name too; else it is Lapwing's, of this request and this context alone.
+    pub is_clients: bool,
+    /// Its kind, as the bits of a `ContextSet`.
+    pub kind: u8,
+}
+
 /// A process's private mark in the trace ids that it creates. It tells a trace that is sampled only for Lapwing from the user's
 /// own traces by the id alone, without a table that would need a bound.
 ///

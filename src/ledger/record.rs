@@ -1,18 +1,19 @@
 //! The ledger: what the request path hands over when a request is done. It has a bounded size and holds numbers only; the token
-//! timing of a generated answer, a prompt whose tokens are to be counted, names that are in no table, and more spans or reports than
-//! most requests have are the only heap allocations. Many ledgers are kept, and each new one takes memory that the processor's caches have
+//! timing of a generated answer, a prompt whose tokens are to be counted, names that are in no table, trace contexts beside
+//! `traceparent`, and more spans or reports than most requests have are the only heap allocations. Many ledgers are kept, and each new one takes memory that the processor's caches have
 //! lost meanwhile: the smaller it is, the less a request waits for it.
 //!
 //! Every `_ns` field except the anchor is an offset from the request's start, in nanoseconds.
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::circumstances::Circumstances;
 use super::clock::Stamp;
 use super::generation::Generation;
-use super::identity::{SpanId, TraceId};
+use super::identity::{PassedContext, SpanId, TraceId};
 use super::names::LabelId;
 use super::naming::{NameProof, NewNames};
 use super::outcome::{ExchangeKind, Outcome};
@@ -165,6 +166,8 @@ pub struct Ledger {
     pub span: SpanId,
     /// The client's span, or zero.
     pub parent: SpanId,
+    /// Contexts that the upstream may continue instead; `None` for most requests.
+    pub passed_contexts: Option<Box<ArrayVec<PassedContext, 5>>>,
     /// The upstream was told that the trace is sampled, so it may send spans.
     pub traced: bool,
     /// The trace is sampled only because Lapwing asked for it.
@@ -233,6 +236,7 @@ impl Ledger {
             trace: TraceId::default(),
             span: SpanId::default(),
             parent: SpanId::default(),
+            passed_contexts: None,
             traced: false,
             ours: false,
             is_copy: false,
@@ -304,6 +308,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 464);
+        assert_eq!(size_of::<Ledger>(), 472);
     }
 }

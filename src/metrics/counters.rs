@@ -70,6 +70,8 @@ rows! {
     SpansUnmatched: Counter "lapwing_spans" &[("result", "unmatched")], "Spans received, by result: of no request of Lapwing's.";
     SpansLate: Counter "lapwing_spans" &[("result", "late")], "Spans received, by result: came after their exchange was merged.";
     SpansShed: Counter "lapwing_spans" &[("result", "shed")], "Spans received, by result: dropped because a table or channel was full.";
+    SpansShifted: Counter "lapwing_spans_shifted" &[], "Spans that were moved into their upstream window together with all spans of their process, because its clock differs.";
+    SpanLinksShed: Counter "lapwing_span_links_shed" &[], "Links of spans that were not followed to their request, because the span or its message has too many.";
     SpanShapesEvicted: Counter "lapwing_span_shapes_evicted" &[], "Learnt kinds of spans that gave way to others because their route's table was full.";
     SpansInvalid: Counter "lapwing_spans_invalid" &[], "Spans without a valid trace or span id, which the OTLP receiver skipped.";
     SpansSkipped: Counter "lapwing_spans_skipped" &[], "Spans that were not joined because the span above them has their time: SGLang's one for each token.";

@@ -25,6 +25,7 @@ mod route;
 pub mod servers;
 mod tag;
 mod tokens;
+pub mod trace_context;
 pub mod wire;
 
 pub use body_error::{ErrorPlace, Glance};

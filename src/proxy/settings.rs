@@ -6,6 +6,7 @@ use super::config::{Config, TraceSampling};
 use super::exchange::Observer;
 use super::layer::shadow::ShadowTap;
 use crate::ledger::{SpanId, TraceId, TraceMark};
+use crate::protocol::trace_context::ContextPolicy;
 
 /// The settings of a client's connection, from accept to close.
 #[derive(Clone)]
@@ -43,6 +44,8 @@ pub struct Tracing {
     pub mark: TraceMark,
     /// Is called with every trace of a client that is continued here; `None` if no spans are forwarded.
     pub continued: Option<Arc<dyn Fn(ContinuedTrace) + Send + Sync>>,
+    /// Which contexts are written beside `traceparent`.
+    pub contexts: ContextPolicy,
 }
 
 /// A client's trace in which Lapwing's span has taken the place of the client's.
@@ -50,10 +53,12 @@ pub struct Tracing {
 pub struct ContinuedTrace {
     /// The trace.
     pub trace: TraceId,
-    /// The client's span.
+    /// The client's span, or zero.
     pub parent: SpanId,
     /// Lapwing's span, which the upstream takes for its parent.
     pub span: SpanId,
+    /// The span that Lapwing sends itself; another one where this is about a context beside `traceparent`.
+    pub own: SpanId,
     /// Whether the trace is sampled only because sampling is forced.
     pub is_forced: bool,
 }

@@ -22,6 +22,7 @@ mod share;
 mod size;
 mod switch;
 mod text;
+mod trace_contexts;
 mod trace_sampler;
 mod upstream;
 
@@ -44,6 +45,7 @@ pub use shadow_target::ShadowTarget;
 pub use share::Share;
 pub use size::Size;
 pub use switch::Switch;
+pub use trace_contexts::{ContextKind, ContextSet, TraceContexts};
 pub use trace_sampler::{RootSampler, TraceSampler};
 pub use upstream::Upstream;
 

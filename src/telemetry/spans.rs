@@ -139,9 +139,15 @@ fn weight(sampled: &SampledExchange) -> Vec<KeyValue> {
 }
 
 fn stage(bar: WaterfallBar, ledger: &Ledger, trace_state: &str) -> Span {
-    let WaterfallBar { name, stage, phase, start_ns, end_ns, source } = bar;
+    let WaterfallBar { name, stage, phase, start_ns, end_ns, source, note } = bar;
     let mut attributes = vec![text("lapwing.stage", stage.name()), text("lapwing.source", source.name())];
     attributes.extend(phase.map(|phase| text("lapwing.phase", phase.name())));
+    if note.shifted_ns != 0 {
+        attributes.push(attribute("lapwing.shifted_ns", Value::IntValue(note.shifted_ns)));
+    }
+    if note.shared_by > 0 {
+        attributes.push(attribute("lapwing.shared_by", Value::IntValue(i64::from(note.shared_by))));
+    }
     Span {
         trace_id: ledger.trace.0.to_vec(),
         span_id: SpanId::random().0.to_vec(),

@@ -57,14 +57,22 @@ fn bytes(exchange: &Exchange) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Stamp;
+    use crate::ledger::{SpanNote, Stamp};
 
     #[test]
     fn an_exchange_is_charged_with_its_ledger_and_its_spans() {
         let mut exchange = Exchange::of(Ledger::open(Stamp::default(), 0));
         let alone = bytes(&exchange) as usize;
         assert!(alone > size_of::<Ledger>() && alone < 2048, "{alone}");
-        let span = TracedSpan { name: "n".repeat(1000).into(), stage: None, phase: None, start_ns: 0, end_ns: 0, depth: 1 };
+        let span = TracedSpan {
+            name: "n".repeat(1000).into(),
+            stage: None,
+            phase: None,
+            start_ns: 0,
+            end_ns: 0,
+            depth: 1,
+            note: SpanNote::default(),
+        };
         exchange.traced.push(span);
         assert!(bytes(&exchange) as usize >= alone + 1000);
     }

@@ -23,6 +23,7 @@ use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing::metrics::{Counter, Counters, Labels};
 use lapwing::net::{self, Target};
 use lapwing::protocol::ExchangeReader;
+use lapwing::protocol::trace_context::ContextPolicy;
 use lapwing::proxy::{
     self, Config, ConnectionSettings, DataPlane, Observer, Profiler, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
 };
@@ -83,7 +84,8 @@ impl Proxy {
 }
 
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
+    let tracing =
+        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer }
 }
 

@@ -98,6 +98,8 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_attribution_coverage_ratio": "the same since the start; dashboards divide the two counters",
         "process_start_time_seconds": "lapwing_uptime_seconds is shown",
         "lapwing_exchanges_mended_seconds_total": "how many were mended is shown",
+        "lapwing_spans_shifted_total": "said of each request where it matters: /exchanges",
+        "lapwing_span_links_shed_total": "a bound that only a batch of more than 256 passes",
         "lapwing_span_shapes_evicted_total": "a bound that only costs a grace period",
         "lapwing_otlp_spans_withheld_total": "not a fault",
         "lapwing_interim_responses_dropped_total": "a fault of one client",

@@ -24,6 +24,7 @@ use crate::cost::DebtAssessor;
 use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
 use crate::metrics::{Counter, Counters, Labels, Registry};
 use crate::protocol::Tokenizers;
+use crate::protocol::trace_context::LearntContexts;
 use crate::settings::ConfigHandle;
 use crate::telemetry::TailSampler;
 
@@ -121,6 +122,12 @@ impl Aggregation {
             self.aggregator.set_join(config.join());
             self.applied = config;
         }
+    }
+
+    /// Notes there which trace contexts the upstream is found to continue.
+    pub(super) fn learning_contexts(mut self, contexts: Arc<LearntContexts>) -> Self {
+        self.aggregator.learn_contexts(contexts);
+        self
     }
 
     /// Counts the tokens of prompts with these tokenizers.

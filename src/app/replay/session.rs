@@ -224,6 +224,7 @@ impl Session {
             counters: self.counters.clone(),
             labels: self.labels.clone(),
             ours: Arc::new(OwnTraces::new(TraceMark::random())),
+            contexts: Arc::default(),
             receives_spans,
             tap: None,
             recording: Arc::default(),

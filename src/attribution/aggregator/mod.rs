@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::ledger::{ClippedReports, Exchange, LabelId, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
 use crate::metrics::{Counter, Counters};
+use crate::protocol::trace_context::LearntContexts;
 
 use super::cache_hit;
+use super::clocks::ProcessClocks;
 use super::expect::SpanExpectation;
 use super::merge::merge;
 use super::pending::Pending;
@@ -72,7 +74,10 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// An empty aggregator that uses `merge`.
     #[must_use]
     pub fn with_merge(settings: JoinSettings, counters: Arc<Counters>, merge: M) -> Self {
-        Self { pending: Pending::new(settings, counters.clone()), finish: Finish { counters, merge } }
+        Self {
+            pending: Pending::new(settings, counters.clone()),
+            finish: Finish { counters, clocks: ProcessClocks::default(), merge },
+        }
     }
 
     /// Joins by `join` from now on; what waits already keeps the deadline that it has.
@@ -83,6 +88,11 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
     /// Forgets what was learnt of routes that are not kept, because their names gave way.
     pub fn retain_routes(&mut self, is_kept: impl Fn(LabelId) -> bool) {
         self.pending.retain_routes(is_kept);
+    }
+
+    /// Notes in `contexts` which trace contexts the upstream is found to continue, while it is found out.
+    pub fn learn_contexts(&mut self, contexts: Arc<LearntContexts>) {
+        self.pending.learn_contexts(contexts);
     }
 
     /// Takes a closed ledger, which is merged into `sink` now or when its spans have arrived.
@@ -129,27 +139,47 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Aggregator<M> {
 #[derive(Debug)]
 struct Finish<M> {
     counters: Arc<Counters>,
+    clocks: ProcessClocks,
     merge: M,
 }
 
 impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Finish<M> {
     /// Merges an exchange for the first time.
-    fn one(&self, ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
-        self.again(ledger, spans, is_incomplete, &mut |exchange| {
+    fn one(&mut self, ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+        let counters = self.counters.clone();
+        self.merge(ledger, spans, is_incomplete, true, &mut |exchange| {
             let ClippedReports { too_long, before, after } = exchange.clipped;
+            counters.add(Counter::SpansShifted, u64::from(exchange.shifted()));
             for (counter, count) in
                 [(Counter::ClippedTooLong, too_long), (Counter::ClippedBefore, before), (Counter::ClippedAfter, after)]
             {
-                self.counters.add(counter, u64::from(count));
+                counters.add(counter, u64::from(count));
             }
             sink(exchange);
         });
     }
 
-    /// Merges an exchange.
-    fn again(&self, mut ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+    /// Merges an exchange that was merged before.
+    fn again(&mut self, ledger: Box<Ledger>, spans: &[IncomingSpan], is_incomplete: bool, sink: &mut impl FnMut(Exchange)) {
+        self.merge(ledger, spans, is_incomplete, false, sink);
+    }
+
+    fn merge(
+        &mut self,
+        mut ledger: Box<Ledger>,
+        spans: &[IncomingSpan],
+        is_incomplete: bool,
+        is_first: bool,
+        sink: &mut impl FnMut(Exchange),
+    ) {
         let finished = catch_unwind(AssertUnwindSafe(|| {
-            let traced = if spans.is_empty() { Vec::new() } else { note_spans(&mut ledger, spans) };
+            let traced = match spans {
+                [] => Vec::new(),
+                spans => {
+                    let placed = self.clocks.place(&ledger, spans, is_first);
+                    note_spans(&mut ledger, &placed)
+                }
+            };
             divide_sums(&mut ledger);
             let mut exchange = (self.merge)(ledger, traced);
             exchange.is_incomplete = is_incomplete;

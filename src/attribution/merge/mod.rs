@@ -84,7 +84,7 @@ pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, ClippedReports
 }
 
 /// The upstream window inside the request, with its points in order; empty if there is none.
-fn bounds(ledger: &Ledger) -> UpstreamWindow {
+pub(super) fn bounds(ledger: &Ledger) -> UpstreamWindow {
     let w = ledger.window.unwrap_or_default();
     let start_ns = w.start_ns.min(ledger.total_ns);
     let end_ns = w.end_ns.clamp(start_ns, ledger.total_ns);
@@ -239,7 +239,7 @@ impl Placing {
 
 /// How much a report or span may exceed the window without fault: clocks are read at different places, and a server ends its
 /// span after its last byte.
-fn tolerance_ns(window: UpstreamWindow) -> u64 {
+pub(super) fn tolerance_ns(window: UpstreamWindow) -> u64 {
     (window.length_ns() / 100).max(1_000_000)
 }
 

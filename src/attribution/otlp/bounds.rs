@@ -10,6 +10,8 @@ use super::wire::fields;
 /// Spans that are decoded in one request; and resources, and scopes, that it may have. An exporter's default is 512 spans, a
 /// collector's 8192.
 pub(super) const MAX_SPANS: usize = 16_384;
+/// Links of one span that are followed to the requests that it was for: more than a batch has.
+pub(super) const MAX_LINKS: usize = 256;
 /// Elements of one span, or of one resource or scope. Each takes about 100 bytes in memory.
 pub(super) const MAX_ELEMENTS: usize = 32_768;
 /// Nesting of values in attributes.

@@ -125,9 +125,10 @@ impl ExportHandler {
     fn join(&self, decoded: decode::Decoded) {
         self.counters.add(Counter::SpansInvalid, decoded.invalid);
         self.counters.add(Counter::SpansSkipped, decoded.skipped);
+        self.counters.add(Counter::SpanLinksShed, decoded.links_shed);
         self.counters.add(Counter::SpansReceived, decoded.spans.len() as u64);
         let mut spans = decoded.spans;
-        let connection = ProcessId::of(&self.peer);
+        let connection = ProcessId::of_connection(&self.peer);
         spans.iter_mut().for_each(|span| span.process = span.process.or(connection));
         while !spans.is_empty() {
             let rest = spans.split_off(spans.len().min(SPANS));

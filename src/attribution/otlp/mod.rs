@@ -14,6 +14,7 @@ mod limits;
 #[doc(hidden)]
 pub mod otlp_properties;
 mod own_traces;
+mod packing;
 mod receive_grpc;
 mod receive_http;
 mod refusals;

@@ -20,6 +20,8 @@ pub struct OwnTraces {
     mark: TraceMark,
     forced: Mutex<RecentMap<TraceId, ()>>,
     parents: Mutex<RecentMap<SpanId, SpanId>>,
+    /// The ids that stand for Lapwing's spans in contexts beside `traceparent`.
+    others: Mutex<RecentMap<SpanId, SpanId>>,
     /// The share of traces that Lapwing's own spans are sent of, whatever else happens; `None` while it sends none.
     share: Option<SamplingThreshold>,
     /// Lapwing's spans that are sent for another reason.
@@ -46,7 +48,8 @@ impl OwnTraces {
 
     fn with_capacity(mark: TraceMark, capacity: usize) -> Self {
         let (forced, parents) = (Mutex::new(RecentMap::new(capacity)), Mutex::new(RecentMap::new(capacity)));
-        Self { mark, forced, parents, share: None, sent: Mutex::new(RecentMap::new(capacity)) }
+        let others = Mutex::new(RecentMap::new(capacity));
+        Self { mark, forced, parents, others, share: None, sent: Mutex::new(RecentMap::new(capacity)) }
     }
 
     /// The mark of the traces that Lapwing starts.
@@ -66,6 +69,17 @@ impl OwnTraces {
     /// allocation once warm.
     pub fn record_parent(&self, span: SpanId, parent: SpanId) {
         self.parents.lock().insert(span, parent);
+    }
+
+    /// Remembers that `other` stands for Lapwing's `span` in a context beside `traceparent`. After 65,536 later ones it may be forgotten.
+    /// Called on the request path, where such contexts are written.
+    pub fn record_other(&self, other: SpanId, span: SpanId) {
+        self.others.lock().insert(other, span);
+    }
+
+    /// Lapwing's span that `span` stands for, or this one itself.
+    pub(super) fn own_of(&self, span: SpanId) -> SpanId {
+        self.others.lock().get(&span).copied().unwrap_or(span)
     }
 
     /// Lapwing sends its own spans of this share of traces to a collector.

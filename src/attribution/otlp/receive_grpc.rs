@@ -1,4 +1,4 @@
-//! OTLP over gRPC: the three collector services, plain or gzip. Messages stay bytes until their content is needed.
+//! OTLP over gRPC: the three collector services, plain, gzip, deflate or Zstandard. Messages stay bytes until their content is needed.
 
 use std::io;
 
@@ -7,26 +7,27 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, Version};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body_util::Full;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tonic::codec::{CompressionEncoding, EnabledCompressionEncodings};
 use tonic::server::Grpc;
 
 use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
+use super::packing::{ACCEPTED, Packing};
 use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
-use crate::net::{self, Peer};
+use crate::net::{self, GunzipError, Peer};
 use crate::protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
 const UNAVAILABLE: &str = "14";
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// Bytes before a message: whether it is packed, and its length.
 const FRAME: usize = 5;
 
@@ -112,13 +113,14 @@ fn cause(status: &[u8]) -> RefusalCause {
 
 /// Reads the whole request before any of it is unpacked: a client that never ends its stream would keep what it unpacked to.
 async fn receive(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Result<Response, tonic::Status> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let held = body::read(body, max_body.saturating_add(FRAME), handler.room()).await.map_err(|error| match error {
         BodyError::TooLarge(_) => tonic::Status::resource_exhausted(error.to_string()),
         BodyError::Busy => tonic::Status::unavailable(error.to_string()),
         BodyError::Unreadable(_) => tonic::Status::cancelled(error.to_string()),
     })?;
-    let request = http::Request::from_parts(head, Full::new(held.bytes.clone()));
+    let message = unpacked(&mut head.headers, held.bytes.clone(), max_body)?;
+    let request = http::Request::from_parts(head, Full::new(message));
     let handler = handler.clone();
     let take = tower::service_fn(move |message: tonic::Request<Bytes>| {
         let taken = handler.take(signal, Encoding::Protobuf, message.into_inner());
@@ -128,12 +130,32 @@ async fn receive(signal: Signal, handler: &ExportHandler, max_body: usize, reque
             _ => tonic::Status::invalid_argument(format!("the message {error}")),
         }))
     });
-    let mut accepted = EnabledCompressionEncodings::default();
-    accepted.enable(CompressionEncoding::Gzip);
-    let response = Grpc::new(BytesCodec)
-        .apply_compression_config(accepted, EnabledCompressionEncodings::default())
-        .apply_max_message_size_config(Some(max_body), None)
-        .unary(take, request)
-        .await;
+    let response = Grpc::new(BytesCodec).apply_max_message_size_config(Some(max_body), None).unary(take, request).await;
     Ok(response.map(Body::new))
+}
+
+/// The frame of a message as it is without compression. What is no packed message, and only one, is left to tonic.
+fn unpacked(headers: &mut HeaderMap, framed: Bytes, max_body: usize) -> Result<Bytes, tonic::Status> {
+    let Some(encoding) = headers.remove(&ENCODING) else { return Ok(framed) };
+    let [1, a, b, c, d, ..] = framed[..] else { return Ok(framed) };
+    let message = framed.slice(FRAME..);
+    if usize::try_from(u32::from_be_bytes([a, b, c, d])) != Ok(message.len()) {
+        return Err(tonic::Status::invalid_argument("the call has not one message"));
+    }
+    let packing = Packing::named(encoding.as_bytes()).ok_or_else(|| {
+        let name = String::from_utf8_lossy(encoding.as_bytes());
+        let mut status = tonic::Status::unimplemented(format!("the encoding {name} is not read; these are: {ACCEPTED}"));
+        status.metadata_mut().insert("grpc-accept-encoding", tonic::metadata::MetadataValue::from_static(ACCEPTED));
+        status
+    })?;
+    let message = packing.unpack(&message, max_body).map_err(|error| match error {
+        GunzipError::TooLarge(_) => tonic::Status::resource_exhausted(format!("the message is {error}")),
+        GunzipError::Corrupt(_) => tonic::Status::invalid_argument(format!("the message cannot be unpacked: {error}")),
+    })?;
+    let length = u32::try_from(message.len()).map_err(|_| tonic::Status::resource_exhausted("the message is too large"))?;
+    let mut plain = BytesMut::with_capacity(FRAME + message.len());
+    plain.put_u8(0);
+    plain.put_u32(length);
+    plain.extend_from_slice(&message);
+    Ok(plain.freeze())
 }

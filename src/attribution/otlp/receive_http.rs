@@ -1,4 +1,5 @@
-//! OTLP over HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, plain or gzip.
+//! OTLP over HTTP: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, below any path, in protobuf or JSON, plain, gzip, deflate or
+//! Zstandard.
 //!
 //! Responses follow the specification: they have the request's encoding; errors are `google.rpc.Status`, and none is retryable but
 //! 503, which says that other bodies fill the room.
@@ -10,7 +11,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use axum::routing::post;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -20,10 +21,11 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
+use super::packing::{ACCEPTED, Packing};
 use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
-use crate::net::{self, GunzipError, Peer, gunzip};
+use crate::net::{self, GunzipError, Peer};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
 /// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
@@ -51,7 +53,12 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
             let handler = handler.of_connection(request.extensions().get::<Peer>().copied());
             async move { export(signal, &handler, max_body, request).await }
         };
-        router = router.route(signal.http_path(), post(export));
+        // some write a slash after it, and some have a base path before it, as their collector's gateway has
+        for before in ["", "/{a}", "/{a}/{b}", "/{a}/{b}/{c}"] {
+            for after in ["", "/"] {
+                router = router.route(&[before, signal.http_path(), after].concat(), post(export.clone()));
+            }
+        }
     }
     let wrong = move |request: Request| {
         if request.method() == Method::POST && is_export(request.uri().path()) {
@@ -67,7 +74,7 @@ fn router(handler: ExportHandler, max_body: u64) -> Router {
 enum OtlpRefusal {
     #[error("the content type must be application/x-protobuf or application/json")]
     ContentType,
-    #[error("the content encoding must be gzip or none")]
+    #[error("the content encoding must be gzip, deflate, zstd or none")]
     ContentEncoding,
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -116,6 +123,9 @@ async fn export(signal: Signal, handler: &ExportHandler, max_body: usize, reques
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(encoding.content_type()));
+    if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(ACCEPTED));
+    }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
@@ -133,19 +143,16 @@ async fn take(
     max_body: usize,
     request: Request,
 ) -> Result<Taken, OtlpRefusal> {
-    let is_packed = is_packed(request.headers())?;
+    let packing = packing(request.headers())?;
     let body = body::read(request.into_body(), max_body, handler.room()).await?;
     // nothing waits from here on, so that one request at a time is unpacked and decoded
-    let bytes = if is_packed { gunzip(&body.bytes, max_body)? } else { body.bytes.clone() };
+    let bytes = packing.unpack(&body.bytes, max_body)?;
     Ok(handler.take(signal, encoding, bytes)?)
 }
 
-fn is_packed(headers: &HeaderMap) -> Result<bool, OtlpRefusal> {
-    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        None | Some(b"" | b"identity") => Ok(false),
-        Some(name) if name.eq_ignore_ascii_case(b"gzip") => Ok(true),
-        Some(_) => Err(OtlpRefusal::ContentEncoding),
-    }
+fn packing(headers: &HeaderMap) -> Result<Packing, OtlpRefusal> {
+    let name = headers.get(CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+    Packing::named(name).ok_or(OtlpRefusal::ContentEncoding)
 }
 
 impl OtlpRefusal {

@@ -6,8 +6,8 @@ use crate::ledger::{Ledger, Stamp, TraceId};
 use crate::metrics::Counter;
 
 use super::super::span::IncomingSpan;
-use super::Pending;
 use super::waiting::{is_incomplete, mark};
+use super::{Pending, contexts};
 
 /// The shortest time between two generations of requests.
 const GENERATION_NS: u64 = 1_000_000_000;
@@ -61,9 +61,12 @@ impl Pending {
         };
         self.routes.sent(series, now);
         let mut todo = vec![span];
-        while let Some(span) = todo.pop() {
+        while let Some(mut span) = todo.pop() {
             self.counters.bump(Counter::SpansLate);
             todo.extend(self.orphans.release(span.trace, Some(span.span)));
+            if let Some(exchange) = self.settled.get(number) {
+                self.contexts.joined(contexts::hang_below_own(&exchange.ledger, &mut span));
+            }
             let late = mark(&span, own, now);
             if self.settled.add(number, span, late, self.join.max_spans_per_exchange) {
                 self.changed.insert(number);

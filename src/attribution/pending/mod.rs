@@ -8,6 +8,7 @@
 //! dropped and counted as soon as no request that was open when they came is open any more, else by age. How long an exchange
 //! waits is learnt ([`Shapes`]). Time is passed in as stamps; no clock is read here.
 
+mod contexts;
 mod late;
 mod waiting;
 
@@ -15,10 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::ledger::{LabelId, Ledger, SpanId, Stamp, TraceId};
 use crate::metrics::{Counter, Counters};
 
+use self::contexts::ContextTrial;
+pub(super) use self::contexts::traces;
 use self::late::Generations;
 use self::waiting::{Waiting, mark};
 use super::aggregator::JoinSettings;
@@ -46,6 +50,7 @@ pub(super) struct Pending {
     /// Merged exchanges that late spans were added to.
     changed: BTreeSet<u64>,
     generations: Generations,
+    contexts: ContextTrial,
     next: u64,
 }
 
@@ -61,6 +66,8 @@ struct Trace {
     outside: usize,
     /// The clients' spans of the exchanges that wait.
     callers: Vec<SpanId>,
+    /// The clients' spans that were passed to the upstream, and the exchange of each.
+    passed: SmallVec<[(SpanId, u64); 1]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +97,7 @@ impl Pending {
             settled: Settled::default(),
             changed: BTreeSet::new(),
             generations: Generations::default(),
+            contexts: ContextTrial::default(),
             next: 0,
             join,
             counters,
@@ -112,6 +120,7 @@ impl Pending {
     /// Takes a closed ledger: calls `done` at once if no spans are expected, else later. `done` gets the ledger, its spans, and
     /// whether spans are missing that exchanges like it have.
     pub(super) fn ledger(&mut self, ledger: Box<Ledger>, now: Stamp, done: &mut impl FnMut(Box<Ledger>, &[IncomingSpan], bool)) {
+        self.contexts.closed(&ledger, now);
         if !ledger.traced || self.join.expect == SpanExpectation::Never {
             return done(ledger, &[], false);
         }
@@ -122,11 +131,11 @@ impl Pending {
             WaitDecision::Yes => true,
             // a probe displaces no other exchange
             WaitDecision::Probe if self.waiting.len() * 2 < self.join.max_pending => true,
-            WaitDecision::Probe | WaitDecision::No => self.orphans.has(trace_id),
+            WaitDecision::Probe | WaitDecision::No => traces(&ledger).iter().any(|trace| self.orphans.has(*trace)),
         };
         if !is_expected || self.join.max_pending == 0 {
             self.counters.add(Counter::PendingEvicted, u64::from(is_expected));
-            self.recent.push(trace_id, own, series);
+            self.remember(&ledger);
             return done(ledger, &[], false);
         }
         if self.waiting.len() >= self.join.max_pending
@@ -142,13 +151,16 @@ impl Pending {
         trace.owners.insert(own, Owner::Exchange(seq));
         trace.callers.push(ledger.parent);
         (trace.waiting, trace.seen, trace.newest) = (trace.waiting + 1, trace.seen.saturating_add(1), seq);
+        self.register_passed(seq, &ledger);
         let due = now.plus(self.join.grace_ns);
         self.due.insert((due, seq));
+        let passed = ledger.passed_contexts.clone();
         let waiting =
             Waiting { ledger, deadline: due, due, last: now, is_ended: false, closed: now, spans: Vec::new(), marks: Vec::new() };
         self.waiting.insert(seq, waiting);
         self.gauge();
-        let early = self.orphans.release(trace_id, Some(own));
+        let mut early = self.orphans.release(trace_id, Some(own));
+        early.extend(passed.iter().flat_map(|passed| passed.iter()).flat_map(|at| self.orphans.release(at.trace, Some(at.span))));
         early.into_iter().for_each(|span| self.adopt(Owner::Exchange(seq), span, now));
         let roots = self.orphans.release(trace_id, None);
         roots.into_iter().for_each(|span| self.adopt(Owner::Outside, span, now));
@@ -166,7 +178,7 @@ impl Pending {
         let trace = self.traces.get(&span.trace);
         if let Some(trace) = trace {
             let owner = match span.parent {
-                Some(parent) => trace.owners.get(&parent).copied(),
+                Some(parent) => trace.owners.get(&parent).copied().or_else(|| self.owner_by_client(trace, parent, &span)),
                 None => Some(Owner::Outside),
             };
             if let Some(owner) = owner {
@@ -178,11 +190,13 @@ impl Pending {
         }
         if let Some(series) = span.parent.and_then(|parent| self.recent.series(span.trace, parent)) {
             self.routes.sent(series, now);
+            self.contexts.came();
             return self.late(span);
         }
         if let Some(only) = trace.and_then(Trace::only).and_then(|seq| self.waiting.get_mut(&seq)) {
             only.last = now;
         }
+        self.contexts.unmatched(&span, now, self.join.grace_ns);
         let shed = self.orphans.hold(span, now, self.counters.open_requests().generation());
         self.counters.add(Counter::SpansShed, shed as u64);
     }
@@ -257,14 +271,21 @@ impl Pending {
     }
 
     /// Joins a span to a waiting exchange; false if the exchange has no room for it.
-    fn join(&mut self, seq: u64, span: IncomingSpan, now: Stamp) -> bool {
+    fn join(&mut self, seq: u64, mut span: IncomingSpan, now: Stamp) -> bool {
         let Some(waiting) = self.waiting.get_mut(&seq) else {
             self.counters.bump(Counter::SpansLate);
             return false;
         };
         waiting.last = now;
         self.routes.sent(waiting.ledger.series, now);
+        let by = contexts::hang_below_own(&waiting.ledger, &mut span);
+        self.contexts.joined(by);
         let ends = waiting.tells_the_end(&span);
+        // several links of a batch's span may lead to one request
+        if span.note.shared_by > 0 && waiting.spans.iter().any(|known| known.origin() == span.origin()) {
+            self.counters.bump(Counter::SpansJoined);
+            return false;
+        }
         let has_room = waiting.spans.len() < self.join.max_spans_per_exchange;
         self.counters.bump(if has_room { Counter::SpansJoined } else { Counter::SpansShed });
         if has_room {

@@ -8,7 +8,7 @@ use crate::metrics::Counter;
 use super::super::settled::SettledExchange;
 use super::super::shapes::{MissingSpans, SpanMark, SpanSet, SpanShape};
 use super::super::span::{IncomingSpan, SpanKind};
-use super::{Pending, Trace};
+use super::{Owner, Pending, Trace, contexts};
 
 /// A closed ledger, and the spans that have come for it.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Pending {
                 waiting.marks.extend(unknown.iter().map(|span| mark(span, waiting.ledger.span, now)));
                 waiting.spans.extend(unknown);
             }
-            self.leave(&waiting.ledger, &waiting.spans);
+            self.leave(seq, &waiting.ledger, &waiting.spans);
         }
         let lacks = is_incomplete(&waiting.ledger, self.missing(&waiting));
         if is_learnt {
@@ -105,7 +105,7 @@ impl Pending {
         }
         let Waiting { mut ledger, closed, spans, marks, .. } = waiting;
         self.routes.left(ledger.series, now, !spans.is_empty());
-        self.recent.push(ledger.trace, ledger.span, ledger.series);
+        self.remember(&ledger);
         self.gauge();
         // what is kept for late spans is kept without the gaps between tokens: they may take 64 KiB
         let gaps_us = ledger.generation.as_mut().map(|generation| mem::take(&mut generation.gaps_us));
@@ -129,19 +129,26 @@ impl Pending {
     }
 
     /// Removes an exchange from its trace.
-    pub(super) fn leave(&mut self, ledger: &Ledger, spans: &[IncomingSpan]) {
-        let Some(trace) = self.traces.get_mut(&ledger.trace) else { return };
-        trace.waiting -= 1;
-        if let Some(at) = trace.callers.iter().position(|caller| *caller == ledger.parent) {
+    pub(super) fn leave(&mut self, seq: u64, ledger: &Ledger, spans: &[IncomingSpan]) {
+        if let Some(trace) = self.traces.get_mut(&ledger.trace)
+            && let Some(at) = trace.callers.iter().position(|caller| *caller == ledger.parent)
+        {
             trace.callers.swap_remove(at);
         }
-        if trace.waiting == 0 {
-            self.traces.remove(&ledger.trace);
-            return;
-        }
-        trace.owners.remove(&ledger.span);
-        for span in spans {
-            trace.owners.remove(&span.span);
+        for id in contexts::traces(ledger) {
+            let Some(trace) = self.traces.get_mut(&id) else { continue };
+            trace.waiting -= 1;
+            if trace.waiting == 0 {
+                self.traces.remove(&id);
+                continue;
+            }
+            trace.passed.retain(|(_, of)| *of != seq);
+            let passed = ledger.passed_contexts.iter().flat_map(|passed| passed.iter()).map(|passed| passed.span);
+            for span in spans.iter().map(|span| span.span).chain(passed).chain([ledger.span]) {
+                if trace.owners.get(&span) == Some(&Owner::Exchange(seq)) {
+                    trace.owners.remove(&span);
+                }
+            }
         }
     }
 }

@@ -70,7 +70,8 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
         let (own_start_ns, end_ns) = (offset(span.start_unix_ns, anchor_unix_ns), offset(span.end_unix_ns, anchor_unix_ns));
         let start_ns = above.staged_ns.filter(|at| *at < end_ns).map_or(own_start_ns, |at| at.max(own_start_ns));
         let server = resolver.meet((i, span), above.server, above.depth, above.staged_ns, above.is_called);
-        placed.push(TracedSpan { name: span.name.clone(), stage, phase: span.phase, start_ns, end_ns, depth: above.depth });
+        let (name, phase, depth, note) = (span.name.clone(), span.phase, above.depth, span.note);
+        placed.push(TracedSpan { name, stage, phase, start_ns, end_ns, depth, note });
         let has_stages = stage.is_some() || span.server.as_ref().is_some_and(|server| !server.pieces.is_empty());
         let staged_ns = if has_stages { Some(start_ns) } else { above.staged_ns };
         let is_open_call = if has_stages { span.stage.is_none() && stage == Some(Stage::Downstream) } else { above.is_open_call };
@@ -97,7 +98,8 @@ fn derived(span: &IncomingSpan) -> Option<Stage> {
     calls.then_some(if span.is_store_call { Stage::Hydration } else { Stage::Downstream })
 }
 
-fn offset(at_unix_ns: u64, anchor_unix_ns: u64) -> i64 {
+/// A time by the wall clock on the clock that reads zero at `anchor_unix_ns`.
+pub(super) fn offset(at_unix_ns: u64, anchor_unix_ns: u64) -> i64 {
     let ns = i128::from(at_unix_ns) - i128::from(anchor_unix_ns);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }

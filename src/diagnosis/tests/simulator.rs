@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::diagnosis::random::SeededRandom;
 use crate::diagnosis::{Diagnosis, Diagnostician};
 use crate::ledger::{
-    Annotation, Basis, Exchange, Ledger, ObservedEvent, Outcome, SeriesKey, Source, Stage, Stamp, TraceId, TracedSpan, Unit,
-    UpstreamWindow,
+    Annotation, Basis, Exchange, Ledger, ObservedEvent, Outcome, SeriesKey, Source, SpanNote, Stage, Stamp, TraceId, TracedSpan,
+    Unit, UpstreamWindow,
 };
 use crate::metrics::Labels;
 
@@ -244,7 +244,15 @@ pub(super) fn simulate(of: &Simulation) -> Simulated {
                 account.add(stage, Source::Traced, to - from);
                 let offset = |ns: u64| (ns - arrived) as i64;
                 let (name, start_ns, end_ns) = (stage.name().into(), offset(from), offset(to));
-                exchange.traced.push(TracedSpan { name, stage: Some(stage), phase: None, start_ns, end_ns, depth: 1 });
+                exchange.traced.push(TracedSpan {
+                    name,
+                    stage: Some(stage),
+                    phase: None,
+                    start_ns,
+                    end_ns,
+                    depth: 1,
+                    note: SpanNote::default(),
+                });
             }
         }
         assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);

@@ -168,7 +168,15 @@ mod tests {
     use super::*;
 
     fn bar(name: &str, stage: Stage, start_ns: u64, end_ns: u64) -> WaterfallBar {
-        WaterfallBar { name: name.to_owned(), stage, phase: None, start_ns, end_ns, source: Source::Traced }
+        WaterfallBar {
+            name: name.to_owned(),
+            stage,
+            phase: None,
+            start_ns,
+            end_ns,
+            source: Source::Traced,
+            note: crate::ledger::SpanNote::default(),
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{ExchangeContext, InFlight, Observer};
 use crate::ledger::{Ledger, Stamp, TraceMark};
 use crate::net::Tasks;
 use crate::protocol::ExchangeReader;
+use crate::protocol::trace_context::ContextPolicy;
 use crate::proxy::{Config, ConnectionSettings, ShadowRole, TraceSampling, Tracing};
 
 struct Unobserved;
@@ -23,7 +24,8 @@ impl Observer for Unobserved {
 
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
+    let tracing =
+        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     let observer = Arc::new(Unobserved);
     let settings = ConnectionSettings {
         config: Config::default(),

@@ -16,6 +16,7 @@ use crate::ledger::{Ledger, TraceMark};
 use crate::metrics::{Counter, Counters};
 use crate::net::memory::{MemoryAddress, MemoryPeer, listen};
 use crate::net::{Target, Tasks};
+use crate::protocol::trace_context::ContextPolicy;
 use crate::protocol::{ExchangeReader, Protocols};
 use crate::proxy::serve::serve_with;
 use crate::proxy::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
@@ -103,7 +104,7 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
     let settings = ConnectionSettings {
         config,
         respond_server_timing: options.has_server_timing(),
-        tracing: Tracing { sampling, mark: TraceMark::random(), continued: None },
+        tracing: Tracing { sampling, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() },
         shadow: ShadowRole::Off,
         observer,
     };

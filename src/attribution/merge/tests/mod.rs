@@ -5,7 +5,7 @@ mod generation;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ledger::{ObservedEvent, ReportPlace, Span, Stamp};
+use crate::ledger::{ObservedEvent, ReportPlace, Span, SpanNote, Stamp};
 
 const MS: u64 = 1_000_000;
 
@@ -25,7 +25,7 @@ fn report(stage: Stage, duration_ns: u64, trailing: bool) -> Report {
 }
 
 fn traced(stage: Stage, start_ns: i64, end_ns: i64, depth: u32) -> TracedSpan {
-    TracedSpan { name: "s".into(), stage: Some(stage), phase: None, start_ns, end_ns, depth }
+    TracedSpan { name: "s".into(), stage: Some(stage), phase: None, start_ns, end_ns, depth, note: SpanNote::default() }
 }
 
 /// The pieces that reports or spans claim, by start.

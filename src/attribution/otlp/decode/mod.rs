@@ -12,18 +12,22 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::Link;
 use prost::{DecodeError, Message};
 
-use super::bounds::{Element, MAX_SPANS};
+use super::bounds::{Element, MAX_LINKS, MAX_SPANS};
 use super::json;
 use super::wire::messages;
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
 use crate::attribution::{CacheLookups, IncomingSpan, ProcessId, Rules, SpanKind};
 use crate::collector::{Encoding, Signal};
-use crate::ledger::{SpanId, TraceId};
+use crate::ledger::{SpanId, SpanNote, TraceId};
 
 /// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
+
+/// `ResourceSpans.instrumentation_library_spans`, which senders of 2021 write for `scope_spans`; its fields are the same.
+const LIBRARY_SPANS: u32 = 1000;
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +76,8 @@ pub(super) struct Decoded {
     pub(super) skipped: u64,
     /// Spans that exceed the bounds.
     pub(super) rejected: u64,
+    /// Links to further requests, which are not followed.
+    pub(super) links_shed: u64,
     seen: usize,
     containers: usize,
 }
@@ -87,7 +93,7 @@ pub(super) fn spans(request: &[u8], rules: &Rules) -> Result<Decoded, Undecodabl
         let (service, process) = (service(attributes), process(attributes));
         let name = text(attributes, "service.name").unwrap_or_default();
         let is_vllm = Sender::is_vllm(attributes);
-        for scope_spans in messages(resource_spans, 2) {
+        for scope_spans in messages(resource_spans, 2).chain(messages(resource_spans, LIBRARY_SPANS)) {
             let scope_spans = scope_spans?;
             out.count_container()?;
             let scope: InstrumentationScope = outer(Element::Scope, scope_spans, "a scope")?;
@@ -132,10 +138,37 @@ impl Decoded {
             return Ok(());
         }
         match incoming(&span, sender, of, rules) {
-            Some(span) => self.spans.push(span),
+            Some(found) => self.push(found, &span.links),
             None => self.invalid += 1,
         }
         Ok(())
+    }
+
+    /// Keeps a span. One that did a stage of several requests, and links to the span of each, is kept for each of them; the span itself
+    /// only if it is below one.
+    fn push(&mut self, mut span: IncomingSpan, links: &[Link]) {
+        if span.stage.is_none() || links.is_empty() {
+            return self.spans.push(span);
+        }
+        let ids = |link: &Link| Some((TraceId::from_slice(&link.trace_id)?, SpanId::from_slice(&link.span_id)?));
+        let own = span.parent.map(|parent| (span.trace, parent));
+        let mut linked: Vec<(TraceId, SpanId)> =
+            links.iter().take(MAX_LINKS).filter_map(ids).filter(|at| Some(*at) != own).collect();
+        linked.sort_unstable();
+        linked.dedup();
+        let room = MAX_SPANS.saturating_sub(self.spans.len());
+        self.links_shed += (links.len().saturating_sub(MAX_LINKS) + linked.len().saturating_sub(room)) as u64;
+        linked.truncate(room);
+        span.note.shared_by = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        for (trace, parent) in &linked {
+            // an id of its own: two requests of one trace may both have a copy
+            let id = u64::from_be_bytes(span.span.0) ^ u64::from_be_bytes(parent.0).rotate_left(17);
+            let (id, copy_of) = (SpanId(id.max(1).to_be_bytes()), Some(span.span));
+            self.spans.push(IncomingSpan { trace: *trace, span: id, parent: Some(*parent), copy_of, ..span.clone() });
+        }
+        if span.parent.is_some() || linked.is_empty() {
+            self.spans.push(span);
+        }
     }
 }
 
@@ -158,6 +191,8 @@ fn incoming(span: &Span, sender: Sender<'_>, (service, process): (&Arc<str>, Pro
         process,
         cache: CacheLookups::of_span(&span.attributes, rules.cache_attribute()),
         server,
+        note: SpanNote::default(),
+        copy_of: None,
     })
 }
 

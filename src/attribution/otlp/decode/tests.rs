@@ -225,3 +225,66 @@ proptest! {
         let _ = spans(&bytes, &Rules::default());
     }
 }
+
+fn link(trace: u8, span: u8) -> Link {
+    Link { trace_id: vec![trace; 16], span_id: vec![span; 8], ..Link::default() }
+}
+
+#[test]
+fn a_batchs_span_is_a_span_of_each_request_that_it_links_to() {
+    let batch = |parent: &[u8], links: Vec<Link>| Span { parent_span_id: parent.to_vec(), links, ..span(TRACE, 1, "forward") };
+    let of = |span: Span| {
+        let decoded = decoded(Encoding::Protobuf, &request(vec![span]).encode_to_vec());
+        let seen = |span: &IncomingSpan| {
+            (span.trace.0[0], span.parent.map(|parent| parent.0[0]), span.note.shared_by, span.copy_of.is_some())
+        };
+        (decoded.spans.iter().map(seen).collect::<Vec<_>>(), decoded.links_shed)
+    };
+    let three = vec![link(1, 11), link(2, 12), link(2, 12), link(3, 13)];
+    let copies = [(1, Some(11), 4, true), (2, Some(12), 4, true), (3, Some(13), 4, true)];
+    assert_eq!(of(batch(&[], three.clone())), (copies.to_vec(), 0), "a span of no request is none besides");
+    let own = (7, Some(99), 4, false);
+    assert_eq!(of(batch(&[99; 8], three)), ([&copies[..], &[own]].concat(), 0));
+    // one of them is its own parent's
+    assert_eq!(of(batch(&[11; 8], vec![link(7, 11), link(2, 12)])).0, [(2, Some(12), 2, true), (7, Some(11), 2, false)]);
+    // no stage: links say something else
+    let other = Span { name: "retry".into(), ..batch(&[99; 8], vec![link(1, 11)]) };
+    assert_eq!(of(other), (vec![(7, Some(99), 0, false)], 0));
+    let nothing = Span { links: vec![Link::default()], ..span(TRACE, 1, "forward") };
+    assert_eq!(of(nothing).0.len(), 1);
+}
+
+#[test]
+fn links_are_bounded_by_the_span_and_by_the_message() {
+    let linked = |id: u8, links: usize| {
+        let links =
+            (0..links).map(|n| Link { trace_id: vec![1; 16], span_id: (n as u64 + 1).to_be_bytes().to_vec(), ..Link::default() });
+        Span { parent_span_id: Vec::new(), links: links.collect(), ..span(TRACE, id, "forward") }
+    };
+    let one = decoded(Encoding::Protobuf, &request(vec![linked(1, MAX_LINKS + 3)]).encode_to_vec());
+    assert_eq!((one.spans.len(), one.links_shed, one.spans[0].note.shared_by), (MAX_LINKS, 3, 259));
+    let ids: std::collections::HashSet<SpanId> = one.spans.iter().map(|span| span.span).collect();
+    assert_eq!(ids.len(), MAX_LINKS);
+    let many = request((1..=100).map(|id| linked(id, MAX_LINKS)).collect());
+    let many = decoded(Encoding::Protobuf, &many.encode_to_vec());
+    assert_eq!((many.spans.len() as u64 - 36, many.links_shed), (MAX_SPANS as u64, (100 - 64) * MAX_LINKS as u64));
+}
+
+#[test]
+fn names_of_2021_and_ids_in_base64_are_read() {
+    let json = json!({"resourceSpans": [{"resource": {}, "instrumentationLibrarySpans": [{
+        "instrumentationLibrary": {"name": "old"},
+        "spans": [{"traceId": "BwcHBwcHBwcHBwcHBwcHBw==", "spanId": "AQEBAQEBAQE=", "parentSpanId": "AgICAgICAgI=", "name": "forward", "kind": "SPAN_KIND_SERVER"}],
+    }]}]});
+    let decoded = decoded(Encoding::Json, json.to_string().as_bytes());
+    let [span] = &decoded.spans[..] else { panic!() };
+    assert_eq!((span.trace, span.span, span.parent, span.kind), (TRACE, SpanId([1; 8]), Some(SpanId([2; 8])), SpanKind::Server));
+
+    let scope =
+        ScopeSpans { spans: vec![super::super::tests::span(TRACE, 1, "forward")], ..ScopeSpans::default() }.encode_to_vec();
+    let mut resource = Vec::new();
+    super::super::wire::put_delimited(LIBRARY_SPANS, &scope, &mut resource);
+    let mut request = Vec::new();
+    super::super::wire::put_delimited(1, &resource, &mut request);
+    assert_eq!(spans(&request, &Rules::default()).unwrap().spans.len(), 1);
+}

@@ -112,7 +112,8 @@ impl ForwardQueue {
             }
         }
         let Some(trace) = TraceId::from_slice(trace) else { return Ok(SpanFate::Keep) };
-        let own = SpanId::from_slice(parent);
+        let sent_parent = SpanId::from_slice(parent);
+        let own = sent_parent.map(|parent| self.own_traces.own_of(parent));
         let parent = own.and_then(|parent| self.own_traces.replaced_parent(trace, parent));
         if parent.is_some() {
             let _ = self.upstream_sdk.set(sdk);
@@ -132,7 +133,10 @@ impl ForwardQueue {
         Ok(match parent.filter(|_| !is_sent) {
             Some(Some(parent)) => SpanFate::Reparent(parent),
             Some(None) => SpanFate::MakeRoot,
-            None => SpanFate::Keep,
+            None => match own.filter(|_| is_sent && own != sent_parent) {
+                Some(own) => SpanFate::Reparent(own),
+                None => SpanFate::Keep,
+            },
         })
     }
 

@@ -2,8 +2,8 @@
 //! request would take hundreds of times the memory of its text.
 //!
 //! By the specification: camelCase keys, hexadecimal ids, enums as numbers, 64-bit numbers as text. In practice also: snake_case
-//! keys, enums by name, bare numbers, `null` for unset fields. All are read; an id that is not hexadecimal becomes
-//! empty, so that it costs its span and not the whole message.
+//! keys, enums by name, bare numbers, `null` for unset fields, ids in base64, and names that were replaced in 2022. All are read; an id
+//! that is neither becomes empty, so that it costs its span and not the whole message.
 
 mod normalise;
 
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for Container<'_> {
         let (list, field) = self.list();
         let (mut out, mut others) = (Vec::new(), Map::new());
         while let Some(key) = map.next_key::<String>()? {
-            let key = camel(key);
+            let key = modern(camel(key));
             if key == list {
                 let Self { signal, depth, .. } = self;
                 map.next_value_seed(List { signal, depth, field, to: &mut *self.to, out: &mut out })?;
@@ -124,6 +124,17 @@ impl<'de> Visitor<'de> for Container<'_> {
         others.retain(|_, value| !value.is_null());
         out.extend(self.others(others).map_err(A::Error::custom)?);
         Ok(out)
+    }
+}
+
+/// The key that took the place of one that senders of 2021 write.
+fn modern(key: String) -> String {
+    match key.as_str() {
+        "instrumentationLibrarySpans" => "scopeSpans".to_owned(),
+        "instrumentationLibraryMetrics" => "scopeMetrics".to_owned(),
+        "instrumentationLibraryLogs" => "scopeLogs".to_owned(),
+        "instrumentationLibrary" => "scope".to_owned(),
+        _ => key,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Makes JSON as exporters write it into JSON as the messages have it: camelCase keys, numbers for enums, no unset fields.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use opentelemetry_proto::tonic::logs::v1::SeverityNumber;
 use opentelemetry_proto::tonic::metrics::v1::AggregationTemporality;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -52,6 +54,13 @@ pub(super) fn camel(key: String) -> String {
     out
 }
 
+/// An id in base64, as protobuf's own JSON has bytes, in hexadecimal.
+fn hex_of_base64(key: &str, text: &str) -> Option<String> {
+    let bytes = if key == "traceId" { 16 } else { 8 };
+    let id = BASE64.decode(text.trim_end_matches('=')).ok().filter(|id| id.len() == bytes)?;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Converts a text for which the message has an enum, a 32-bit number, a float or an id; `None` leaves it unchanged.
 fn typed(key: &str, text: &str) -> Option<Value> {
     let number = |n: i32| Some(Value::from(n));
@@ -68,7 +77,7 @@ fn typed(key: &str, text: &str) -> Option<Value> {
         "doubleValue" => Some(text.parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)),
         "traceId" | "spanId" | "parentSpanId" => {
             let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
-            (!is_hex).then(|| Value::from(""))
+            (!is_hex).then(|| Value::from(hex_of_base64(key, text).unwrap_or_default()))
         }
         _ => None,
     }

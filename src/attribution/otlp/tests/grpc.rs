@@ -133,3 +133,47 @@ async fn a_connection_that_stalls_does_not_hold_up_shutdown() {
     })
     .await;
 }
+
+/// The status of a call whose message is packed as `encoding` says.
+async fn packed(endpoint: &tonic::transport::Endpoint, encoding: &'static str, message: Vec<u8>) -> String {
+    use http_body_util::{BodyExt, Full};
+    use tower::{Service, ServiceExt};
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let frame = [&[1][..], &length, &message].concat();
+    let mut request = http::Request::post("http://x/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+        .body(tonic::body::Body::new(Full::new(bytes::Bytes::from(frame))))
+        .unwrap();
+    for (name, value) in [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-encoding", encoding)] {
+        request.headers_mut().insert(name, http::HeaderValue::from_static(value));
+    }
+    let mut channel = endpoint.connect().await.unwrap();
+    let answer = channel.ready().await.unwrap().call(request).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let trailers = body.collect().await.unwrap().trailers().cloned().unwrap_or_default();
+    let status = head.headers.get("grpc-status").or_else(|| trailers.get("grpc-status")).unwrap();
+    let accepted = head.headers.get("grpc-accept-encoding").map_or("", |value| value.to_str().unwrap());
+    format!("{} {accepted}", status.to_str().unwrap())
+}
+
+#[tokio::test]
+async fn every_packing_of_sdks_is_taken() {
+    let counters = Arc::new(Counters::default());
+    let (handler, mut spans) = handler(8, None, &counters);
+    let body = request(vec![span(TRACE, 1, "forward")]).encode_to_vec();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zlib, &body).unwrap();
+    let zlib = zlib.finish().unwrap();
+    let mut zstd = vec![0; zstd_safe::compress_bound(body.len())];
+    zstd_safe::compress(&mut zstd[..], &body, 3).map(|length| zstd.truncate(length)).unwrap();
+    against(handler, async |endpoint| {
+        for (encoding, message) in [("gzip", super::gzip(&body)), ("deflate", zlib), ("zstd", zstd)] {
+            assert_eq!(packed(&endpoint, encoding, message).await, "0 ", "{encoding}");
+        }
+        assert_eq!(packed(&endpoint, "zstd", vec![7; 9]).await, "3 ");
+        assert_eq!(packed(&endpoint, "snappy", vec![7; 9]).await, "12 gzip, deflate, zstd, identity");
+    })
+    .await;
+    for _ in 0..3 {
+        assert_eq!(spans.recv().await.unwrap().len(), 1);
+    }
+}

@@ -117,8 +117,40 @@ async fn what_cannot_be_taken_is_refused_in_kind_and_counted() {
             (StatusCode::METHOD_NOT_ALLOWED, &http::HeaderValue::from_static("POST"))
         );
         assert_eq!(to.post("/v1/profiles", PROTOBUF, "").await.0, 404);
+        let refused = to.send(pack("br"), "/v1/traces", "x").await;
+        assert!(refused.headers()["accept-encoding"].to_str().unwrap().contains("zstd"), "what would be read");
     })
     .await;
+}
+
+#[tokio::test]
+async fn every_packing_and_path_of_sdks_is_taken() {
+    let counters = Arc::new(Counters::default());
+    let (handler, mut spans) = handler(32, None, &counters);
+    let body = request(vec![span(TRACE, 1, "forward")]).encode_to_vec();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut zlib, &body).unwrap();
+    let mut zstd = vec![0; zstd_safe::compress_bound(body.len())];
+    zstd_safe::compress(&mut zstd[..], &body, 3).map(|length| zstd.truncate(length)).unwrap();
+    let sent = [("gzip", gzip(&body)), ("deflate", zlib.finish().unwrap()), ("zstd", zstd), ("identity", body.clone())];
+    let count = sent.len() + 5;
+    against(handler, async |to| {
+        for (name, packed) in sent {
+            let request = Request::post("/").header(CONTENT_TYPE, PROTOBUF).header(CONTENT_ENCODING, name);
+            assert_eq!(to.send(request, "/v1/traces", packed).await.status(), 200, "{name}");
+        }
+        for path in ["/v1/traces/", "/otlp/v1/traces", "/api/v1/otlp/v1/traces"] {
+            assert_eq!(to.post(path, PROTOBUF, body.clone()).await.0, 200, "{path}");
+        }
+        let json = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"07070707070707070707070707070707","spanId":"0101010101010101"}]}]}]}"#;
+        for content_type in ["application/json; charset=utf-8", "Application/JSON"] {
+            assert_eq!(to.post("/v1/traces", content_type, json).await.0, 200, "{content_type}");
+        }
+    })
+    .await;
+    for _ in 0..count {
+        assert_eq!(spans.recv().await.unwrap().len(), 1);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! The pending join, event by event: which exchange gets which span, when the wait ends, what is counted, and that no table
 //! grows without bound.
 
+mod contexts;
 mod learnt;
 
 use super::*;
 use crate::attribution::{ProcessId, SpanKind};
-use crate::ledger::{LabelTable, SeriesKey, UpstreamWindow};
+use crate::ledger::{LabelTable, SeriesKey, SpanNote, UpstreamWindow};
 
 /// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
 const MS: u64 = 1_000_000;
@@ -50,6 +51,8 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         process: ProcessId::default(),
         cache: crate::attribution::CacheLookups::default(),
         server: None,
+        note: SpanNote::default(),
+        copy_of: None,
     }
 }
 

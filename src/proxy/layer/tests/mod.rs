@@ -29,6 +29,7 @@ use self::mirror::MirrorLayer;
 use crate::ledger::{Basis, LabelTable, Ledger, Outcome, TraceMark, Unit};
 use crate::metrics::Counter;
 use crate::net::{Client, ClientLimits, Target, Tasks, bind, registered};
+use crate::protocol::trace_context::ContextPolicy;
 use crate::protocol::{ExchangeReader, fold_route};
 use crate::proxy::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::proxy::body::{RequestBody, ResponseBody, collect};
@@ -124,7 +125,12 @@ impl Proxy {
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
         let (kept, stop) = (Kept::default(), CancellationToken::new());
-        let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
+        let tracing = Tracing {
+            sampling: TraceSampling::Off,
+            mark: TraceMark::random(),
+            continued: None,
+            contexts: ContextPolicy::default(),
+        };
         let observer = Arc::new(kept.clone());
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, shadow, observer };
         let target = Target::Tcp(upstream.to_string());
