@@ -14,8 +14,10 @@ use super::facts::ExchangeFacts;
 use super::families::custom::Rule;
 use super::families::spec;
 use super::media::Media;
+use super::passing_body::{PassingBody, UnreadBody};
 use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::PromptKeeper;
+use crate::compression::DecoderMemory;
 use crate::ledger::{Annotation, Basis, Ledger, PromptBody, Unit, label_text};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
@@ -30,7 +32,12 @@ struct Tables {
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
     keep: Option<PromptKeeper>,
+    /// What the decoders of compressed bodies may hold together.
+    decoders: DecoderMemory,
 }
+
+/// How many bytes the decoders of compressed bodies may hold together.
+const DECODER_BYTES: usize = 128 << 20;
 
 impl Default for Protocols {
     fn default() -> Self {
@@ -48,6 +55,7 @@ impl Protocols {
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
             keep: PromptKeeper::new(config),
+            decoders: DecoderMemory::new(DECODER_BYTES),
         }))
     }
 
@@ -97,10 +105,14 @@ impl Protocols {
         if let Some(rule) = self.0.rule(protocol) {
             rule.request_head(headers, &mut facts);
         }
-        let request = BodyReader::new(&plan.request, media);
+        let mut request = PassingBody::plain(BodyReader::new(&plan.request, media, headers));
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
+        if request.reader.is_on() || kept.is_some() {
+            request.decode(headers, &self.0.decoders);
+        }
+        let kept = kept.filter(|_| request.unread.is_none());
         let tables = Arc::clone(&self.0);
-        let response = BodyReader::Off;
+        let response = PassingBody::plain(BodyReader::Off);
         let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
         Some(ExchangeReader(Box::new(Inner {
             protocol,
@@ -176,8 +188,8 @@ pub struct ExchangeReader(Box<Inner>);
 struct Inner {
     tables: Arc<Tables>,
     protocol: Protocol,
-    request: BodyReader,
-    response: BodyReader,
+    request: PassingBody,
+    response: PassingBody,
     facts: ExchangeFacts,
     /// The request's body, as long as its tokens may have to be counted.
     kept: Option<PromptBody>,
@@ -192,18 +204,24 @@ struct Inner {
 impl ExchangeReader {
     /// Reads the next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
-        let this = &mut *self.0;
-        if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
-            this.kept = None;
+        let Inner { request, facts, kept, .. } = &mut *self.0;
+        facts.read(Side::Request);
+        let read = request.feed(bytes, |reader, piece| {
+            if kept.as_mut().is_some_and(|kept| !kept.push(piece)) {
+                *kept = None;
+            }
+            reader.feed(piece, 0, facts);
+        });
+        if !read {
+            *kept = None;
+            facts.forget();
         }
-        this.facts.read(Side::Request);
-        this.request.feed(bytes, 0, &mut this.facts);
     }
 
     /// Reads the response's head. The body of an error is not read. Returns how many fields that a rule names were refused.
     pub fn response_head(&mut self, status: u16, headers: &HeaderMap) -> usize {
         let this = &mut *self.0;
-        this.response = BodyReader::Off;
+        this.response = PassingBody::plain(BodyReader::Off);
         this.is_answered = (200..300).contains(&status);
         if !this.is_answered {
             this.kept = None; // the model did not read a refused request
@@ -213,8 +231,11 @@ impl ExchangeReader {
         let refused = rule.map_or(0, |rule| rule.response_fields(headers, &mut this.facts));
         let plan = this.tables.plan(this.protocol);
         if !matches!(plan.response, WatchedFields::Nothing) {
-            this.response = BodyReader::new(&plan.response, Media::of(headers));
-            if this.response.streams() {
+            this.response = PassingBody::plain(BodyReader::new(&plan.response, Media::of(headers), headers));
+            if this.response.reader.is_on() {
+                this.response.decode(headers, &this.tables.decoders);
+            }
+            if this.response.reader.streams() {
                 this.facts.streams();
             }
         }
@@ -231,22 +252,24 @@ impl ExchangeReader {
 
     /// Reads the next piece of the response's body, which arrived `at_ns` after the request's start.
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
-        let this = &mut *self.0;
-        this.at_ns = at_ns;
-        this.facts.read(Side::Response);
-        this.response.feed(bytes, at_ns, &mut this.facts);
+        let Inner { response, facts, at_ns: latest, .. } = &mut *self.0;
+        *latest = at_ns;
+        facts.read(Side::Response);
+        if !response.feed(bytes, |reader, piece| reader.feed(piece, at_ns, facts)) {
+            facts.forget();
+        }
     }
 
     /// Whether further pieces of the request's body are needed.
     #[must_use]
     pub fn wants_request(&self) -> bool {
-        self.0.request.is_on() || self.0.kept.is_some()
+        self.0.request.reader.is_on() || self.0.kept.is_some()
     }
 
     /// Whether further pieces of the response's body are needed; false before its head arrived.
     #[must_use]
     pub fn wants_response(&self) -> bool {
-        self.0.response.is_on()
+        self.0.response.reader.is_on()
     }
 
     /// Whether the answer declared itself complete, so that nothing follows that a client waits for.
@@ -255,20 +278,27 @@ impl ExchangeReader {
         self.0.facts.is_complete()
     }
 
+    /// Why bodies were not read, or not to their end: the request's and the response's.
+    #[must_use]
+    pub fn unread(&self) -> [Option<UnreadBody>; 2] {
+        [self.0.request.unread, self.0.response.unread]
+    }
+
     /// Writes the results into the ledger, which already knows the bodies' lengths: work, token timing, server, and reports in
     /// the body. Returns the model's name, if the path, the head or a body names one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
         this.facts.read(Side::Request);
-        this.request.end(0, &mut this.facts);
+        this.request.reader.end(0, &mut this.facts);
         this.facts.read(Side::Response);
-        this.response.end(this.at_ns, &mut this.facts);
+        this.response.reader.end(this.at_ns, &mut this.facts);
         let plan = this.tables.plan(this.protocol);
         if let Some(rule) = this.tables.rule(this.protocol) {
             rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
         }
-        if plan.row_each && !this.facts.has_rows() {
-            this.facts.add_rows(1);
+        // a body that was not read may have any number of rows
+        if plan.row_each && this.request.unread.is_none() {
+            this.facts.add_row_each();
         }
         if ledger.request_bytes > 0 {
             this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
@@ -277,7 +307,7 @@ impl ExchangeReader {
             ledger.circumstances.annotations.add(Annotation::JsonTensors);
         }
         let flops = this.tables.flops(this.facts.model());
-        this.facts.write(plan.primary, ledger, flops);
+        this.facts.write(plan.primary, plan.primary_otherwise, ledger, flops);
         if let Some(keep) = &this.tables.keep
             && let Some(kept) = this.kept.take()
             && matches!(ledger.work.get(Unit::InputToken), Some((_, Basis::Estimated)))
