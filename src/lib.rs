@@ -4,7 +4,7 @@
 //!
 //! | floor | modules |
 //! |---|---|
-//! | 0 | [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
+//! | 0 | [`compression`], [`ledger`], [`settings`], [`metrics`] (may use `ledger`) |
 //! | 1 | [`protocol`], [`net`] |
 //! | 2 | [`attribution`] (may use `collector`), [`collector`], [`cost`] |
 //! | 3 | [`shadow`], [`telemetry`], [`diagnosis`] |
@@ -19,6 +19,7 @@
 pub mod app;
 pub mod attribution;
 pub mod collector;
+pub mod compression;
 pub mod config;
 pub mod cost;
 pub mod diagnosis;

@@ -23,6 +23,7 @@ struct Tree {
 const ROOT: Tree = Tree {
     folder: "src",
     floors: &[
+        ("compression", 0),
         ("ledger", 0),
         ("settings", 0),
         ("metrics", 0),

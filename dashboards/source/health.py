@@ -37,9 +37,14 @@ def lapwing():
         lines("Served but not profiled", "Is the profile complete?", rates(dropped, "reason"), rates("lapwing_observer_panics_total", "", "observer panicked"), unit="reqps"),
         lines("Bounds that were reached", "What was counted elsewhere, because a table was full?", rates("lapwing_series_overflowed_total", "", "series"), rates("lapwing_series_retired_total", "", "retired series"), rates("lapwing_names_overflowed_total", "table", "names:"), rates("lapwing_names_unproven_total", "table", "unproven:"), rates("lapwing_ledger_overflowed_total", "", "ledgers"), rates("lapwing_pending_evicted_total", "", "pending"), unit="ops"),
         lines("Series", "How many are there, and how many may there be?", level("lapwing_series", "in use"), level("lapwing_series_limit", "limit")),
+<<<<<<< HEAD
         lines("Values left out or clipped", "Which figures are less exact than they could be?", rates("lapwing_values_clipped_total", "", "values at a bound"), rates("lapwing_work_mixed_total", "", "work in another unit"), rates("lapwing_prompts_not_tokenized_total", "reason", "not tokenized:"), rates("lapwing_reports_malformed_total", "", "malformed reports"), unit="ops"),
         lines("Connections that ended in an error", "Do clients misbehave?", rates("lapwing_client_connections_failed_total", "reason"), rates("lapwing_slow_uploads_total", "reason", "slow upload:"), rates("lapwing_accepts_failed_total", "", "not accepted"), rates("lapwing_client_connections_waited_total", "", "waited for a descriptor"), unit="ops"),
         lines("Time limits that were reached", "Does Lapwing cut what clients would have waited for?", rates("lapwing_time_limits_reached_total", "limit"), unit="ops"),
+=======
+        lines("Values left out or clipped", "Which figures are less exact than they could be?", rates("lapwing_values_clipped_total", "", "values at a bound"), rates("lapwing_work_mixed_total", "", "work in another unit"), rates("lapwing_prompts_not_tokenized_total", "reason", "not tokenized:"), rates("lapwing_bodies_unread_total", "reason", "bodies not read:"), rates("lapwing_reports_malformed_total", "", "malformed reports"), unit="ops"),
+        lines("Connections that ended in an error", "Do clients misbehave?", rates("lapwing_client_connections_failed_total", "reason"), rates("lapwing_slow_uploads_total", "reason", "slow upload:"), rates("lapwing_accepts_failed_total", "", "not accepted"), unit="ops"),
+>>>>>>> h/routes
         lines("Admin address", "Are scrapes and reads refused or ended?", rates("lapwing_scrapes_refused_total", "", "refused"), rates("lapwing_control_connections_closed_total", "reason"), rates("lapwing_access_log_lines_dropped_total", "reason", "access log:"), unit="ops"),
     ]
     attribution = [

@@ -19,6 +19,8 @@ pub enum Unit {
     OutputToken,
     /// Scalars of the input tensors.
     Element,
+    /// Milliseconds of sound that a model hears.
+    AudioMs,
     /// Body bytes.
     Byte,
     /// Floating-point operations; a multiply-add is two.
@@ -27,11 +29,11 @@ pub enum Unit {
 
 impl Unit {
     /// How many units there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 8;
 
     /// Every unit.
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Row, Self::Entity, Self::InputToken, Self::OutputToken, Self::Element, Self::Byte, Self::Flop];
+        [Self::Row, Self::Entity, Self::InputToken, Self::OutputToken, Self::Element, Self::AudioMs, Self::Byte, Self::Flop];
 
     /// The name on every surface.
     #[must_use]
@@ -42,16 +44,18 @@ impl Unit {
             Self::InputToken => "input_token",
             Self::OutputToken => "output_token",
             Self::Element => "element",
+            Self::AudioMs => "audio_ms",
             Self::Byte => "byte",
             Self::Flop => "flop",
         }
     }
 
-    /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds.
+    /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds, and sound is told in seconds.
     #[must_use]
     pub const fn per(self) -> u64 {
         match self {
             Self::Flop => 1_000_000_000,
+            Self::AudioMs => 1_000,
             _ => 1,
         }
     }
@@ -61,6 +65,7 @@ impl Unit {
     pub const fn per_name(self) -> &'static str {
         match self {
             Self::Flop => "gflop",
+            Self::AudioMs => "audio_second",
             _ => self.name(),
         }
     }

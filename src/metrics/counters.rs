@@ -64,6 +64,10 @@ rows! {
     PromptsFailed: Counter "lapwing_prompts_not_tokenized" &[("reason", "failed")], "Prompts kept for their tokenizer whose tokens stay estimated: the body could not be read, or not be tokenized.";
     LedgerOverflowed: Counter "lapwing_ledger_overflowed" &[], "Observed spans and in-band reports for which a ledger had no room.";
     ReportsMalformed: Counter "lapwing_reports_malformed" &[], "Server-Timing entries and servers' own fields that could not be read.";
+    BodiesUnreadCoding: Counter "lapwing_bodies_unread" &[("reason", "coding")], "Compressed bodies that were passed on but not read, or not to their end, by reason: their content coding is not known.";
+    BodiesUnreadCorrupt: Counter "lapwing_bodies_unread" &[("reason", "corrupt")], "Compressed bodies that were passed on but not read, or not to their end, by reason: they are not in the coding that their head names.";
+    BodiesUnreadTooLarge: Counter "lapwing_bodies_unread" &[("reason", "too_large")], "Compressed bodies that were passed on but not read, or not to their end, by reason: they unpack to more than 1 MiB and 32 times their size.";
+    BodiesUnreadMemory: Counter "lapwing_bodies_unread" &[("reason", "memory")], "Compressed bodies that were passed on but not read, or not to their end, by reason: they need a window above 8 MiB, or the decoders hold 128 MiB already.";
     SpansReceived: Counter "lapwing_spans_received" &[], "Spans that the OTLP receiver took.";
     SpansJoined: Counter "lapwing_spans" &[("result", "joined")], "Spans received, by result: joined to an exchange.";
     SpansAmbiguous: Counter "lapwing_spans" &[("result", "ambiguous")], "Spans received, by result: their exchange could not be determined.";

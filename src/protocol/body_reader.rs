@@ -1,10 +1,18 @@
 //! Reads one body of any format: takes pieces and extracts facts.
 
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+
 use super::facts::ExchangeFacts;
 use super::media::Media;
 use super::plan::WatchedFields;
 use super::tag::{Tag, TagValue};
-use super::wire::{Frame, FrameReader, JsonItem, JsonReader, JsonValue, ProtoReader, ProtoValue, SsePiece, SseReader};
+use super::wire::{
+    CsvReader, FormField, FormReader, Frame, FrameReader, JsonItem, JsonPaths, JsonReader, JsonValue, ProtoReader, ProtoValue,
+    SsePiece, SseReader,
+};
 
 /// A reader of one body.
 #[derive(Debug)]
@@ -21,17 +29,29 @@ pub(super) enum BodyReader {
     Lines(JsonReader<Tag>),
     /// One protobuf message per gRPC message.
     Grpc(FrameReader, ProtoReader<Tag>),
+<<<<<<< HEAD
     /// One document that may say that the request failed, and so many further bytes of it at most.
     Errors(JsonReader<Tag>, usize),
+=======
+    /// A form, whose fields are read as keys of a document.
+    Form(Box<FormReader>, Arc<JsonPaths<Tag>>),
+    /// A table.
+    Csv(CsvReader),
+>>>>>>> h/routes
 }
 
 /// How much is read of a document that may say that the request failed.
 const ERROR_BYTES: usize = 64 * 1024;
 
 impl BodyReader {
-    /// A reader for a body of this format that watches `source`.
-    pub(super) fn new(source: &WatchedFields, media: Media) -> Self {
+    /// A reader for a body with this head, of this format, that watches `source`.
+    pub(super) fn new(source: &WatchedFields, media: Media, headers: &HeaderMap) -> Self {
         match (source, media) {
+            (WatchedFields::Json(paths), Media::Form) => {
+                let form = headers.get(CONTENT_TYPE).and_then(|kind| FormReader::new(kind.as_bytes()));
+                form.map_or(Self::Off, |form| Self::Form(Box::new(form), paths.clone()))
+            }
+            (WatchedFields::Json(_), Media::Csv) => Self::Csv(CsvReader::default()),
             (WatchedFields::Json(paths), Media::Json) => Self::Json(JsonReader::new(paths.clone())),
             (WatchedFields::Json(paths), Media::JsonBefore(bytes)) => Self::JsonBefore(JsonReader::new(paths.clone()), bytes),
             (WatchedFields::Json(paths), Media::Events) => {
@@ -106,6 +126,7 @@ impl BodyReader {
                 Frame::End => facts.end_message(at_ns),
                 Frame::Compressed { .. } => {}
             }),
+<<<<<<< HEAD
             Self::Errors(json, left) => {
                 let here = bytes.len().min(*left);
                 json.feed(&bytes[..here], &mut |tag, value| note_json(facts, tag, value));
@@ -117,20 +138,46 @@ impl BodyReader {
                     *self = Self::Off;
                 }
             }
+=======
+            Self::Form(form, paths) => {
+                form.feed(bytes, &mut |field| note_form(facts, paths, field));
+                if form.is_done() {
+                    facts.end_document(at_ns);
+                    *self = Self::Off;
+                }
+            }
+            Self::Csv(csv) => csv.feed(bytes),
+>>>>>>> h/routes
         }
     }
 
     /// Ends the body; its last bytes arrived at `at_ns`.
     pub(super) fn end(&mut self, at_ns: u64, facts: &mut ExchangeFacts) {
         match self {
-            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) | Self::Lines(json) => {
+            Self::Json(json) | Self::JsonBefore(json, _) | Self::Events(_, json, _) => {
                 json.end(&mut |tag, value| note_json(facts, tag, value));
                 facts.end_document(at_ns);
             }
+            // what follows the last whole document is none
+            Self::Lines(json) => {
+                if json.end(&mut |tag, value| note_json(facts, tag, value)) {
+                    facts.end_document(at_ns);
+                } else {
+                    facts.end_message(at_ns);
+                }
+            }
             // values of a message that was cut off count
             Self::Grpc(..) => facts.end_message(at_ns),
+<<<<<<< HEAD
             // a part of a document says nothing
             Self::Errors(..) | Self::Off => {}
+=======
+            Self::Csv(csv) => {
+                csv.end();
+                facts.end_table(csv.records());
+            }
+            Self::Form(..) | Self::Off => {}
+>>>>>>> h/routes
         }
         *self = Self::Off;
     }
@@ -153,6 +200,18 @@ impl Mark {
     fn end(&mut self) -> bool {
         std::mem::take(&mut self.0) == Self::DONE.len()
     }
+}
+
+/// A field of a form is a text; where an amount is due, it is a number.
+fn note_form(facts: &mut ExchangeFacts, paths: &JsonPaths<Tag>, field: FormField<'_>) {
+    let Some(tag) = paths.of_key(field.name) else { return };
+    let text = TagValue::Text { head: field.head, bytes: field.bytes };
+    let number = || std::str::from_utf8(field.head).ok()?.trim().parse().ok().map(TagValue::Number);
+    let seen = match tag {
+        Tag::Amount(..) | Tag::Tokens(..) | Tag::Sequences => number().unwrap_or(text),
+        _ => text,
+    };
+    facts.note(tag, seen);
 }
 
 fn note_json(facts: &mut ExchangeFacts, tag: Tag, value: JsonValue<'_>) {

@@ -1,8 +1,8 @@
 //! Detects the protocol of a request by its path and the format of its body.
 //!
-//! Routes of two segments and more are recognised below any prefix, because servers are often mounted below one
-//! (`/openai/v1/chat/completions`). Routes of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are everyday
-//! words, so they count only if they are the whole path. For other paths the configuration can name a rule.
+//! [`ROUTES`] has every route. Routes of two segments and more are recognised below any prefix, because servers are often mounted
+//! below one (`/openai/v1/chat/completions`). Routes of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are
+//! everyday words, so they count only if they are the whole path. For other paths the configuration can name a rule.
 
 macro_rules! families {
     ($($name:ident),* $(,)?) => {
@@ -19,83 +19,216 @@ macro_rules! families {
 
 families! {
     OipRest, OipGrpc, OipGrpcStream, TritonGenerate,
-    OpenAiChat, OpenAiCompletions, OpenAiEmbeddings, OpenAiResponses,
+    OpenAiChat, OpenAiCompletions, OpenAiEmbeddings, OpenAiResponses, OpenAiTranscription, OpenAiSpeech, OpenAiImages,
+    AnthropicMessages, CohereChat, CohereEmbed, Score, Classify, Pooling, CountTokens, Detokenize,
     TeiEmbed, TeiPredict, TeiRerank, TeiSimilarity, TeiGrpcEmbed, TeiGrpcPair, TeiGrpcRerank, TeiGrpcRerankStream,
-    Generate, LlamaInfill, LlamaEmbedding,
+    Generate, GenerateTokens, Encode, LlamaInfill, LlamaEmbedding,
     OllamaGenerate, OllamaChat, OllamaEmbed,
+    Invocations, Vertex, Forecast,
     TorchServe, TfRest, TfRestExamples, TfGrpc,
 }
 
+/// A route of model servers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    /// The path, in which `{model}` and `{version}` are any segment.
+    pub(super) path: &'static str,
+    /// Whether it is recognised as the whole path only.
+    pub(super) is_whole: bool,
+    pub(super) family: Family,
+}
+
+const fn whole(path: &'static str, family: Family) -> Route {
+    Route { path, is_whole: true, family }
+}
+
+const fn below(path: &'static str, family: Family) -> Route {
+    Route { path, is_whole: false, family }
+}
+
+/// Every route of a body other than gRPC. The first that fits is taken.
+pub(super) const ROUTES: &[Route] = &[
+    // TorchServe
+    whole("/predictions/{model}", Family::TorchServe),
+    whole("/predictions/{model}/{version}", Family::TorchServe),
+    whole("/explanations/{model}", Family::TorchServe),
+    whole("/explanations/{model}/{version}", Family::TorchServe),
+    // TensorFlow Serving and KServe's first protocol
+    below("/models/{model}:predict", Family::TfRest),
+    below("/models/{model}/versions/{version}:predict", Family::TfRest),
+    below("/models/{model}/labels/{version}:predict", Family::TfRest),
+    below("/models/{model}:explain", Family::TfRest),
+    below("/models/{model}:classify", Family::TfRestExamples),
+    below("/models/{model}/versions/{version}:classify", Family::TfRestExamples),
+    below("/models/{model}/labels/{version}:classify", Family::TfRestExamples),
+    below("/models/{model}:regress", Family::TfRestExamples),
+    below("/models/{model}/versions/{version}:regress", Family::TfRestExamples),
+    below("/models/{model}/labels/{version}:regress", Family::TfRestExamples),
+    // the Open Inference Protocol
+    below("/models/{model}/infer", Family::OipRest),
+    below("/models/{model}/versions/{version}/infer", Family::OipRest),
+    below("/models/{model}/infer_stream", Family::OipRest),
+    below("/models/{model}/versions/{version}/infer_stream", Family::OipRest),
+    below("/models/{model}/generate", Family::TritonGenerate),
+    below("/models/{model}/versions/{version}/generate", Family::TritonGenerate),
+    below("/models/{model}/generate_stream", Family::TritonGenerate),
+    below("/models/{model}/versions/{version}/generate_stream", Family::TritonGenerate),
+    // the OpenAI API and what servers added to it
+    below("/chat/completions", Family::OpenAiChat),
+    below("/completions", Family::OpenAiCompletions),
+    below("/api/embeddings", Family::OllamaEmbed),
+    below("/embeddings", Family::OpenAiEmbeddings),
+    below("/v1/responses", Family::OpenAiResponses),
+    whole("/responses", Family::OpenAiResponses),
+    below("/audio/transcriptions", Family::OpenAiTranscription),
+    below("/audio/translations", Family::OpenAiTranscription),
+    below("/audio/speech", Family::OpenAiSpeech),
+    below("/images/generations", Family::OpenAiImages),
+    below("/images/edits", Family::OpenAiImages),
+    below("/v1/score", Family::Score),
+    whole("/score", Family::Score),
+    below("/v1/classify", Family::Classify),
+    whole("/classify", Family::Classify),
+    below("/v1/decisions", Family::Classify),
+    below("/v1/systemone", Family::Classify),
+    below("/v1/pooling", Family::Pooling),
+    whole("/pooling", Family::Pooling),
+    below("/v1/rerank", Family::TeiRerank),
+    below("/v2/rerank", Family::TeiRerank),
+    below("/v1/reranking", Family::TeiRerank),
+    whole("/reranking", Family::TeiRerank),
+    below("/inference/v1/generate", Family::GenerateTokens),
+    // Anthropic and Cohere
+    below("/v1/messages", Family::AnthropicMessages),
+    below("/v2/chat", Family::CohereChat),
+    below("/v2/embed", Family::CohereEmbed),
+    // tokens counted, split and joined
+    below("/v1/messages/count_tokens", Family::CountTokens),
+    below("/chat/completions/input_tokens", Family::CountTokens),
+    below("/responses/input_tokens", Family::CountTokens),
+    below("/chat/completions/render", Family::CountTokens),
+    below("/v1/completions/render", Family::CountTokens),
+    below("/v1/tokenize", Family::CountTokens),
+    whole("/tokenize", Family::CountTokens),
+    whole("/chat_tokenize", Family::CountTokens),
+    whole("/apply-template", Family::CountTokens),
+    below("/v1/detokenize", Family::Detokenize),
+    whole("/detokenize", Family::Detokenize),
+    whole("/decode", Family::Detokenize),
+    // Ollama; its older embeddings are above
+    below("/api/generate", Family::OllamaGenerate),
+    below("/api/chat", Family::OllamaChat),
+    below("/api/embed", Family::OllamaEmbed),
+    // KServe
+    below("/v1/timeseries/forecast", Family::Forecast),
+    // SageMaker, MLflow, Google
+    below("/endpoints/{model}/invocations", Family::Invocations),
+    below("/serving-endpoints/{model}/invocations", Family::Invocations),
+    below("/gateway/{model}/invocations", Family::Invocations),
+    whole("/invocations", Family::Invocations),
+    whole("/vertex", Family::Vertex),
+    whole("/vertex_generate", Family::Vertex),
+    // everyday words
+    whole("/", Family::Generate),
+    whole("/generate", Family::Generate),
+    whole("/generate_stream", Family::Generate),
+    whole("/encode", Family::Encode),
+    whole("/completion", Family::OpenAiCompletions),
+    whole("/infill", Family::LlamaInfill),
+    whole("/embedding", Family::LlamaEmbedding),
+    whole("/embed", Family::TeiEmbed),
+    whole("/embed_all", Family::TeiEmbed),
+    whole("/embed_sparse", Family::TeiEmbed),
+    whole("/predict", Family::TeiPredict),
+    whole("/rerank", Family::TeiRerank),
+    whole("/similarity", Family::TeiSimilarity),
+];
+
 /// The protocol of a POST to this path with a body other than gRPC, and the model that the path names.
 pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
-    // the last six segments, in reverse order
-    let mut segments = [""; 6];
-    let mut depth = 0;
-    for (segment, slot) in path.trim_end_matches('/').rsplit('/').zip(&mut segments) {
-        *slot = segment;
-        depth += usize::from(!segment.is_empty());
+    let (route, model) = route_of(path)?;
+    Some((route.family, model.or_else(|| deployment(path))))
+}
+
+/// The route of this path, and the model that the path names. A path that ends as no route does is told by a few instructions: most
+/// paths of other services, and those with identifiers, are looked at for each request.
+pub(super) fn route_of(path: &str) -> Option<(&'static Route, Option<&str>)> {
+    let trimmed = path.trim_end_matches('/').as_bytes();
+    let last = &trimmed[trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)..];
+    let (place, bit) = place_of(last);
+    let may_fit = LAST_WORDS[place] & bit != 0
+        || last.contains(&b':')
+        || path.starts_with("/predictions/")
+        || path.starts_with("/explanations/");
+    if !may_fit {
+        return None;
     }
-    let [last, before, ..] = segments;
-    if let Some(model) = torch_serve(path) {
-        return Some((Family::TorchServe, Some(model)));
+    ROUTES.iter().find_map(|route| Some((route, route.fits(path)?)))
+}
+
+/// Where the last words of routes have their bits.
+const LAST_WORDS: [u64; 4] = {
+    let mut words = [0; 4];
+    let mut at = 0;
+    while at < ROUTES.len() {
+        let mut word = ROUTES[at].path.as_bytes();
+        let mut from = word.len();
+        while word[from - 1] != b'/' {
+            from -= 1;
+        }
+        word = word.split_at(from).1;
+        let (place, bit) = place_of(word);
+        words[place] |= bit;
+        at += 1;
     }
-    if let Some((name, verb)) = last.split_once(':') {
-        let model = match segments {
-            [_, "models", ..] => name,
-            [_, "versions" | "labels", model, "models", ..] => model,
-            _ => return None,
-        };
-        let family = match verb {
-            "predict" => Family::TfRest,
-            "classify" | "regress" => Family::TfRestExamples,
-            _ => return None,
-        };
-        return Some((family, Some(model)));
+    words
+};
+
+/// The place of a word's bit among 256.
+const fn place_of(word: &[u8]) -> (usize, u64) {
+    let ends = match word {
+        [] => 0,
+        [first, .., last] => *first as usize * 7 + *last as usize * 31,
+        [only] => *only as usize,
+    };
+    let hash = ends.wrapping_add(word.len() * 3) % 256;
+    (hash / 64, 1 << (hash % 64))
+}
+
+impl Route {
+    /// Compares segments from the last one on. Returns the model that the path names, if the path is of this route.
+    fn fits<'p>(&self, path: &'p str) -> Option<Option<&'p str>> {
+        let mut given = path.trim_end_matches('/').rsplit('/');
+        let mut model = None;
+        for own in self.path.rsplit('/').filter(|own| !own.is_empty()) {
+            let given = given.next()?;
+            let (own, given) = match own.split_once(':') {
+                Some((own, verb)) => (own, given.split_once(':').filter(|(_, given)| *given == verb)?.0),
+                None => (own, given),
+            };
+            match own {
+                "{model}" | "{version}" if given.is_empty() => return None,
+                "{model}" => model = Some(given),
+                "{version}" => {}
+                own if own != given => return None,
+                _ => {}
+            }
+        }
+        let fits = !self.is_whole || given.all(str::is_empty);
+        fits.then_some(model)
     }
-    let of_model = match segments {
-        [_, model, "models", ..] | [_, _, "versions", model, "models", ..] => Some(model),
-        _ => None,
-    };
-    let family = match (before, last) {
-        (_, "infer") if of_model.is_some() => return Some((Family::OipRest, of_model)),
-        (_, "generate" | "generate_stream") if of_model.is_some() => return Some((Family::TritonGenerate, of_model)),
-        ("chat", "completions") => Family::OpenAiChat,
-        (_, "completions") => Family::OpenAiCompletions,
-        ("api", "generate") => Family::OllamaGenerate,
-        ("api", "chat") => Family::OllamaChat,
-        ("api", "embed" | "embeddings") => Family::OllamaEmbed,
-        (_, "embeddings") => Family::OpenAiEmbeddings,
-        ("v1", "responses") => Family::OpenAiResponses,
-        ("v1" | "v2", "rerank") => Family::TeiRerank,
-        // everyday words: only if they are the whole path
-        _ if depth > 1 => return None,
-        (_, "completion") => Family::OpenAiCompletions,
-        (_, "" | "generate" | "generate_stream" | "invocations") => Family::Generate,
-        (_, "infill") => Family::LlamaInfill,
-        (_, "embedding") => Family::LlamaEmbedding,
-        (_, "embed" | "embed_all" | "embed_sparse" | "tokenize") => Family::TeiEmbed,
-        (_, "predict") => Family::TeiPredict,
-        (_, "rerank") => Family::TeiRerank,
-        (_, "similarity") => Family::TeiSimilarity,
-        _ => return None,
-    };
-    // Azure and compatible servers name the model as a deployment
-    let model = match segments {
-        [_, model, "deployments", ..] | ["completions", "chat", model, "deployments", ..] => Some(model),
-        _ => None,
-    };
-    Some((family, model))
+}
+
+/// The deployment by which Azure and compatible servers name the model.
+fn deployment(path: &str) -> Option<&str> {
+    let mut segments = path.split('/').skip_while(|segment| *segment != "deployments").skip(1);
+    segments.next().filter(|model| !model.is_empty())
 }
 
 /// The model of `/predictions/M`, `/predictions/M/VERSION` and the same paths below `explanations`.
 pub(super) fn torch_serve(path: &str) -> Option<&str> {
-    let mut segments = path.trim_end_matches('/').strip_prefix('/')?.split('/');
-    let model = match segments.next() {
-        Some("predictions" | "explanations") => segments.next().filter(|model| !model.is_empty())?,
-        _ => return None,
-    };
-    let is_whole = segments.nth(1).is_none(); // at most a version follows
-    is_whole.then_some(model)
+    let (route, model) = route_of(path)?;
+    model.filter(|_| route.family == Family::TorchServe)
 }
 
 /// The protocol of gRPC messages to this path.
@@ -161,7 +294,27 @@ mod tests {
             ("/v1/models/resnet:predict", Some((F::TfRest, Some("resnet")))),
             ("/v1/models/resnet/versions/2:predict", Some((F::TfRest, Some("resnet")))),
             ("/v1/models/resnet/labels/stable:classify", Some((F::TfRestExamples, Some("resnet")))),
-            ("/v1/models/resnet:explain", None),
+            ("/v1/models/resnet:explain", Some((F::TfRest, Some("resnet")))),
+            ("/v1/models/resnet:train", None),
+            ("/v1/models/:predict", None),
+            ("/v1/messages", Some((F::AnthropicMessages, None))),
+            ("/anthropic/v1/messages/", Some((F::AnthropicMessages, None))),
+            ("/v1/messages/count_tokens", Some((F::CountTokens, None))),
+            ("/messages", None),
+            ("/v1/audio/transcriptions", Some((F::OpenAiTranscription, None))),
+            ("/openai/deployments/whisper/audio/translations", Some((F::OpenAiTranscription, Some("whisper")))),
+            ("/score", Some((F::Score, None))),
+            ("/game/score", None),
+            ("/v1/score", Some((F::Score, None))),
+            ("/cohere/v2/chat", Some((F::CohereChat, None))),
+            ("/invocations", Some((F::Invocations, None))),
+            ("/shop/invocations", None),
+            ("/endpoints/churn/invocations", Some((F::Invocations, Some("churn")))),
+            ("/ping", None),
+            ("/version", None),
+            ("/openai/v1/rerank", Some((F::TeiRerank, None))),
+            ("/api/embeddings", Some((F::OllamaEmbed, None))),
+            ("//generate", Some((F::Generate, None))),
             ("/orders", None),
             ("", Some((F::Generate, None))),
         ] {

@@ -11,6 +11,8 @@ const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const LINES: &str = "application/x-ndjson";
 const GRPC: &str = "application/grpc";
+const FORM: &str = "multipart/form-data; boundary=b";
+const CSV: &str = "text/csv";
 
 /// Exchanges of every protocol: path, format of the request, format of the response.
 pub const EXCHANGES: &[(&str, &str, &str)] = &[
@@ -23,6 +25,24 @@ pub const EXCHANGES: &[(&str, &str, &str)] = &[
     ("/v1/completions", JSON, EVENTS),
     ("/v1/embeddings", JSON, JSON),
     ("/v1/responses", JSON, EVENTS),
+    ("/v1/audio/transcriptions", FORM, EVENTS),
+    ("/v1/audio/speech", JSON, EVENTS),
+    ("/v1/images/edits", FORM, JSON),
+    ("/v1/messages", JSON, EVENTS),
+    ("/v2/chat", JSON, EVENTS),
+    ("/v2/embed", JSON, JSON),
+    ("/v1/score", JSON, JSON),
+    ("/v1/classify", JSON, JSON),
+    ("/pooling", JSON, JSON),
+    ("/tokenize", JSON, JSON),
+    ("/detokenize", JSON, JSON),
+    ("/inference/v1/generate", JSON, EVENTS),
+    ("/encode", JSON, JSON),
+    ("/invocations", JSON, JSON),
+    ("/invocations", CSV, JSON),
+    ("/invocations", LINES, EVENTS),
+    ("/vertex", JSON, JSON),
+    ("/v1/timeseries/forecast", JSON, JSON),
     ("/embed", JSON, JSON),
     ("/predict", JSON, JSON),
     ("/rerank", JSON, JSON),

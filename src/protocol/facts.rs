@@ -6,8 +6,13 @@ use arrayvec::ArrayVec;
 use super::body_error::{BodyErrors, ErrorField};
 use super::config::{Flops, Side};
 use super::inputs::Inputs;
+<<<<<<< HEAD
 use super::pace::TokenPace;
 use super::servers::{Quantity, ReportedValues};
+=======
+use super::row_shapes::{Chats, InputTensor, Table, ends_stream};
+use super::servers::ReportedValues;
+>>>>>>> h/routes
 use super::tag::{Tag, TagValue};
 use crate::ledger::{Basis, Ledger, ReportPlace, Unit, Work};
 
@@ -52,15 +57,19 @@ pub(super) struct ExchangeFacts {
     pace: TokenPace,
     errors: BodyErrors,
     reported: ReportedValues,
-}
-
-/// A tensor that is being read.
-#[derive(Debug, Default)]
-struct InputTensor {
-    /// Whether its elements are tokens.
-    is_token_ids: bool,
-    rows: Option<u64>,
-    elements: Option<u64>,
+    /// The parts of the input tokens, by [`InputPart`].
+    ///
+    /// [`InputPart`]: super::tag::InputPart
+    input_parts: [Option<u64>; 3],
+    total_tokens: Option<u64>,
+    chats: Chats,
+    table: Option<Table>,
+    /// How many rows the answer has.
+    predictions: Option<u64>,
+    /// How many documents the request has.
+    documents: u64,
+    /// How many tokens the answer's ids are.
+    output_ids: u64,
 }
 
 impl ExchangeFacts {
@@ -133,9 +142,30 @@ impl ExchangeFacts {
             (Tag::InputName, TagValue::Text { head, .. }) => self.tensor.is_token_ids = head == b"input_ids",
             (Tag::Dim, seen) => self.tensor.dim(seen.count()),
             (Tag::Tensor, TagValue::Group) => self.end_tensor(),
+            (Tag::Message, TagValue::List(_)) => self.chats.lists += 1,
+            (Tag::Message, _) => self.chats.has_messages = true,
+            (Tag::Records, TagValue::List(len)) if self.rows.is_none() => self.rows = Some(len),
             (Tag::Content, TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
+            (Tag::WholeContent, TagValue::Text { bytes: 1.., .. }) if !self.streams => self.wrote(seen),
+            (Tag::ContentIds, TagValue::List(len @ 1..)) => {
+                self.content |= self.side == Side::Response;
+                self.output_ids = self.output_ids.saturating_add(len);
+            }
+            (Tag::InputPart(part), seen) => {
+                if let Some(tokens) = seen.count() {
+                    self.input_parts[part as usize] = Some(tokens);
+                }
+            }
+            (Tag::TotalTokens, seen) => self.total_tokens = seen.count().or(self.total_tokens),
+            (Tag::AudioSeconds, seen) => {
+                if let Some(ms) = seen.milliseconds() {
+                    self.work.set(Unit::AudioMs, ms, Basis::Reported);
+                }
+            }
+            (Tag::Predictions, TagValue::List(len)) => self.predictions = Some(len),
             (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
             (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
+<<<<<<< HEAD
             (Tag::Event, TagValue::Text { head, .. }) => {
                 self.done |= matches!(head, b"response.completed" | b"response.incomplete" | b"response.failed");
                 self.pace.event(head);
@@ -149,6 +179,9 @@ impl ExchangeFacts {
             (Tag::HiddenTokens | Tag::RejectedTokens | Tag::Withholds(_) | Tag::Block | Tag::PieceTokens, seen) => {
                 self.pace.note(tag, seen)
             }
+=======
+            (Tag::Event, TagValue::Text { head, .. }) => self.done |= ends_stream(head),
+>>>>>>> h/routes
             (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
             (Tag::Sequence, seen) => {
                 self.seen_sequences = self.seen_sequences.max(seen.count().map_or(0, |index| index.saturating_add(1)));
@@ -195,6 +228,7 @@ impl ExchangeFacts {
 
     /// Ends a document, `at_ns` from the request's start. Amounts in the next document replace those of this one.
     pub(super) fn end_document(&mut self, at_ns: u64) {
+<<<<<<< HEAD
         let units_seen = std::mem::take(&mut self.units_seen[self.side as usize]);
         if self.side == Side::Response {
             if units_seen & (1 << Unit::OutputToken.index()) != 0
@@ -204,6 +238,10 @@ impl ExchangeFacts {
             }
             self.errors.end_document(!self.streams);
         }
+=======
+        self.units_seen[self.side as usize] = 0;
+        self.documents += u64::from(self.side == Side::Request);
+>>>>>>> h/routes
         self.end_message(at_ns);
     }
 
@@ -233,6 +271,27 @@ impl ExchangeFacts {
         }
     }
 
+    /// Ends a table of these many records, the first of which may look like a header. That of an answer has a record for each row.
+    pub(super) fn end_table(&mut self, (records, has_words_first): (u64, bool)) {
+        match self.side {
+            Side::Request => self.table = Some(Table { records, has_words_first }),
+            Side::Response => self.predictions = Some(records),
+        }
+    }
+
+    /// Adds a row for each document of the request, if nothing gives rows.
+    pub(super) fn add_row_each(&mut self) {
+        if !self.has_rows() {
+            self.add_rows(self.documents.max(1));
+        }
+    }
+
+    /// Forgets everything but the model: what was read is only a part, and a part would be taken for the whole.
+    pub(super) fn forget(&mut self) {
+        let model = std::mem::take(&mut self.model);
+        *self = Self { model, side: self.side, streams: self.streams, ..Self::default() };
+    }
+
     /// Adds `n` rows.
     pub(super) fn add_rows(&mut self, n: u64) {
         self.rows = Some(self.rows.unwrap_or(0).saturating_add(n));
@@ -249,7 +308,11 @@ impl ExchangeFacts {
     }
 
     fn known_rows(&self) -> Option<u64> {
-        self.rows.or(self.columns).or(self.inputs.rows())
+        self.rows
+            .or(self.columns)
+            .or(self.inputs.rows())
+            .or(self.chats.rows())
+            .or(self.table.as_ref().map(|table| table.rows(self.predictions)))
     }
 
     /// The number of sequences in the answer: one per row, or as many as were asked for or seen.
@@ -284,9 +347,16 @@ impl ExchangeFacts {
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
+<<<<<<< HEAD
     /// Writes what is known into the ledger; `flops` is the model's cost, if it is known.
     pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
         if let Some(generation) = self.pace.take_generation() {
+=======
+    /// Writes what is known into the ledger. The primary unit is `primary`, or `otherwise` where nothing is known of that; `flops` is
+    /// the model's cost, if it is known.
+    pub(super) fn write(&mut self, primary: Unit, otherwise: Option<Unit>, ledger: &mut Ledger, flops: Option<&Flops>) {
+        if let Some(generation) = self.generation.take() {
+>>>>>>> h/routes
             ledger.generation = Some(generation);
         }
         std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
@@ -303,19 +373,28 @@ impl ExchangeFacts {
         }
         match &ledger.generation {
             Some(generation) if generation.chunks > 0 => work.set(Unit::OutputToken, generation.chunks, Basis::Counted),
+            _ if self.output_ids > 0 => {}
             _ if self.output_bytes > 0 => {
                 work.set(Unit::OutputToken, self.output_bytes.div_ceil(BYTES_PER_TOKEN), Basis::Estimated);
             }
             _ => {}
+        }
+        if self.output_ids > 0 {
+            work.set(Unit::OutputToken, self.output_ids, Basis::Counted);
         }
         for unit in Unit::ALL {
             if let Some((amount, basis)) = self.work.get(unit) {
                 work.set(unit, amount, basis);
             }
         }
+<<<<<<< HEAD
         if let Some(generation) = &mut ledger.generation {
             generation.hidden = self.pace.hidden(work.get(Unit::OutputToken).map(|(tokens, _)| tokens));
         }
+=======
+        self.write_input_tokens(work);
+        let primary = otherwise.filter(|_| work.get(primary).is_none()).unwrap_or(primary);
+>>>>>>> h/routes
         if primary == Unit::OutputToken || work.get(Unit::OutputToken).is_some() {
             work.sequences = self.sequences();
         }
@@ -331,11 +410,13 @@ impl ExchangeFacts {
     }
 }
 
-impl InputTensor {
-    fn dim(&mut self, dim: Option<u64>) {
-        // an unknown dimension, written as -1, is ignored
-        let Some(dim) = dim else { return };
-        self.rows.get_or_insert(dim);
-        self.elements = Some(self.elements.unwrap_or(1).saturating_mul(dim));
+impl ExchangeFacts {
+    /// Writes input tokens that the server reports in parts, or as a total of a route that writes nothing.
+    fn write_input_tokens(&self, work: &mut Work) {
+        let parts = self.input_parts.iter().flatten().copied().reduce(u64::saturating_add);
+        let total = self.total_tokens.filter(|_| !work.is_reported_by_server(Unit::InputToken));
+        if let Some(tokens) = parts.or(total) {
+            work.set(Unit::InputToken, tokens, Basis::Reported);
+        }
     }
 }

@@ -25,16 +25,35 @@ impl DetectedProtocol {
         let Some(Protocol::Known(family)) = protocol else { return OutputKind::Other };
         match family {
             Family::OipRest | Family::OipGrpc | Family::OipGrpcStream => OutputKind::Tensors,
-            Family::OpenAiEmbeddings | Family::LlamaEmbedding | Family::OllamaEmbed | Family::TeiEmbed => OutputKind::Embeddings,
+            Family::OpenAiEmbeddings
+            | Family::LlamaEmbedding
+            | Family::OllamaEmbed
+            | Family::TeiEmbed
+            | Family::CohereEmbed
+            | Family::Encode => OutputKind::Embeddings,
             Family::TritonGenerate
             | Family::OpenAiChat
             | Family::OpenAiCompletions
             | Family::OpenAiResponses
+            | Family::OpenAiTranscription
+            | Family::AnthropicMessages
             | Family::Generate
             | Family::LlamaInfill
             | Family::OllamaGenerate
             | Family::OllamaChat => OutputKind::GeneratedText,
-            Family::TeiPredict
+            Family::OpenAiSpeech
+            | Family::OpenAiImages
+            | Family::CohereChat
+            | Family::GenerateTokens
+            | Family::Score
+            | Family::Classify
+            | Family::Pooling
+            | Family::CountTokens
+            | Family::Detokenize
+            | Family::Invocations
+            | Family::Vertex
+            | Family::Forecast
+            | Family::TeiPredict
             | Family::TeiRerank
             | Family::TeiSimilarity
             | Family::TeiGrpcEmbed

@@ -13,6 +13,8 @@ use crate::ledger::{Server, Unit};
 pub(super) struct ProtocolSpec {
     /// The unit that best describes the cost of a request.
     pub(super) primary: Unit,
+    /// The primary unit of an exchange that has nothing of the other.
+    pub(super) primary_otherwise: Option<Unit>,
     /// Whether a request (over gRPC: each of its messages) counts as one row if nothing else gives the rows.
     pub(super) row_each: bool,
     /// The fields watched in requests.
@@ -49,6 +51,7 @@ pub(super) enum WatchedFields {
 #[derive(Clone, Debug)]
 pub(super) struct ReadPlan {
     pub(super) primary: Unit,
+    pub(super) primary_otherwise: Option<Unit>,
     pub(super) row_each: bool,
     pub(super) request: WatchedFields,
     pub(super) response: WatchedFields,
@@ -106,6 +109,7 @@ impl ReadPlan {
                 )))
             }
         };
-        Self { primary: spec.primary, row_each: spec.row_each, request, response }
+        let ProtocolSpec { primary, primary_otherwise, .. } = *spec;
+        Self { primary, primary_otherwise, row_each: spec.row_each, request, response }
     }
 }

@@ -33,8 +33,13 @@ pub(super) enum Tag {
     InputName,
     /// The end of an input tensor.
     Tensor,
+    /// A message of a chat, which is one row, or a chat of several, each of which is one.
+    Message,
+    /// The document itself: a list is one of rows, if nothing else gives them.
+    Records,
     /// Text that the model wrote.
     Content,
+<<<<<<< HEAD
     /// Text that the model wrote while it reasoned.
     Reasoning,
     /// Tokens of the answer that the client was not sent, unless text of the reasoning came.
@@ -47,6 +52,12 @@ pub(super) enum Tag {
     Block,
     /// The tokens of a piece of the answer, as a list with an element for each.
     PieceTokens,
+=======
+    /// Text that the model wrote, unless the answer is a stream, in which it repeats what came before.
+    WholeContent,
+    /// A list of ids of tokens that the model wrote.
+    ContentIds,
+>>>>>>> h/routes
     /// The name of an output; `text_output` is one that carries text that the model wrote.
     Output,
     /// Marks the last document of an answer, if it is true or a text.
@@ -59,12 +70,31 @@ pub(super) enum Tag {
     Sequence,
     /// A numeric amount; several in one document are added. A list counts as its length.
     Amount(Unit, Basis),
+    /// A part of the input tokens, as reported; the parts are added up, and of each the last value counts.
+    InputPart(InputPart),
+    /// Input and output tokens together. They are the input's where nothing else is reported, on routes that write none.
+    TotalTokens,
+    /// Seconds of sound that the model hears, as a number or a text.
+    AudioSeconds,
+    /// What the answer has of each row: the length of a list tells whether a table has a header.
+    Predictions,
     /// Like `Amount`, but a text counts as the tokens that its bytes make.
     Tokens(Unit, Basis),
     /// A member that may say that the request failed.
     Error(ErrorField),
     /// A field that a server reports.
     Report(&'static ReportedField),
+}
+
+/// A part of the input tokens of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InputPart {
+    /// Those that were computed.
+    Computed,
+    /// Those that were taken from a cache.
+    CacheRead,
+    /// Those that were computed and kept in a cache.
+    CacheWrite,
 }
 
 /// A value of any format.
@@ -104,5 +134,16 @@ impl TagValue<'_> {
             Self::Number(n) if (0.0..9.0e15).contains(&n) => Some(n as u64),
             _ => None,
         }
+    }
+
+    /// A number of seconds, which may be written as a text, in whole milliseconds; `None` if it is none, or longer than a year.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within range, as was just asked")]
+    pub(super) fn milliseconds(self) -> Option<u64> {
+        let seconds: f64 = match self {
+            Self::Number(n) => n,
+            Self::Text { head, .. } => std::str::from_utf8(head).ok()?.trim().parse().ok()?,
+            _ => return None,
+        };
+        (0.0..=31_536_000.0).contains(&seconds).then(|| (seconds * 1e3).round() as u64)
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method};
 
 use super::body_error::EndFrameReader;
@@ -16,8 +16,10 @@ use super::facts::ExchangeFacts;
 use super::families::custom::Rule;
 use super::families::spec;
 use super::media::Media;
+use super::passing_body::{PassingBody, UnreadBody};
 use super::plan::{ReadPlan, WatchedFields};
 use super::tokens::PromptKeeper;
+use crate::compression::DecoderMemory;
 use crate::ledger::{Annotation, Basis, Ledger, NameProof, Outcome, PromptBody, Unit, label_text};
 
 /// The compiled protocols and rules: built once from the configuration, shared by all requests.
@@ -34,7 +36,12 @@ struct Tables {
     rules: Vec<Rule>,
     flops: BTreeMap<String, Flops>,
     keep: Option<PromptKeeper>,
+    /// What the decoders of compressed bodies may hold together.
+    decoders: DecoderMemory,
 }
+
+/// How many bytes the decoders of compressed bodies may hold together.
+const DECODER_BYTES: usize = 128 << 20;
 
 impl Default for Protocols {
     fn default() -> Self {
@@ -53,6 +60,7 @@ impl Protocols {
             rules: config.custom.iter().map(Rule::new).collect(),
             flops: config.flops.clone(),
             keep: PromptKeeper::new(config),
+            decoders: DecoderMemory::new(DECODER_BYTES),
         }))
     }
 
@@ -106,12 +114,16 @@ impl Protocols {
         if let Some(rule) = self.0.rule(protocol) {
             rule.request_head(headers, &mut facts);
         }
-        let request = BodyReader::new(&plan.request, media);
+        let mut request = PassingBody::plain(BodyReader::new(&plan.request, media, headers));
         let unread = UnreadBodies {
-            request: !request.is_on() && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers),
+            request: !request.reader.is_on() && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers),
             ..UnreadBodies::default()
         };
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
+        if request.reader.is_on() || kept.is_some() {
+            request.decode(headers, &self.0.decoders);
+        }
+        let kept = kept.filter(|_| request.unread.is_none());
         let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
         let mut inner = Inner::new(Some(protocol), facts, Arc::clone(&self.0));
         (inner.request, inner.kept, inner.is_json_infer, inner.unread) = (request, kept, is_json_infer, unread);
@@ -128,6 +140,15 @@ impl Protocols {
 }
 
 impl Tables {
+    /// What reads an answer with this head for `watched`, its coding undone.
+    fn open_body(&self, watched: &WatchedFields, headers: &HeaderMap) -> PassingBody {
+        let mut body = PassingBody::plain(BodyReader::new(watched, Media::of(headers), headers));
+        if body.reader.is_on() {
+            body.decode(headers, &self.decoders);
+        }
+        body
+    }
+
     fn plan(&self, protocol: Protocol) -> &ReadPlan {
         match protocol {
             Protocol::Known(family) => &self.plans[family as usize],
@@ -188,8 +209,8 @@ struct Inner {
     tables: Arc<Tables>,
     /// `None` if only errors are looked for.
     protocol: Option<Protocol>,
-    request: BodyReader,
-    response: BodyReader,
+    request: PassingBody,
+    response: PassingBody,
     /// What ends the answer, if it is of gRPC-Web or Connect.
     end_frame: Option<Box<EndFrameReader>>,
     facts: ExchangeFacts,
@@ -204,40 +225,9 @@ struct Inner {
     unread: UnreadBodies,
 }
 
-/// Which bodies are not read, though their route is known: by their media type, or because they are compressed.
-#[derive(Clone, Copy, Debug, Default)]
-struct UnreadBodies {
-    request: bool,
-    response: bool,
-    is_compressed: bool,
-}
-
-/// Whether a body that is not read could be: it is compressed, or text of some form. Images, sounds and the like are not.
-fn is_text(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
-    let is_text = [&b"text/"[..], b"application/"].iter().any(|start| kind.starts_with(start));
-    headers.contains_key(CONTENT_ENCODING) || is_text && !kind.starts_with(b"application/octet-stream")
-}
-
-impl UnreadBodies {
-    /// Notes it of an exchange with bodies of these lengths.
-    fn note(self, ledger: &mut Ledger) {
-        let annotations = &mut ledger.circumstances.annotations;
-        if self.request && ledger.request_bytes > 0 {
-            annotations.add(Annotation::UnreadRequest);
-        }
-        if self.response && ledger.response_bytes > 0 {
-            annotations.add(Annotation::UnreadResponse);
-            if self.is_compressed {
-                annotations.add(Annotation::CompressedResponse);
-            }
-        }
-    }
-}
-
 impl Inner {
     const fn new(protocol: Option<Protocol>, facts: ExchangeFacts, tables: Arc<Tables>) -> Self {
-        let (request, response) = (BodyReader::Off, BodyReader::Off);
+        let (request, response) = (PassingBody::plain(BodyReader::Off), PassingBody::plain(BodyReader::Off));
         Self {
             tables,
             protocol,
@@ -270,18 +260,24 @@ impl Inner {
 impl ExchangeReader {
     /// Reads the next piece of the request's body.
     pub fn request(&mut self, bytes: &[u8]) {
-        let this = &mut *self.0;
-        if this.kept.as_mut().is_some_and(|kept| !kept.push(bytes)) {
-            this.kept = None;
+        let Inner { request, facts, kept, .. } = &mut *self.0;
+        facts.read(Side::Request);
+        let read = request.feed(bytes, |reader, piece| {
+            if kept.as_mut().is_some_and(|kept| !kept.push(piece)) {
+                *kept = None;
+            }
+            reader.feed(piece, 0, facts);
+        });
+        if !read {
+            *kept = None;
+            facts.forget();
         }
-        this.facts.read(Side::Request);
-        this.request.feed(bytes, 0, &mut this.facts);
     }
 
     /// Reads the response's head. The body of an error is not read. Returns how many fields that a rule names were refused.
     pub fn response_head(&mut self, status: u16, headers: &HeaderMap) -> usize {
         let this = &mut *self.0;
-        (this.response, this.end_frame) = (BodyReader::Off, None);
+        (this.response, this.end_frame) = (PassingBody::plain(BodyReader::Off), None);
         this.is_answered = (200..300).contains(&status);
         if !this.is_answered {
             this.kept = None; // the model did not read a refused request
@@ -290,18 +286,18 @@ impl ExchangeReader {
         this.end_frame =
             headers.get(http::header::CONTENT_TYPE).and_then(|kind| EndFrameReader::of(kind.as_bytes())).map(Box::new);
         let Some(protocol) = this.protocol else {
-            this.response = BodyReader::new(&this.tables.errors, Media::of(headers));
+            this.response = this.tables.open_body(&this.tables.errors, headers);
             return 0;
         };
         let rule = this.tables.rule(protocol);
         let refused = rule.map_or(0, |rule| rule.response_fields(headers, &mut this.facts));
         let plan = this.tables.plan(protocol);
         if !matches!(plan.response, WatchedFields::Nothing) {
-            this.response = BodyReader::new(&plan.response, Media::of(headers));
-            if this.response.streams() {
+            this.response = this.tables.open_body(&plan.response, headers);
+            if this.response.reader.streams() {
                 this.facts.streams();
             }
-            if !this.response.is_on() && is_text(headers) {
+            if !this.response.reader.is_on() && is_text(headers) {
                 (this.unread.response, this.unread.is_compressed) = (true, headers.contains_key(CONTENT_ENCODING));
             }
         }
@@ -318,11 +314,13 @@ impl ExchangeReader {
 
     /// Reads the next piece of the response's body, which arrived `at_ns` after the request's start.
     pub fn response(&mut self, bytes: &[u8], at_ns: u64) {
-        let this = &mut *self.0;
-        this.at_ns = at_ns;
-        this.facts.read(Side::Response);
-        this.response.feed(bytes, at_ns, &mut this.facts);
-        if let Some(frame) = &mut this.end_frame {
+        let Inner { response, facts, at_ns: latest, end_frame, .. } = &mut *self.0;
+        *latest = at_ns;
+        facts.read(Side::Response);
+        if !response.feed(bytes, |reader, piece| reader.feed(piece, at_ns, facts)) {
+            facts.forget();
+        }
+        if let Some(frame) = end_frame {
             frame.feed(bytes);
         }
     }
@@ -333,9 +331,9 @@ impl ExchangeReader {
         let this = &mut *self.0;
         let content_type = headers.get(http::header::CONTENT_TYPE).map_or(&[][..], http::HeaderValue::as_bytes);
         this.end_frame = EndFrameReader::of(content_type).map(Box::new);
-        if !this.response.is_on() && this.end_frame.is_none() {
-            this.response = BodyReader::new(&this.tables.errors, Media::of(headers));
-            if this.response.streams() {
+        if !this.response.reader.is_on() && this.end_frame.is_none() {
+            this.response = this.tables.open_body(&this.tables.errors, headers);
+            if this.response.reader.streams() {
                 this.facts.streams();
             }
         }
@@ -343,7 +341,7 @@ impl ExchangeReader {
 
     /// Reads the answer, whose head came and of which nothing was read, from its first byte for whether it says that it failed.
     pub fn read_document_errors(&mut self) {
-        self.0.response = BodyReader::errors(&self.0.tables.errors);
+        self.0.response = PassingBody::plain(BodyReader::errors(&self.0.tables.errors));
     }
 
     /// Whether nothing is read of the answer, so that a glance at it is all that shows an error.
@@ -355,13 +353,13 @@ impl ExchangeReader {
     /// Whether further pieces of the request's body are needed.
     #[must_use]
     pub fn wants_request(&self) -> bool {
-        self.0.request.is_on() || self.0.kept.is_some()
+        self.0.request.reader.is_on() || self.0.kept.is_some()
     }
 
     /// Whether further pieces of the response's body are needed; false before its head arrived.
     #[must_use]
     pub fn wants_response(&self) -> bool {
-        self.0.response.is_on() || self.0.end_frame.is_some()
+        self.0.response.reader.is_on() || self.0.end_frame.is_some()
     }
 
     /// Whether the answer declared itself complete, so that nothing follows that a client waits for.
@@ -370,23 +368,30 @@ impl ExchangeReader {
         self.0.facts.is_complete() || self.0.end_frame.as_ref().is_some_and(|frame| frame.is_over())
     }
 
+    /// Why bodies were not read, or not to their end: the request's and the response's.
+    #[must_use]
+    pub fn unread(&self) -> [Option<UnreadBody>; 2] {
+        [self.0.request.unread, self.0.response.unread]
+    }
+
     /// Writes the results into the ledger, which already knows the bodies' lengths: work, token timing, server, and reports in
     /// the body. Returns the model's name, if the path, the head or a body names one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {
         let this = &mut *self.0;
-        this.unread.note(ledger);
+        this.unread.undecoded([this.request.unread, this.response.unread]).note(ledger);
         this.facts.read(Side::Request);
-        this.request.end(0, &mut this.facts);
+        this.request.reader.end(0, &mut this.facts);
         this.facts.read(Side::Response);
-        this.response.end(this.at_ns, &mut this.facts);
+        this.response.reader.end(this.at_ns, &mut this.facts);
         this.correct_outcome(ledger);
         let protocol = this.protocol?;
         let plan = this.tables.plan(protocol);
         if let Some(rule) = this.tables.rule(protocol) {
             rule.lengths(ledger.request_bytes, ledger.response_bytes, &mut this.facts);
         }
-        if plan.row_each && !this.facts.has_rows() {
-            this.facts.add_rows(1);
+        // a body that was not read may have any number of rows
+        if plan.row_each && this.request.unread.is_none() {
+            this.facts.add_row_each();
         }
         if ledger.request_bytes > 0 {
             this.facts.set(Unit::Byte, ledger.request_bytes, Basis::Counted);
@@ -395,7 +400,7 @@ impl ExchangeReader {
             ledger.circumstances.annotations.add(Annotation::JsonTensors);
         }
         let flops = this.tables.flops(this.facts.model());
-        this.facts.write(plan.primary, ledger, flops);
+        this.facts.write(plan.primary, plan.primary_otherwise, ledger, flops);
         if let Some(keep) = &this.tables.keep
             && let Some(kept) = this.kept.take()
             && matches!(ledger.work.get(Unit::InputToken), Some((_, Basis::Estimated)))

@@ -36,6 +36,7 @@ impl Rule {
             path: path.into(),
             plan: ReadPlan {
                 primary: custom.primary(),
+                primary_otherwise: None,
                 row_each: false,
                 request: WatchedFields::Nothing,
                 response: WatchedFields::Nothing,

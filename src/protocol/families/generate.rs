@@ -1,5 +1,5 @@
-//! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang (`/generate`).
-//! They share a path and are distinguished by their fields. A prompt is a row.
+//! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang (`/generate`,
+//! `/encode`). They share a path and are distinguished by their fields. A prompt is a row. And vLLM's route of token ids, in and out.
 
 use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
@@ -12,6 +12,7 @@ const OUTPUT_TOKENS: Tag = Tag::Amount(Unit::OutputToken, Basis::Reported);
 /// Both servers' routes.
 pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[
         // TGI
@@ -43,4 +44,37 @@ pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
         ("meta_info.finish_reason.type", Tag::Error(ErrorField::Reason)),
     ]),
     servers: &[Server::Sglang, Server::Tgi],
+};
+
+/// vLLM's `POST /inference/v1/generate`: ids in, ids out
+pub(super) const TOKENS: ProtocolSpec = ProtocolSpec {
+    row_each: true,
+    request: WatchSpec::Json(&[
+        ("model", Tag::Model),
+        ("token_ids", Tag::Inputs),
+        ("token_ids[]", Tag::Input),
+        ("sampling_params.n", Tag::Sequences),
+    ]),
+    response: WatchSpec::Json(&[
+        ("choices[].index", Tag::Sequence),
+        ("choices[].token_ids", Tag::ContentIds),
+        ("usage.prompt_tokens", INPUT_TOKENS),
+        ("usage.completion_tokens", OUTPUT_TOKENS),
+    ]),
+    servers: &[Server::Vllm],
+    ..GENERATE
+};
+
+/// SGLang's `POST /encode`: embeddings
+pub(super) const ENCODE: ProtocolSpec = ProtocolSpec {
+    primary: Unit::InputToken,
+    request: WatchSpec::Json(&[
+        ("text", Tag::Inputs),
+        ("text[]", Tag::Input),
+        ("input_ids", Tag::Inputs),
+        ("input_ids[]", Tag::Input),
+    ]),
+    response: WatchSpec::Json(&[("[].meta_info.prompt_tokens", INPUT_TOKENS)]),
+    servers: &[Server::Sglang],
+    ..GENERATE
 };

@@ -1,13 +1,22 @@
 //! The fields watched in each protocol: tables of locations and their meaning, one file for each family of servers.
 
+mod anthropic;
+mod audio;
+mod cohere;
 pub(super) mod custom;
+#[cfg(test)]
+mod documented;
 mod generate;
+mod images;
+mod invocations;
 mod llama_cpp;
 mod oip;
 mod ollama;
 mod openai;
+mod pooling;
 mod tei;
 mod tensorflow;
+mod tokenize;
 mod torchserve;
 
 pub use custom::matches_glob;
@@ -26,6 +35,17 @@ pub(super) const fn spec(family: Family) -> &'static ProtocolSpec {
         Family::OpenAiCompletions => &openai::COMPLETIONS,
         Family::OpenAiEmbeddings => &openai::EMBEDDINGS,
         Family::OpenAiResponses => &openai::RESPONSES,
+        Family::OpenAiTranscription => &audio::TRANSCRIPTION,
+        Family::OpenAiSpeech => &audio::SPEECH,
+        Family::OpenAiImages => &images::IMAGES,
+        Family::AnthropicMessages => &anthropic::MESSAGES,
+        Family::CohereChat => &cohere::CHAT,
+        Family::CohereEmbed => &cohere::EMBED,
+        Family::Score => &pooling::SCORE,
+        Family::Classify => &pooling::CLASSIFY,
+        Family::Pooling => &pooling::POOLING,
+        Family::CountTokens => &tokenize::COUNT,
+        Family::Detokenize => &tokenize::DETOKENIZE,
         Family::TeiEmbed => &tei::EMBED,
         Family::TeiPredict => &tei::PREDICT,
         Family::TeiRerank => &tei::RERANK,
@@ -35,6 +55,11 @@ pub(super) const fn spec(family: Family) -> &'static ProtocolSpec {
         Family::TeiGrpcRerank => &tei::GRPC_RERANK,
         Family::TeiGrpcRerankStream => &tei::GRPC_RERANK_STREAM,
         Family::Generate => &generate::GENERATE,
+        Family::GenerateTokens => &generate::TOKENS,
+        Family::Encode => &generate::ENCODE,
+        Family::Invocations => &invocations::INVOCATIONS,
+        Family::Vertex => &invocations::VERTEX,
+        Family::Forecast => &invocations::FORECAST,
         Family::LlamaInfill => &llama_cpp::INFILL,
         Family::LlamaEmbedding => &llama_cpp::EMBEDDING,
         Family::OllamaGenerate => &ollama::GENERATE,

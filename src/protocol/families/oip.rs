@@ -12,6 +12,7 @@ use crate::ledger::{Server, Unit};
 /// `POST /v2/models/M/infer`
 pub(super) const REST: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[("inputs[].name", Tag::InputName), ("inputs[].shape[]", Tag::Dim), ("inputs[]", Tag::Tensor)]),
     response: WatchSpec::Nothing,
@@ -21,6 +22,7 @@ pub(super) const REST: ProtocolSpec = ProtocolSpec {
 /// `inference.GRPCInferenceService/ModelInfer`: `ModelInferRequest.model_name`, `.inputs[].name`, `.inputs[].shape`
 pub(super) const GRPC: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Proto(&[
         (&[1], Tag::Model, ProtoShape::Text),
@@ -45,6 +47,7 @@ pub(super) const GRPC_STREAM: ProtocolSpec = ProtocolSpec {
 /// Triton's `POST /v2/models/M/generate` and `generate_stream`
 pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: true,
     request: WatchSpec::Json(&[("text_input", Tag::Text), ("prompt", Tag::Text)]),
     response: WatchSpec::Json(&[("text_output", Tag::Content)]),

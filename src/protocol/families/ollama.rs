@@ -8,6 +8,7 @@ use crate::ledger::{Server, Unit};
 /// `POST /api/generate`
 pub(super) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: true,
     request: WatchSpec::Json(&[("model", Tag::Model), ("prompt", Tag::Text), ("suffix", Tag::Text), ("system", Tag::Text)]),
     response: WatchSpec::Json(&[
@@ -35,6 +36,7 @@ pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
 /// `POST /api/embed`, and the older `/api/embeddings`
 pub(super) const EMBED: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[("model", Tag::Model), ("input", Tag::Inputs), ("input[]", Tag::Input), ("prompt", Tag::Inputs)]),
     response: WatchSpec::Json(&[("model", Tag::Model)]),

@@ -15,6 +15,7 @@ const SERVERS: &[Server] = &[Server::Vllm, Server::Sglang, Server::LlamaCpp, Ser
 /// `POST /v1/chat/completions`
 pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: true,
     request: WatchSpec::Json(&[
         ("model", Tag::Model),
@@ -45,6 +46,7 @@ pub(super) const CHAT: ProtocolSpec = ProtocolSpec {
 /// `POST /v1/completions`, and llama.cpp's own `/completion`
 pub(super) const COMPLETIONS: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[
         ("model", Tag::Model),
@@ -75,6 +77,7 @@ pub(super) const COMPLETIONS: ProtocolSpec = ProtocolSpec {
 /// `POST /v1/embeddings`, and llama.cpp's own `/embeddings`
 pub(super) const EMBEDDINGS: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[
         ("model", Tag::Model),
@@ -82,14 +85,24 @@ pub(super) const EMBEDDINGS: ProtocolSpec = ProtocolSpec {
         ("input[]", Tag::Input),
         ("content", Tag::Inputs),
         ("content[]", Tag::Input),
+        // vLLM embeds chats too, one or a list of them
+        ("messages[]", Tag::Message),
+        ("messages[].content", Tag::Text),
+        ("messages[].content[].text", Tag::Text),
+        ("messages[][].content", Tag::Text),
     ]),
-    response: WatchSpec::Json(&[("model", Tag::Model), ("usage.prompt_tokens", INPUT_TOKENS)]),
+    response: WatchSpec::Json(&[
+        ("model", Tag::Model),
+        ("usage.prompt_tokens", INPUT_TOKENS),
+        ("usage.total_tokens", Tag::TotalTokens),
+    ]),
     servers: SERVERS,
 };
 
 /// `POST /v1/responses`
 pub(super) const RESPONSES: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
+    primary_otherwise: None,
     row_each: true,
     request: WatchSpec::Json(&[
         ("model", Tag::Model),

@@ -6,9 +6,10 @@ use super::super::tag::Tag;
 use super::super::wire::ProtoShape;
 use crate::ledger::{Basis, Server, Unit};
 
-/// `POST /embed`, `/embed_all`, `/embed_sparse`, `/tokenize`
+/// `POST /embed`, `/embed_all`, `/embed_sparse`
 pub(super) const EMBED: ProtocolSpec = ProtocolSpec {
     primary: Unit::InputToken,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[("inputs", Tag::Inputs), ("inputs[]", Tag::Input)]),
     response: WatchSpec::Nothing,
@@ -17,11 +18,17 @@ pub(super) const EMBED: ProtocolSpec = ProtocolSpec {
 
 /// `POST /predict`: a text, a pair of texts, or a list of lists of one or two
 pub(super) const PREDICT: ProtocolSpec = ProtocolSpec {
-    request: WatchSpec::Json(&[("inputs", Tag::Pairs), ("inputs[]", Tag::Input), ("inputs[][]", Tag::Text)]),
+    request: WatchSpec::Json(&[
+        ("inputs", Tag::Pairs),
+        ("inputs[]", Tag::Input),
+        ("inputs[][]", Tag::Text),
+        // containers of Google's
+        ("instances", Tag::Rows),
+    ]),
     ..EMBED
 };
 
-/// `POST /rerank`; on other servers `/v1/rerank` with `documents`
+/// `POST /rerank`; on other servers with `documents`, also under `/v1`, `/v2` and the name `reranking`
 pub(super) const RERANK: ProtocolSpec = ProtocolSpec {
     request: WatchSpec::Json(&[
         ("model", Tag::Model),
@@ -32,7 +39,13 @@ pub(super) const RERANK: ProtocolSpec = ProtocolSpec {
         ("documents[]", Tag::Text),
         ("documents[].text", Tag::Text),
     ]),
-    response: WatchSpec::Json(&[("model", Tag::Model), ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported))]),
+    response: WatchSpec::Json(&[
+        ("model", Tag::Model),
+        ("usage.prompt_tokens", Tag::Amount(Unit::InputToken, Basis::Reported)),
+        ("usage.total_tokens", Tag::TotalTokens),
+        // Cohere's
+        ("meta.tokens.input_tokens", Tag::Amount(Unit::InputToken, Basis::Reported)),
+    ]),
     ..EMBED
 };
 

@@ -7,9 +7,10 @@ use super::super::tag::Tag;
 use super::super::wire::ProtoShape;
 use crate::ledger::Unit;
 
-/// `POST /v1/models/M:predict`
+/// `POST /v1/models/M:predict`, and KServe's `:explain`
 pub(super) const REST: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
+    primary_otherwise: None,
     row_each: false,
     request: WatchSpec::Json(&[("instances", Tag::Rows), ("inputs", Tag::Column), ("inputs.*", Tag::Column)]),
     response: WatchSpec::Nothing,

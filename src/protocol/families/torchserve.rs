@@ -8,6 +8,7 @@ use crate::ledger::Unit;
 /// `POST /predictions/M`, `/predictions/M/VERSION`, `/explanations/M`
 pub(super) const PREDICTIONS: ProtocolSpec = ProtocolSpec {
     primary: Unit::Row,
+    primary_otherwise: None,
     row_each: true,
     request: WatchSpec::Json(&[("instances", Tag::Rows)]),
     response: WatchSpec::Nothing,

@@ -3,6 +3,8 @@
 //! panics. On invalid input it stops returning values and reports that it did. Readers know formats, not servers: the protocols
 //! define which fields have a meaning.
 
+pub mod csv;
+pub mod form;
 pub mod grpc;
 pub mod json;
 pub mod proto;
@@ -10,6 +12,8 @@ pub mod proto;
 pub mod reader_properties;
 pub mod sse;
 
+pub use csv::CsvReader;
+pub use form::{FormField, FormReader};
 pub use grpc::{Frame, FrameReader};
 pub use json::{ElementMode, JsonItem, JsonPaths, JsonReader, JsonValue, PathStep, TEXT_BYTES};
 pub use proto::{ProtoFields, ProtoReader, ProtoShape, ProtoValue};

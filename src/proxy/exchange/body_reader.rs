@@ -6,7 +6,8 @@ use http::HeaderMap;
 use smallvec::SmallVec;
 
 use crate::ledger::{Ledger, Stamp};
-use crate::protocol::ExchangeReader;
+use crate::metrics::Counter;
+use crate::protocol::{ExchangeReader, UnreadBody};
 
 /// How many bytes of an exchange may wait to be read; one piece may be larger.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
@@ -105,11 +106,23 @@ impl BodyReader {
         self.reader.is_complete()
     }
 
-    /// Reads the rest and writes the findings into the ledger. Calls `model` with the model's name, if the bodies name one.
-    pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) {
+    /// Reads the rest and writes the findings into the ledger. Calls `model` with the model's name, if the bodies name one. Returns
+    /// the counters of bodies that were not read.
+    pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) -> [Option<Counter>; 2] {
         self.read();
+        let unread = self.reader.unread().map(|why| why.map(unread_counter));
         if let Some(named) = self.reader.close(ledger) {
             model(ledger, named);
         }
+        unread
+    }
+}
+
+const fn unread_counter(why: UnreadBody) -> Counter {
+    match why {
+        UnreadBody::Coding => Counter::BodiesUnreadCoding,
+        UnreadBody::Corrupt => Counter::BodiesUnreadCorrupt,
+        UnreadBody::TooLarge => Counter::BodiesUnreadTooLarge,
+        UnreadBody::Memory => Counter::BodiesUnreadMemory,
     }
 }

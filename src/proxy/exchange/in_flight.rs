@@ -338,7 +338,8 @@ impl InFlight {
         }
         if let Some(reader) = state.reader.take() {
             self.context.observe(Counter::ObserverPanics, |observer| {
-                reader.close(&mut ledger, |ledger, model| observer.model(model, ledger));
+                let unread = reader.close(&mut ledger, |ledger, model| observer.model(model, ledger));
+                unread.into_iter().flatten().for_each(|counter| self.context.counters.bump(counter));
             });
         }
         if let Some(decision) = state.on_close.take() {

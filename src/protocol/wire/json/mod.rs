@@ -25,6 +25,7 @@ use text::Text;
 use value::word;
 pub use value::{JsonItem, JsonValue};
 
+const RECORD_SEPARATOR: u8 = 0x1e;
 /// Longer keys match nothing.
 const KEY_BYTES: usize = 64;
 /// Longer numbers are dropped.
@@ -247,6 +248,8 @@ impl<T: Copy> JsonReader<T> {
                 self.state = State::InScalar;
                 return false;
             }
+            // before each document of a sequence (RFC 7464)
+            RECORD_SEPARATOR if self.frames.is_empty() => {}
             _ => self.state = State::Broken,
         }
         true

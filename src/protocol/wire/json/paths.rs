@@ -139,6 +139,12 @@ impl<T: Copy> JsonPaths<T> {
         self.nodes.get(node as usize)
     }
 
+    /// The tag of the value of this key of the document itself.
+    #[must_use]
+    pub fn of_key(&self, key: &[u8]) -> Option<T> {
+        self.tag(self.key(0, key))
+    }
+
     /// The tag of a watched place.
     pub(super) fn tag(&self, node: Node) -> Option<T> {
         self.place(node)?.tag

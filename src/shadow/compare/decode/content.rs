@@ -2,11 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
 
 use super::super::answer::FinishedAnswer;
 use super::DecodeError;
-use crate::net::{GunzipError, gunzip, inflate};
+use crate::compression::{Codings, UnpackError, unpack};
 
 /// The most messages of a gRPC body that are read.
 const MAX_MESSAGES: usize = 65_536;
@@ -34,29 +33,14 @@ pub(in crate::shadow) fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usi
             joined.freeze()
         }
     };
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(body),
-        (Some(coding), None) => decompressed(coding.as_bytes(), &body, limit),
-        _ => Err(DecodeError::Encoding("in several fields".to_owned())),
-    }
+    let codings = Codings::of(headers).map_err(|unknown| DecodeError::Encoding(unknown.0))?;
+    if codings.is_plain() { Ok(body) } else { decompressed(&codings, &body, limit) }
 }
 
-fn decompressed(coding: &[u8], body: &Bytes, limit: usize) -> Result<Bytes, DecodeError> {
-    let is = |name: &[u8]| coding.trim_ascii().eq_ignore_ascii_case(name);
-    let unpacked = if is(b"identity") {
-        return Ok(body.clone());
-    } else if is(b"gzip") || is(b"x-gzip") {
-        gunzip(body, limit)
-    } else if is(b"deflate") {
-        inflate(body, limit)
-    } else {
-        let name: String = String::from_utf8_lossy(coding).chars().take(40).collect();
-        return Err(DecodeError::Encoding(name));
-    };
-    unpacked.map_err(|error| match error {
-        GunzipError::TooLarge(limit) => DecodeError::TooLarge(limit),
-        GunzipError::Corrupt(error) => DecodeError::malformed(format!("not compressed as announced: {error}")),
+fn decompressed(codings: &Codings, body: &Bytes, limit: usize) -> Result<Bytes, DecodeError> {
+    unpack(codings, body, limit).map_err(|error| match error {
+        UnpackError::TooLarge(limit) => DecodeError::TooLarge(limit),
+        UnpackError::Corrupt(error) => DecodeError::malformed(format!("not compressed as announced: {error}")),
     })
 }
 
@@ -67,6 +51,7 @@ pub(in crate::shadow) fn grpc_messages(
     limit: usize,
 ) -> Result<Vec<Bytes>, DecodeError> {
     let (mut messages, mut rest, mut left) = (Vec::new(), body.clone(), limit);
+    let coding = || Codings::named(grpc_encoding(answer.headers)).map_err(|unknown| DecodeError::Encoding(unknown.0));
     while !rest.is_empty() {
         let Some(([flag, length @ ..], _)) = rest.split_first_chunk::<5>() else {
             return Err(DecodeError::malformed("a gRPC frame is cut off"));
@@ -80,7 +65,7 @@ pub(in crate::shadow) fn grpc_messages(
             return Err(DecodeError::malformed("a gRPC message is cut off, or there are too many"));
         }
         rest = frame.split_off(length);
-        let message = if is_compressed { decompressed(grpc_encoding(answer.headers), &frame, left)? } else { frame };
+        let message = if is_compressed { decompressed(&coding()?, &frame, left)? } else { frame };
         left = left.saturating_sub(message.len());
         messages.push(message);
     }

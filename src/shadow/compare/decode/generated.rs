@@ -1,5 +1,5 @@
 //! Generated text, out of one document or out of all documents of a stream, so that a stream and a whole answer of the same text are
-//! the same: OpenAI (chat, completions, responses), TGI, SGLang, llama.cpp, Ollama, Triton's `generate`.
+//! the same: OpenAI (chat, completions, responses, transcriptions), Anthropic, TGI, SGLang, llama.cpp, Ollama, Triton's `generate`.
 //!
 //! Ids, times, token counts and log probabilities are left out.
 
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::DecodeError;
 use super::document::{Document, Node, Value};
 use super::events::Documents;
+use super::messages;
 
 /// A part of what a model wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,11 +57,11 @@ pub(super) fn from_stream(documents: &Documents) -> Result<Option<GeneratedTexts
 }
 
 impl GeneratedTexts {
-    fn append(&mut self, choice: u64, part: TextPart, text: &str) {
+    pub(super) fn append(&mut self, choice: u64, part: TextPart, text: &str) {
         self.0.entry((choice, part)).or_default().push_str(text);
     }
 
-    fn replace(&mut self, choice: u64, part: TextPart, text: &str) {
+    pub(super) fn replace(&mut self, choice: u64, part: TextPart, text: &str) {
         self.0.insert((choice, part), text.to_owned());
     }
 
@@ -76,7 +77,7 @@ impl GeneratedTexts {
             self.append(0, TextPart::Error, text);
             return true;
         }
-        self.take_choices(root) | self.take_responses(root) || self.take_native(root, 0)
+        self.take_choices(root) | self.take_responses(root) || messages::take(self, root) || self.take_native(root, 0)
     }
 
     /// OpenAI's chat and completions.

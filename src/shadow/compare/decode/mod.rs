@@ -12,6 +12,7 @@ mod embeddings;
 mod events;
 mod generated;
 mod mapped;
+mod messages;
 pub(in crate::shadow) mod nested;
 mod oip_grpc;
 mod oip_json;
@@ -95,7 +96,7 @@ pub(super) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, li
         AnswerReading::Mapped(outputs) => return mapped::decode(answer, outputs, limit).map(Decoded::Tensors),
     };
     let body = content::body(answer, limit)?;
-    let media = Media::of_decompressed(answer.headers);
+    let media = Media::of(answer.headers);
     match media {
         Media::Grpc => {
             let messages = content::grpc_messages(answer, &body, limit)?;
@@ -128,8 +129,8 @@ pub(super) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, li
             Err(error) if is_declared_json(answer) => Err(error),
             Err(_) => Ok(text_or_bytes(body)),
         },
-        Media::Other if is_text(answer) => Ok(text_or_bytes(body)),
-        Media::Other => Ok(Decoded::Opaque(body)),
+        Media::Csv | Media::Form | Media::Other if is_text(answer) => Ok(text_or_bytes(body)),
+        Media::Csv | Media::Form | Media::Other => Ok(Decoded::Opaque(body)),
     }
 }
 
