@@ -228,7 +228,7 @@ pub(super) fn start(
         compared: Arc::new(ArrayQueue::new(LEDGERS)),
         registry: Arc::new(Mutex::new(Registry::new(whole.metrics.clone(), labels.clone(), counters.clone()))),
         pairs: Arc::new(Mutex::new(PairTable::new(copy_labels, patience_ns, started))),
-        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare), config.noise.get() > 0.0))),
         targets: named.iter().map(NamedTarget::info).collect(),
     };
 

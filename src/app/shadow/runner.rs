@@ -109,8 +109,8 @@ impl Runner {
         };
         for (target, copy) in copies {
             if let Some(copy) = copy {
-                let head = head.clone();
-                let pair = ComparePair { head, target, trace, primary: primary.clone(), copy };
+                let (head, request) = (head.clone(), body.clone());
+                let pair = ComparePair { head, request, target, trace, primary: primary.clone(), copy };
                 if !self.comparing.compare(pair)
                     && let Some(counters) = self.parts.counters.target(target)
                 {

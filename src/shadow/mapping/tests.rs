@@ -14,7 +14,7 @@ use crate::protocol::OutputKind;
 use crate::settings::Checks;
 use crate::shadow::Config;
 use crate::shadow::compare::tests::TestAnswer;
-use crate::shadow::compare::{AnswerReading, Comparer, Comparison, ComparisonResult, DifferenceKind};
+use crate::shadow::compare::{AnswerReading, Comparer, Comparison, ComparisonResult, DifferenceKind, FieldScales};
 
 const LIMIT: usize = 1 << 20;
 
@@ -272,6 +272,7 @@ fn compared(rule: &MappingRule, ports: &ModelPorts, primary: &str, candidate: Va
     Comparer::new(&Config::default().compare).compare_as(
         "POST /score",
         readings,
+        &FieldScales::default(),
         &primary.as_finished(),
         &candidate.as_finished(),
     )
@@ -311,7 +312,7 @@ fn no_payload_is_kept_of_a_mapped_answer_where_anything_is_redacted() {
         let config = crate::shadow::compare::Config { keep_samples: 1, redact, ..Default::default() };
         let (p, c) = (TestAnswer::json(r#"{"scores": [1]}"#), TestAnswer::json(r#"{"scores": [2]}"#));
         let readings = [AnswerReading::Mapped(mapping.outputs()); 2];
-        Comparer::new(&config).compare_as("POST /score", readings, &p.as_finished(), &c.as_finished()).sample.is_some()
+        Comparer::new(&config).compare_as("POST /score", readings, &FieldScales::default(), &p.as_finished(), &c.as_finished()).sample.is_some()
     };
     assert!(kept(&[]) && !kept(&["$.scores"]));
 }

@@ -217,10 +217,13 @@ class RayServeByDefault(RayServe):
 class Llama(Server):
     """llama.cpp's server with a model of random weights, made on the spot."""
 
+    seed = 7
+
     def start(self, start, folder):
         python = python_of("llama")
-        model = folder / "tiny.gguf"
-        made = subprocess.run([python, HERE / "write_gguf.py", model], capture_output=True, text=True, check=False)
+        model = folder / f"tiny_{self.seed}.gguf"
+        command = [python, HERE / "write_gguf.py", model, "--seed", str(self.seed)]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stdout + made.stderr
         self.process = start("llama", [str(python), str(HERE / "llama_server.py"), str(model), str(self.http)])
         await_ready(self.process, lambda: is_ready(f"{self.url}/health"), 60)
@@ -230,3 +233,9 @@ class Llama(Server):
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
             lines = response.read().decode().splitlines()
         return {line.split()[0]: float(line.split()[1]) for line in lines if line and line[0] != "#"}
+
+
+class OtherLlama(Llama):
+    """The same with other weights."""
+
+    seed = 8
