@@ -81,7 +81,9 @@ mod tests {
 
     #[test]
     fn a_number_or_auto() {
-        for (text, expected) in [("auto", AbsoluteTolerance::Auto), ("1e-4", AbsoluteTolerance::Of(1e-4)), ("0", AbsoluteTolerance::Of(0.0))] {
+        for (text, expected) in
+            [("auto", AbsoluteTolerance::Auto), ("1e-4", AbsoluteTolerance::Of(1e-4)), ("0", AbsoluteTolerance::Of(0.0))]
+        {
             assert_eq!(text.parse::<AbsoluteTolerance>().unwrap(), expected);
         }
         assert_eq!(serde_json::to_string(&[AbsoluteTolerance::Auto, AbsoluteTolerance::Of(0.5)]).unwrap(), r#"["auto",0.5]"#);

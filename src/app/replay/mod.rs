@@ -148,12 +148,7 @@ const fn order(is_baseline_recorded: bool) -> PairOrder {
 }
 
 /// Every gate for every target, of so many requests.
-fn checked(
-    gates: &[Gate],
-    surface: &ShadowSurface,
-    lateness_p99_ns: Option<u64>,
-    requests: Option<u64>,
-) -> Vec<GateResult> {
+fn checked(gates: &[Gate], surface: &ShadowSurface, lateness_p99_ns: Option<u64>, requests: Option<u64>) -> Vec<GateResult> {
     let pairs = surface.pairs.lock();
     let targets = surface.targets.iter().enumerate();
     let of = |(index, target): (usize, &TargetInfo)| {

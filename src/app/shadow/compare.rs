@@ -122,7 +122,8 @@ impl Worker {
         let account = if is_proven || self.accounts.lock().has(&route) { &*route } else { "other" };
         let model = if is_proven { self.model(&spoken, pair) } else { String::new() };
         let is_drawn = kind == OutputKind::GeneratedText && may_be_drawn(headers, pair.request.pieces(), self.max_request);
-        let of = RouteOfPair { route: &route, account, kind, cause: *cause, asked: Asked { model: &model, may_be_drawn: is_drawn } };
+        let of =
+            RouteOfPair { route: &route, account, kind, cause: *cause, asked: Asked { model: &model, may_be_drawn: is_drawn } };
         let verdict = if pair.target < self.candidates.len() {
             let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
             let scales = self.accounts.lock().scales(pair.target, account, *cause, &model);

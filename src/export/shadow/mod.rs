@@ -287,7 +287,9 @@ impl fmt::Display for ComparedTargets {
                 comparison.notes.iter().try_for_each(|note| writeln!(f, "    {note}"))?;
             }
             for (outputs, cause) in [(&target.outputs, ""), (&target.outputs_by_quota, ", taken by quota")] {
-                for (route, differences) in outputs.iter().filter(|(_, differences)| differences.verdict != OutputsVerdict::NothingCompared) {
+                for (route, differences) in
+                    outputs.iter().filter(|(_, differences)| differences.verdict != OutputsVerdict::NothingCompared)
+                {
                     let words = differences.to_string().replace('\n', "\n    ");
                     writeln!(f, "  {route}{cause}\n    {words}")?;
                 }

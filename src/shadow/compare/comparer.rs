@@ -1,7 +1,9 @@
 //! Two finished answers in, what differs out.
 
 use super::answer::{AnswerReading, FinishedAnswer};
-use super::check::{EditBudget, Judging, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors};
+use super::check::{
+    EditBudget, Judging, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors,
+};
 use super::comparison::{Comparison, DifferenceDetail, DifferenceKind, FieldComparison, Incomparable};
 use super::config::Config;
 use super::decode::{DecodeError, Decoded, TextPart, decode};

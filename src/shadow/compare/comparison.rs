@@ -157,7 +157,7 @@ pub struct NumberComparison {
     pub scale: f64,
     /// The greatest distance of a vector from the primary's, relative to its length; `None` for what is no embedding.
     pub distance: Option<f64>,
-    /// Numbers that are not the same and count as such only because both are less than the absolute tolerance.
+    /// Numbers that are a tenth apart, and agree only because both are less than the absolute tolerance.
     pub below: u64,
 }
 

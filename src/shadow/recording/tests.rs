@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
 use crate::ledger::PairId;
-use crate::shadow::OutputResult;
 use crate::ledger::Stamp;
 use crate::metrics::Labels;
+use crate::shadow::OutputResult;
 use crate::shadow::{PairTable, SideAccount};
 
 fn account(total_ns: u64) -> SideAccount {
@@ -135,7 +135,12 @@ fn pairs_make_the_same_report_again() {
         for target in 0..2 {
             let side = account(900_000 + pair * 104_729 % 100_000);
             event(PairEvent::Target { t_ns: t_ns + 1, pair, target, side });
-            event(PairEvent::output(t_ns + 2, PairId::new(pair).unwrap(), target, if pair % 100 == 0 { OutputResult::Mismatch } else { OutputResult::Same }));
+            event(PairEvent::output(
+                t_ns + 2,
+                PairId::new(pair).unwrap(),
+                target,
+                if pair % 100 == 0 { OutputResult::Mismatch } else { OutputResult::Same },
+            ));
         }
     }
     event(PairEvent::End { t_ns: 31_000_000_000 });

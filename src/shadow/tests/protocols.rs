@@ -111,7 +111,8 @@ impl WireProtocol {
                 words(numbers).join(" ")
             )),
             Self::ChatStream => {
-                let piece = |word: &String| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word} \"}}}}]}}\n\n");
+                let piece =
+                    |word: &String| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word} \"}}}}]}}\n\n");
                 let pieces: String = words(numbers).iter().map(piece).collect();
                 let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
                 TestAnswer::new("text/event-stream", pieces + end)

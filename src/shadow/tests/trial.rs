@@ -10,10 +10,12 @@ use crate::shadow::compare::{AnswerReading, Asked, Comparer, Comparison, Config,
 use crate::shadow::gates::{GateInputs, check_all};
 use crate::shadow::{OutputAccounts, PairFigure, PairHalf, PairTable, SideAccount};
 
-/// Requests of a trial, ten a second.
-const REQUESTS: u64 = 400;
+/// Requests of a trial.
+const REQUESTS: u64 = 120;
+/// The time between two of them: 40 s in all, which suffice for a verdict on latency.
+const GAP_NS: u64 = 333_000_000;
 /// Those for which the upstream is asked twice.
-const REPEATS: u64 = 60;
+const REPEATS: u64 = 30;
 /// Numbers in an answer.
 const NUMBERS: u64 = 12;
 const ROUTE: &str = "POST /x";
@@ -57,7 +59,7 @@ impl Trial {
     }
 
     fn request(&mut self, n: u64) {
-        let now = self.began.plus(n * 100_000_000);
+        let now = self.began.plus(n * GAP_NS);
         self.pairs.tick(now);
         let first = self.upstream(n, 0);
         let copy = self.changed(n, &first);
@@ -96,7 +98,9 @@ impl Trial {
         let exact = || (0..NUMBERS).map(|at| 0.55 + 0.4 * random(n, at));
         Said::Output(match self.candidate.upstream {
             Upstream::Exact => exact().collect(),
-            Upstream::Noisy(noise) => exact().zip(0..).map(|(x, at)| x * (1.0 + noise * random(n, 100 + 20 * draw + at))).collect(),
+            Upstream::Noisy(noise) => {
+                exact().zip(0..).map(|(x, at)| x * (1.0 + noise * random(n, 100 + 20 * draw + at))).collect()
+            }
             Upstream::Drawn => (0..NUMBERS).map(|at| random(n, 500 + 20 * draw + at)).collect(),
             Upstream::Scaled(scale) => exact().map(|x| x * scale).collect(),
             Upstream::NotFinite => [f64::NEG_INFINITY, f64::NAN].into_iter().chain(exact().skip(2)).collect(),
@@ -110,7 +114,9 @@ impl Trial {
         // a server of its own draws for itself
         let numbers = match self.upstream(n, 2) {
             Said::Output(numbers) => numbers,
-            broken if self.candidate.change == Change::OtherBroken && matches!(broken, Said::Broken(_)) => return Said::Broken(n + 7_000),
+            broken if self.candidate.change == Change::OtherBroken && matches!(broken, Said::Broken(_)) => {
+                return Said::Broken(n + 7_000);
+            }
             _ => return first.clone(),
         };
         let map = |change: &dyn Fn(f64) -> f64| Said::Output(numbers.iter().map(|x| change(*x)).collect());
@@ -144,7 +150,7 @@ impl Trial {
     }
 
     fn verdicts(mut self, _: LabelId) -> Verdicts {
-        self.pairs.tick(self.began.plus(REQUESTS * 100_000_000));
+        self.pairs.tick(self.began.plus(REQUESTS * GAP_NS));
         let snapshot = self.pairs.target(0);
         let report = &snapshot.cards[0].figures[0].1;
         let gate = ["mismatch<=0.01".parse().unwrap()];

@@ -11,7 +11,11 @@ const FIELD: &str = "embedding";
 
 /// Compares vectors with one another, in order. They agree if each pair has at least the configured cosine similarity, and lengths that
 /// differ by no more than vectors of one length and that similarity: by √(2 (1 − cosine)), relative.
-pub(in super::super) fn compare_embeddings(primary: &Embeddings, candidate: &Embeddings, judging: &Judging<'_>) -> FieldComparison {
+pub(in super::super) fn compare_embeddings(
+    primary: &Embeddings,
+    candidate: &Embeddings,
+    judging: &Judging<'_>,
+) -> FieldComparison {
     let rules = judging.rules;
     let mut field = FieldComparison::new(FIELD);
     let (p, c) = (&primary.0, &candidate.0);

@@ -7,17 +7,51 @@ use super::super::comparison::FieldHint;
 
 /// What ends the name of an id, without its separators and in lower case.
 const IDS: [&str; 14] = [
-    "id", "uuid", "guid", "requestid", "reqid", "traceid", "correlationid", "responseid", "predictionid", "inferenceid", "eventid",
-    "runid", "callid", "messageid",
+    "id",
+    "uuid",
+    "guid",
+    "requestid",
+    "reqid",
+    "traceid",
+    "correlationid",
+    "responseid",
+    "predictionid",
+    "inferenceid",
+    "eventid",
+    "runid",
+    "callid",
+    "messageid",
 ];
 /// Words of the name of a duration.
 const DURATIONS: [&str; 13] = [
-    "ms", "us", "ns", "millis", "milliseconds", "microseconds", "nanoseconds", "duration", "latency", "elapsed", "took", "timing",
+    "ms",
+    "us",
+    "ns",
+    "millis",
+    "milliseconds",
+    "microseconds",
+    "nanoseconds",
+    "duration",
+    "latency",
+    "elapsed",
+    "took",
+    "timing",
     "timings",
 ];
 /// What must stand before `time`, so that it is that of an answer.
 const TIMES_OF: [&str; 12] = [
-    "inference", "processing", "process", "response", "compute", "total", "execution", "exec", "queue", "server", "run", "predict",
+    "inference",
+    "processing",
+    "process",
+    "response",
+    "compute",
+    "total",
+    "execution",
+    "exec",
+    "queue",
+    "server",
+    "run",
+    "predict",
 ];
 /// How far the time of an answer may be from now, in seconds.
 const NEAR_S: f64 = 3_600.0;
@@ -88,7 +122,8 @@ fn is_time_of_answer(p: f64, c: f64, now_s: f64, near_s: f64) -> bool {
 /// The seconds of a time as in RFC 3339, without its zone.
 fn unix_seconds(text: &str) -> Option<f64> {
     let bytes = text.as_bytes();
-    let is_form = (19..=40).contains(&bytes.len()) && bytes[4] == b'-' && bytes[7] == b'-' && matches!(bytes[10], b'T' | b't' | b' ');
+    let is_form =
+        (19..=40).contains(&bytes.len()) && bytes[4] == b'-' && bytes[7] == b'-' && matches!(bytes[10], b'T' | b't' | b' ');
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<u16>().ok().map(f64::from);
     if !is_form || bytes[13] != b':' || bytes[16] != b':' {
         return None;

@@ -7,6 +7,9 @@ use super::super::comparison::{ERROR_STEPS, GreatestError, NumberComparison};
 use super::super::config::Tolerance;
 use super::super::decode::Number;
 
+/// From this relative distance on, numbers are apart that only the tolerance makes the same.
+const APART: f64 = 0.1;
+
 /// How far the numbers of one field may be apart in one answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
@@ -93,7 +96,8 @@ impl NumberComparison {
         let is_outside = error > allowed.absolute + of_value || (are_integers && allowed.has_exact_integers);
         self.outside += u64::from(is_outside);
         let are_small = magnitude < allowed.absolute && c.abs() < allowed.absolute;
-        self.below += u64::from(!is_outside && are_small && error > of_value);
+        let is_apart = error > APART * magnitude.max(c.abs());
+        self.below += u64::from(!is_outside && are_small && is_apart);
         is_outside
     }
 }

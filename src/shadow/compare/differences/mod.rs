@@ -28,11 +28,11 @@ mod snapshot;
 mod summing;
 mod tally;
 
+pub use judging::AnswerJudgement;
 pub use snapshot::{
     DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot, NumberSnapshot, OutputsVerdict,
     RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot, UnjudgedSnapshot,
 };
-pub use judging::AnswerJudgement;
 pub use tally::WorstCase;
 
 use rustc_hash::FxHashMap;

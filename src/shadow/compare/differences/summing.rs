@@ -145,11 +145,7 @@ impl Differences {
 }
 
 impl UnjudgedSnapshot {
-    fn new(
-        of_noise: impl Iterator<Item = (&'static str, u64)>,
-        incomparable: &BTreeMap<&'static str, u64>,
-        pairs: u64,
-    ) -> Self {
+    fn new(of_noise: impl Iterator<Item = (&'static str, u64)>, incomparable: &BTreeMap<&'static str, u64>, pairs: u64) -> Self {
         let all = of_noise.chain(incomparable.iter().map(|(reason, count)| (*reason, *count)));
         let reasons: BTreeMap<_, _> = all.filter(|(_, count)| *count > 0).collect();
         let unjudged = reasons.values().sum();

@@ -36,7 +36,12 @@ fn account_of(
             differences.record(&compare(&primary(n), &again(n)), ComparedWith::Itself, trace(1), Asked::default());
         }
         if n < answers {
-            differences.record(&compare(&primary(n), &candidate(n)), ComparedWith::Candidate, trace((n % 250) as u8), Asked::default());
+            differences.record(
+                &compare(&primary(n), &candidate(n)),
+                ComparedWith::Candidate,
+                trace((n % 250) as u8),
+                Asked::default(),
+            );
         }
     }
     differences
@@ -44,12 +49,16 @@ fn account_of(
 
 /// A number from −1 to 1 that looks random.
 fn noise(n: u64) -> f64 {
-    (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / f64::from(1 << 23) - 1.0
+    let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
 #[test]
 fn an_id_is_cleared_by_the_noise_floor() {
-    let answer = |id: u64, score: f64| format!(r#"{{"id":"req-{:016x}","scores":[0.25,{score}]}}"#, id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let answer = |id: u64, score: f64| {
+        format!(r#"{{"id":"req-{:016x}","scores":[0.25,{score}]}}"#, id.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    };
     let mut differences = account();
     for n in 0..1000_u64 {
         // three wrong scores among a thousand
@@ -60,7 +69,10 @@ fn an_id_is_cleared_by_the_noise_floor() {
     // nothing is said before anything is known
     assert_eq!(judged(&differences), (OutputsVerdict::CannotBeCompared, [0, 0, 1000]));
     let text = differences.snapshot().to_string();
-    assert!(text.starts_with("Outputs cannot be compared in any of 1,000 answers (the upstream was asked twice too rarely"), "{text}");
+    assert!(
+        text.starts_with("Outputs cannot be compared in any of 1,000 answers (the upstream was asked twice too rarely"),
+        "{text}"
+    );
     for n in 0..20 {
         let found = compare(&answer(n, 0.5), &answer(n + 9_000, 0.5));
         differences.record(&found, ComparedWith::Itself, trace(1), Asked::default());
@@ -108,8 +120,12 @@ fn what_never_agrees_with_itself_cannot_be_compared() {
     assert!(snapshot.to_string().contains("shadow.compare.ignore"), "{snapshot}");
     // a number of any size says nothing either, but one beyond all of them does
     let number = |n: u64| format!("[{}]", noise(n));
-    assert_eq!(judged(&account_of(40, 200, number, |n| number(n + 5_000), |n| number(n + 9_000))).0, OutputsVerdict::CannotBeCompared);
-    let (verdict, [mismatches, ..]) = judged(&account_of(40, 200, number, |n| number(n + 5_000), |n| format!("[{}]", 50.0 + noise(n))));
+    assert_eq!(
+        judged(&account_of(40, 200, number, |n| number(n + 5_000), |n| number(n + 9_000))).0,
+        OutputsVerdict::CannotBeCompared
+    );
+    let (verdict, [mismatches, ..]) =
+        judged(&account_of(40, 200, number, |n| number(n + 5_000), |n| format!("[{}]", 50.0 + noise(n))));
     assert_eq!((verdict, mismatches), (OutputsVerdict::Differ, 200));
     // neither does an error or another structure
     let (verdict, _) = judged(&account_of(40, 200, words, |n| words(n + 5_000), |_| r#"{"error":"x"}"#.to_owned()));
@@ -120,15 +136,16 @@ fn what_never_agrees_with_itself_cannot_be_compared() {
 fn one_models_noise_excuses_no_other() {
     let mut differences = account();
     let of = |model| Asked { model, may_be_drawn: false };
+    let near = |n: u64| format!("[{}]", 0.5 + 0.02 * noise(n));
     for n in 0..100 {
-        let noisy = compare(&format!("[{}]", 0.5 + 0.02 * noise(n)), &format!("[{}]", 0.5 + 0.02 * noise(n + 500)));
-        let exact = compare("[0.5]", "[0.5]");
-        differences.record(&noisy, ComparedWith::Itself, trace(1), of("noisy"));
-        differences.record(&exact, ComparedWith::Itself, trace(1), of("exact"));
-        differences.record(&compare("[0.5]", "[0.51]"), ComparedWith::Candidate, trace(1), of("noisy"));
+        differences.record(&compare(&near(n), &near(n + 500)), ComparedWith::Itself, trace(1), of("noisy"));
+        differences.record(&compare("[0.5]", "[0.5]"), ComparedWith::Itself, trace(1), of("exact"));
+        differences.record(&compare(&near(n), &near(n + 900)), ComparedWith::Candidate, trace(1), of("noisy"));
         differences.record(&compare("[0.5]", "[0.51]"), ComparedWith::Candidate, trace(1), of("exact"));
     }
-    assert_eq!(judged(&differences), (OutputsVerdict::Differ, [100, 100, 0]));
+    let (verdict, [mismatches, excused, unjudged]) = judged(&differences);
+    assert_eq!((verdict, mismatches, unjudged), (OutputsVerdict::Differ, 100, 0));
+    assert!(excused > 80, "{excused}");
     assert!(differences.snapshot().to_string().contains("$[] (model exact): value in 100 answers"));
 }
 
@@ -136,7 +153,12 @@ fn one_models_noise_excuses_no_other() {
 fn scales_are_learnt_from_the_primary() {
     let mut differences = account();
     for n in 0..20 {
-        differences.record(&compare(&format!("[{}]", 0.4 + 0.01 * f64::from(n)), "[0.5]"), ComparedWith::Candidate, trace(1), Asked::default());
+        differences.record(
+            &compare(&format!("[{}]", 0.4 + 0.01 * f64::from(n)), "[0.5]"),
+            ComparedWith::Candidate,
+            trace(1),
+            Asked::default(),
+        );
     }
     let scales = differences.scales("");
     // a score that is small by chance is held to what is usual

@@ -197,7 +197,10 @@ fn what_servers_write_and_the_standard_does_not_is_read() {
     ] {
         assert_eq!(read(&["a", "c"], document), expected, "{document:?}");
     }
-    assert_eq!(read_by(JsonPaths::new([("ids[]", "ids[]")]), "{\"ids\":[1.#INF,NaN,2]}").last().map(String::as_str), Some("ids[]=2"));
+    assert_eq!(
+        read_by(JsonPaths::new([("ids[]", "ids[]")]), "{\"ids\":[1.#INF,NaN,2]}").last().map(String::as_str),
+        Some("ids[]=2")
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl LatencyReport {
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.mismatches.compared + self.mismatches.unjudged > 0 {
-            notes.push(self.mismatches.in_words());
+            notes.push(self.mismatches.in_words() + &self.uncompared_in_words());
         }
         if self.baseline_failed + self.candidate_failed + self.both_failed > 0 {
             notes.push(format!(
@@ -71,10 +71,19 @@ impl LatencyReport {
         }
     }
 
+    /// How many answered pairs are in neither count, if that is more than what is still to come.
+    fn uncompared_in_words(&self) -> String {
+        let answered = self.pairs - self.baseline_failed - self.candidate_failed;
+        let uncompared = answered.saturating_sub(self.mismatches.compared + self.mismatches.unjudged);
+        let is_material = uncompared as f64 > OutputsVerdict::MAX_UNJUDGED * answered as f64;
+        if is_material { format!("; {} more pairs were not compared", count(uncompared)) } else { String::new() }
+    }
+
     /// That the candidate fails, where the median does not show it.
     fn failures_in_words(&self) -> Option<String> {
         let is_hidden = self.verdict != Verdict::Slower && self.candidate_failed as f64 >= MATERIAL * self.pairs as f64;
-        let failed = || format!(", but it alone failed in {} of pairs", percent(self.candidate_failed as f64 / self.pairs as f64));
+        let failed =
+            || format!(", but it alone failed in {} of pairs", percent(self.candidate_failed as f64 / self.pairs as f64));
         (is_hidden && self.candidate_failed > 0).then(failed)
     }
 
@@ -134,7 +143,9 @@ impl MismatchReport {
             let unjudged = percent(self.unjudged_share());
             let [differing, agreeing] = [self.mismatches, self.compared - self.mismatches].map(count);
             let all = count(all);
-            return format!("outputs cannot be compared in {unjudged} of {all} comparisons; {differing} differ, {agreeing} agree");
+            return format!(
+                "outputs cannot be compared in {unjudged} of {all} comparisons; {differing} differ, {agreeing} agree"
+            );
         }
         let agree = |share: f64| percent(1.0 - share);
         let bound =

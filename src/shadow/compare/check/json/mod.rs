@@ -24,15 +24,8 @@ pub(in super::super) fn compare_documents(
     budget: &mut EditBudget,
 ) -> Vec<FieldComparison> {
     let rules = judging.rules;
-    let mut walk = Walk {
-        judging,
-        rules,
-        budget,
-        tree: FieldTree::new(),
-        path: Vec::new(),
-        primary: primary.root(),
-        is_measured: false,
-    };
+    let mut walk =
+        Walk { judging, rules, budget, tree: FieldTree::new(), path: Vec::new(), primary: primary.root(), is_measured: false };
     let place = Place { field: ROOT, ignore: rules.ignore.start(), unordered: rules.unordered.start() };
     walk.compare(&place, primary.root(), candidate.root());
     walk.tree.into_fields()

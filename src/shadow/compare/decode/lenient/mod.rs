@@ -18,8 +18,8 @@ use super::document::{Document, Node};
 
 /// How many values may be nested.
 const MAX_DEPTH: usize = 128;
-/// The most bytes of a number or word that a message shows.
-const SHOWN: usize = 40;
+/// The most bytes between the brackets of `nan(…)`.
+const NAN_BYTES: usize = 40;
 
 /// Appends a document, or several in a row as one array. What was appended before a fault stays.
 pub(super) fn append(document: &mut Document, text: &[u8]) -> Result<(), DecodeError> {
@@ -196,7 +196,7 @@ impl Parser<'_, '_> {
         let mut length = rest.iter().position(|byte| !is_scalar(*byte)).unwrap_or(rest.len());
         // `nan(ind)`
         if rest.get(length) == Some(&b'(') {
-            length += rest[length..].iter().take(SHOWN).position(|byte| *byte == b')').map_or(0, |end| end + 1);
+            length += rest[length..].iter().take(NAN_BYTES).position(|byte| *byte == b')').map_or(0, |end| end + 1);
         }
         let token = &rest[..length];
         let node = match number(token) {
@@ -214,10 +214,8 @@ impl Parser<'_, '_> {
                 });
                 debug_assert!(kept.is_ok());
             }
-            None => {
-                let shown = String::from_utf8_lossy(&rest[..length.max(1).min(SHOWN).min(rest.len())]).into_owned();
-                return Err(self.fault(&format!("{shown:?}")));
-            }
+            // without the word itself, because it may be anything and messages go to logs
+            None => return Err(self.fault("neither a value nor a word of one")),
         }
         self.at += length;
         Ok(())

@@ -67,7 +67,8 @@ fn what_stands_around_documents_and_between_them() {
 
 #[test]
 fn what_is_no_json_is_refused() {
-    for text in ["", " ", "{", "[1", "[1}", "{1:2}", "{\"a\" 1}", "\"cut", "hello", "[1,,2]", "<html>", "1 x", "[1 2]", "--", "."] {
+    for text in ["", " ", "{", "[1", "[1}", "{1:2}", "{\"a\" 1}", "\"cut", "hello", "[1,,2]", "<html>", "1 x", "[1 2]", "--", "."]
+    {
         assert!(Document::parse(text.as_bytes()).is_err(), "{text:?}");
     }
     let deep = |depth: usize| Document::parse(format!("{}{}", "[".repeat(depth), "]".repeat(depth)).as_bytes());
