@@ -95,12 +95,14 @@ impl Default for Config {
     }
 }
 
-/// How far a number may be from the primary's `p`: at most `absolute + relative · |p|`, as in `numpy.isclose(candidate, p)`. Integers must be the
+/// How far a number may be from the primary's `p`: at most `absolute + relative · |p|`, as in `numpy.isclose(candidate, p)`. Integers
+/// must be the
 /// same, unless either is given.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Tolerance {
-    /// The part that does not depend on the number. Default `auto`: 1e-3 of the field's scale, which is the mean magnitude of its numbers in the
+    /// The part that does not depend on the number. Default `auto`: 1e-3 of the field's scale, which is the mean magnitude of its
+    /// numbers in the
     /// answer, or in most answers of the primary if that is more. 0 to 1e9.
     pub absolute: AbsoluteTolerance,
     /// The part that grows with it. Default 1e-3; 0 to 1.

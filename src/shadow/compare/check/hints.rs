@@ -1,6 +1,7 @@
 //! What names and values say of a field: times of answering, ids and durations are no outputs of a model.
 //!
-//! Nothing here makes two outputs agree: a time of answering is recognised by its value, to the hour; an id or a duration is at most left unjudged where the primary's own
+//! Nothing here makes two outputs agree: a time of answering is recognised by its value, to the hour; an id or a duration is at most
+//! left unjudged where the primary's own
 //! noise does not clear it.
 
 use super::super::comparison::FieldHint;

@@ -4,8 +4,10 @@
 //! # Net of noise
 //!
 //! A share of requests may go to the primary a second time. What its answers differ in by themselves (an id, a sampled text) is not the
-//! candidate's fault, up to the size of it (`noise`). So each answer is counted by the *set* of fields that differ in it, each with its kinds
-//! and its size; which of them are excused, blamed, or cannot be judged is decided when the account is read, by what is known then. An answer is
+//! candidate's fault, up to the size of it (`noise`). So each answer is counted by the *set* of fields that differ in it, each with
+//! its kinds
+//! and its size; which of them are excused, blamed, or cannot be judged is decided when the account is read, by what is known then. An
+//! answer is
 //! a mismatch if anything in its set is blamed, else unjudged if anything cannot be judged, else excused.
 //!
 //! Noise and scale are those of a field in the answers of one model.

@@ -3,7 +3,8 @@
 //! The size of a difference is relative to the field: an error over the field's scale, 1 − the similarity of two texts, infinite for a
 //! difference of structure, shape, type or status. A difference of the candidate is
 //!
-//! - a *mismatch* if it is greater than twice what the primary's answers differ from themselves by (the 99th percentile of those that do), if the primary
+//! - a *mismatch* if it is greater than twice what the primary's answers differ from themselves by (the 99th percentile of those that
+//!   do), if the primary
 //!   never differs there, or if the candidate shows differences of that size clearly more often: the lower Wilson bound of its rate is
 //!   above 1.5 times the upper one of the primary's, at z = 3;
 //! - *excused* if it is within that, and no greater than a quarter: the candidate was held to a wider tolerance, and kept it;

@@ -2,7 +2,8 @@
 //!
 //! - `NaN`, `Infinity`, `-Infinity` (Python's `json`, Triton, TF Serving), `nan`, `inf` (C and C++), `1.#INF` and `-nan(ind)` (MSVC), and
 //!   `None`, `True`, `undefined`, in any case;
-//! - a byte order mark, NUL bytes and record separators around a document, several documents in a row (they become one array), a comma before
+//! - a byte order mark, NUL bytes and record separators around a document, several documents in a row (they become one array), a comma
+//!   before
 //!   a closing bracket, texts in single quotes, numbers as `+1`, `.5`, `5.` and `007`;
 //! - control characters and invalid UTF-8 in texts, lone halves of surrogate pairs, unknown escapes. Each stays different from every other:
 //!   a byte or unit that is no character is U+FFFD and its digits in hexadecimal.
