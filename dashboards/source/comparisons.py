@@ -34,6 +34,7 @@ def shadow():
     outputs = [
         lines("Differing outputs by kind", "What do they differ in? One pair may have several kinds.", Query(differing, "{{target}} {{kind}}"), unit="percentunit"),
         lines("Compared", "How many pairs are the shares from? Quotas take rare classes more often than the traffic has them.", Query(counter(COMPARED, "target, cause", scope=TARGET), "{{target}} by {{cause}}"), unit="reqps"),
+        lines("Not judged, by reason", "Of how many pairs cannot be said whether they agree, and why?", Query(counter("lapwing_shadow_unjudged_total", "target, reason", scope=TARGET), "{{target}} {{reason}}"), unit="reqps"),
         lines("Differences by cause", "Do requests that a quota took differ more?", Query(counter(MISMATCHES, "target, cause", scope=TARGET), "{{target}} by {{cause}}"), unit="reqps"),
     ]
     health = [

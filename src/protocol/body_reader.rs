@@ -29,15 +29,12 @@ pub(super) enum BodyReader {
     Lines(JsonReader<Tag>),
     /// One protobuf message per gRPC message.
     Grpc(FrameReader, ProtoReader<Tag>),
-<<<<<<< HEAD
-    /// One document that may say that the request failed, and so many further bytes of it at most.
-    Errors(JsonReader<Tag>, usize),
-=======
     /// A form, whose fields are read as keys of a document.
     Form(Box<FormReader>, Arc<JsonPaths<Tag>>),
     /// A table.
     Csv(CsvReader),
->>>>>>> h/routes
+    /// One document that may say that the request failed, and so many further bytes of it at most.
+    Errors(JsonReader<Tag>, usize),
 }
 
 /// How much is read of a document that may say that the request failed.
@@ -126,7 +123,6 @@ impl BodyReader {
                 Frame::End => facts.end_message(at_ns),
                 Frame::Compressed { .. } => {}
             }),
-<<<<<<< HEAD
             Self::Errors(json, left) => {
                 let here = bytes.len().min(*left);
                 json.feed(&bytes[..here], &mut |tag, value| note_json(facts, tag, value));
@@ -138,7 +134,6 @@ impl BodyReader {
                     *self = Self::Off;
                 }
             }
-=======
             Self::Form(form, paths) => {
                 form.feed(bytes, &mut |field| note_form(facts, paths, field));
                 if form.is_done() {
@@ -147,7 +142,6 @@ impl BodyReader {
                 }
             }
             Self::Csv(csv) => csv.feed(bytes),
->>>>>>> h/routes
         }
     }
 
@@ -168,16 +162,12 @@ impl BodyReader {
             }
             // values of a message that was cut off count
             Self::Grpc(..) => facts.end_message(at_ns),
-<<<<<<< HEAD
-            // a part of a document says nothing
-            Self::Errors(..) | Self::Off => {}
-=======
             Self::Csv(csv) => {
                 csv.end();
                 facts.end_table(csv.records());
             }
-            Self::Form(..) | Self::Off => {}
->>>>>>> h/routes
+            // a part of a document says nothing
+            Self::Form(..) | Self::Errors(..) | Self::Off => {}
         }
         *self = Self::Off;
     }

@@ -6,13 +6,9 @@ use arrayvec::ArrayVec;
 use super::body_error::{BodyErrors, ErrorField};
 use super::config::{Flops, Side};
 use super::inputs::Inputs;
-<<<<<<< HEAD
 use super::pace::TokenPace;
-use super::servers::{Quantity, ReportedValues};
-=======
 use super::row_shapes::{Chats, InputTensor, Table, ends_stream};
-use super::servers::ReportedValues;
->>>>>>> h/routes
+use super::servers::{Quantity, ReportedValues};
 use super::tag::{Tag, TagValue};
 use crate::ledger::{Basis, Ledger, ReportPlace, Unit, Work};
 
@@ -165,9 +161,8 @@ impl ExchangeFacts {
             (Tag::Predictions, TagValue::List(len)) => self.predictions = Some(len),
             (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
             (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
-<<<<<<< HEAD
             (Tag::Event, TagValue::Text { head, .. }) => {
-                self.done |= matches!(head, b"response.completed" | b"response.incomplete" | b"response.failed");
+                self.done |= ends_stream(head);
                 self.pace.event(head);
                 self.errors.note(ErrorField::Type, seen);
             }
@@ -179,9 +174,6 @@ impl ExchangeFacts {
             (Tag::HiddenTokens | Tag::RejectedTokens | Tag::Withholds(_) | Tag::Block | Tag::PieceTokens, seen) => {
                 self.pace.note(tag, seen)
             }
-=======
-            (Tag::Event, TagValue::Text { head, .. }) => self.done |= ends_stream(head),
->>>>>>> h/routes
             (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
             (Tag::Sequence, seen) => {
                 self.seen_sequences = self.seen_sequences.max(seen.count().map_or(0, |index| index.saturating_add(1)));
@@ -228,7 +220,6 @@ impl ExchangeFacts {
 
     /// Ends a document, `at_ns` from the request's start. Amounts in the next document replace those of this one.
     pub(super) fn end_document(&mut self, at_ns: u64) {
-<<<<<<< HEAD
         let units_seen = std::mem::take(&mut self.units_seen[self.side as usize]);
         if self.side == Side::Response {
             if units_seen & (1 << Unit::OutputToken.index()) != 0
@@ -238,10 +229,7 @@ impl ExchangeFacts {
             }
             self.errors.end_document(!self.streams);
         }
-=======
-        self.units_seen[self.side as usize] = 0;
         self.documents += u64::from(self.side == Side::Request);
->>>>>>> h/routes
         self.end_message(at_ns);
     }
 
@@ -347,16 +335,10 @@ impl ExchangeFacts {
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
-<<<<<<< HEAD
-    /// Writes what is known into the ledger; `flops` is the model's cost, if it is known.
-    pub(super) fn write(&mut self, primary: Unit, ledger: &mut Ledger, flops: Option<&Flops>) {
-        if let Some(generation) = self.pace.take_generation() {
-=======
     /// Writes what is known into the ledger. The primary unit is `primary`, or `otherwise` where nothing is known of that; `flops` is
     /// the model's cost, if it is known.
     pub(super) fn write(&mut self, primary: Unit, otherwise: Option<Unit>, ledger: &mut Ledger, flops: Option<&Flops>) {
-        if let Some(generation) = self.generation.take() {
->>>>>>> h/routes
+        if let Some(generation) = self.pace.take_generation() {
             ledger.generation = Some(generation);
         }
         std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
@@ -387,14 +369,11 @@ impl ExchangeFacts {
                 work.set(unit, amount, basis);
             }
         }
-<<<<<<< HEAD
         if let Some(generation) = &mut ledger.generation {
             generation.hidden = self.pace.hidden(work.get(Unit::OutputToken).map(|(tokens, _)| tokens));
         }
-=======
         self.write_input_tokens(work);
         let primary = otherwise.filter(|_| work.get(primary).is_none()).unwrap_or(primary);
->>>>>>> h/routes
         if primary == Unit::OutputToken || work.get(Unit::OutputToken).is_some() {
             work.sequences = self.sequences();
         }

@@ -18,11 +18,8 @@ mod families;
 mod inputs;
 mod media;
 mod output;
-<<<<<<< HEAD
 mod pace;
-=======
 mod passing_body;
->>>>>>> h/routes
 mod plan;
 mod recognise;
 mod route;
@@ -40,10 +37,7 @@ pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols};
 pub use families::matches_glob;
 pub use media::Media;
 pub use output::OutputKind;
-<<<<<<< HEAD
-pub use recognise::{Recognised, Recogniser, WholeBody};
-=======
 pub use passing_body::UnreadBody;
->>>>>>> h/routes
+pub use recognise::{Recognised, Recogniser, WholeBody};
 pub use route::{FoldedRoute, fold_route};
 pub use tokens::{EncodedText, ModelError, TextEncoder, TokenizerError, Tokenizers};

@@ -39,7 +39,6 @@ pub(super) enum Tag {
     Records,
     /// Text that the model wrote.
     Content,
-<<<<<<< HEAD
     /// Text that the model wrote while it reasoned.
     Reasoning,
     /// Tokens of the answer that the client was not sent, unless text of the reasoning came.
@@ -52,12 +51,10 @@ pub(super) enum Tag {
     Block,
     /// The tokens of a piece of the answer, as a list with an element for each.
     PieceTokens,
-=======
     /// Text that the model wrote, unless the answer is a stream, in which it repeats what came before.
     WholeContent,
     /// A list of ids of tokens that the model wrote.
     ContentIds,
->>>>>>> h/routes
     /// The name of an output; `text_output` is one that carries text that the model wrote.
     Output,
     /// Marks the last document of an answer, if it is true or a text.

@@ -3,6 +3,7 @@
 //! Every type parses from text (or, in a configuration file, from a number) and prints its canonical text, which parses to
 //! the same value. Nothing here does I/O or knows any module's settings.
 
+mod absolute;
 mod admin_token;
 mod bind;
 mod checks;
@@ -26,6 +27,7 @@ mod trace_contexts;
 mod trace_sampler;
 mod upstream;
 
+pub use absolute::AbsoluteTolerance;
 pub use admin_token::{AdminToken, AdminTokenFor};
 pub use bind::Bind;
 pub use checks::Checks;

@@ -58,3 +58,6 @@ pub struct TargetInfo {
 pub const SHADOW_FIELD: HeaderName = HeaderName::from_static("x-lapwing-shadow");
 /// The name of the upstream as a target, when it is asked a second time.
 pub const UPSTREAM_AGAIN: &str = "upstream";
+
+#[cfg(test)]
+mod tests;

@@ -12,15 +12,21 @@ import time
 import pytest
 
 from documented import assert_documented
+from lapwing import NO_SPANS
 from oip_clients import Client
 from ports import free_port
 from process import wait_for
-from servers.parts import get_json
+from servers.parts import OtherLlama, get_json
 from shadowing import SHADOW, WIDTHS, ask, await_compared, await_paired, body_of, dropped, shadow, target
 
 @pytest.fixture(scope="module")
 def primary(start_server):
     return start_server("--forward-ms", 6)
+
+
+@pytest.fixture(scope="module")
+def other_llama(behind):
+    return behind(OtherLlama, env=NO_SPANS)
 
 
 @pytest.fixture
@@ -208,7 +214,29 @@ def test_text_that_is_drawn_anew_is_noise(llama, start_lapwing):
     wait_for(lambda: await_compared(lapwing, "again", 10)["repeats"]["compared"] == 10, 30, "the noise is known")
     outputs = await_compared(lapwing, "again", 10)
     assert outputs["different"] > 5 and outputs["mismatches"]["answers"] == 0, outputs
-    assert "differ" in lapwing.get("/shadow")[2].decode()
+    assert outputs["verdict"] == "cannot_be_compared", outputs["summary"]
+    assert "Outputs cannot be compared in " in lapwing.get("/shadow")[2].decode()
+
+
+@pytest.mark.parametrize("noise", ["0%", "100%"])
+def test_another_model_that_draws_its_text_is_never_said_to_agree(llama, other_llama, start_lapwing, noise):
+    """Two llama.cpp of the same form with different weights, at temperature 1."""
+    upstream, candidate = llama.server.url, other_llama.server.url
+    lapwing = start_lapwing(upstream, "--shadow", f"other={candidate}", "--shadow-sample", "100%", env={**SHADOW, "LAPWING_SHADOW__NOISE": noise})
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    for n in range(25):
+        chat(lapwing, n, temperature=1)
+    outputs = await_compared(lapwing, "other", 25)
+    wait_for(lambda: await_compared(lapwing, "other", 25)["repeats"]["compared"] == (25 if noise == "100%" else 0), 30, "the noise is known")
+    outputs = await_compared(lapwing, "other", 25)
+    assert outputs["verdict"] in ("cannot_be_compared", "differ"), outputs["summary"]
+    if noise == "0%":
+        assert outputs["unjudged"]["reasons"] == {"noise_not_measured": outputs["different"]}, outputs["unjudged"]
+    # with nothing drawn, the same two differ
+    for n in range(5):
+        chat(lapwing, n, temperature=0, seed=1)
+    outputs = await_compared(lapwing, "other", 30)
+    assert noise == "100%" or outputs["mismatches"]["answers"] >= 4, outputs["summary"]
 
 
 class Broken:

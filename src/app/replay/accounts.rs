@@ -109,7 +109,7 @@ impl Accounts {
             self.registry.lock().keep(exchange, now, 0);
         }
         while let Some(ComparedOutputs { pair, target, verdict }) = self.compared.pop() {
-            self.apply(&PairEvent::Output { t_ns, pair: pair.get(), target, differ: verdict.result.is_mismatch() })?;
+            self.apply(&PairEvent::output(t_ns, pair, target, verdict.result))?;
             if let Some(greatest_error) = verdict.greatest_error {
                 self.pairs.lock().difference(pair, target, greatest_error);
             }

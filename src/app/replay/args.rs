@@ -31,7 +31,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", group = "pace", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) closed: Option<u32>,
     /// What must hold, or the exit code is 1: p50_ratio, p90_ratio, p99_ratio, paired_p50 (each of total, or of what stands before
-    /// it, as in forward.p99_ratio and from_due.p99_ratio), mismatch, failed or lateness_p99; <=, <, >= or >; and a bound
+    /// it, as in forward.p99_ratio and from_due.p99_ratio), mismatch, excused, unjudged, failed or lateness_p99; <=, <, >= or >; and a bound.
+    /// A gate also fails if more than 5% could not be judged; unjudged<=BOUND allows another share
     #[arg(long = "gate", value_name = "GATE")]
     pub(super) gates: Vec<Gate>,
     /// How long a target may take to answer

@@ -30,7 +30,7 @@ use crate::ledger::Stamp;
 use crate::metrics::{Counters, Registry};
 use crate::settings::Fault;
 use crate::shadow::compare::Comparer;
-use crate::shadow::gates::{Gate, GateResult};
+use crate::shadow::gates::{Gate, GateInputs, GateResult, check_all};
 use crate::shadow::recording::{FileError, FileLimits, PairsHeader, read_pairs};
 use crate::shadow::{OutputAccounts, PairOrder, PairTable, ShadowCounters, TargetInfo};
 
@@ -124,7 +124,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
     let surface = ShadowSurface {
         registry: Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters))),
         pairs: Arc::new(Mutex::new(pairs)),
-        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), false))),
         counters: Arc::new(ShadowCounters::new(header.targets.len())),
         quotas: Arc::default(),
         routes: Arc::new(Vec::new),
@@ -137,7 +137,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         file: args.file.display().to_string(),
         sending: None,
         baseline: header.baseline,
-        gates: checked(&args.gates, &surface, None),
+        gates: checked(&args.gates, &surface, None, header.requests),
         targets: compared_targets(&surface, Ok(())),
         assumptions: assumptions(),
     })
@@ -148,13 +148,13 @@ const fn order(is_baseline_recorded: bool) -> PairOrder {
     if is_baseline_recorded { PairOrder::AfterRecording } else { PairOrder::InTurn }
 }
 
-/// Every gate for every target.
-fn checked(gates: &[Gate], surface: &ShadowSurface, lateness_p99_ns: Option<u64>) -> Vec<GateResult> {
+/// Every gate for every target, of so many requests.
+fn checked(gates: &[Gate], surface: &ShadowSurface, lateness_p99_ns: Option<u64>, requests: Option<u64>) -> Vec<GateResult> {
     let pairs = surface.pairs.lock();
     let targets = surface.targets.iter().enumerate();
     let of = |(index, target): (usize, &TargetInfo)| {
-        let pooled = pairs.pooled(index);
-        gates.iter().map(|gate| gate.check(&target.name, &pooled, lateness_p99_ns)).collect::<Vec<_>>()
+        let known = GateInputs { pairs: &pairs.pooled(index), requests, lateness_p99_ns };
+        check_all(gates, &target.name, &known)
     };
     targets.flat_map(of).collect()
 }

@@ -14,7 +14,7 @@ use super::schedule::{DueTimes, keep_time};
 use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyRequest, CopyTarget, Head};
 use crate::ledger::{PairId, Stamp, TraceId};
 use crate::net::{LocalListener, Tasks};
-use crate::proxy::{self, CaptureBudget, DataPlane};
+use crate::proxy::{self, CaptureBudget, CapturedBody, DataPlane};
 use crate::shadow::{ShadowCounters, ShadowDrop};
 
 /// Before the first request is due: time for the threads to start.
@@ -25,6 +25,8 @@ const CLOSING: Duration = Duration::from_millis(100);
 /// A request that is ready to be sent.
 pub(super) struct PreparedRequest {
     pub(super) head: Arc<Head>,
+    /// As it was recorded.
+    pub(super) body: Arc<CapturedBody>,
     /// As each target gets it; `None` where it gets none.
     pub(super) copies: Vec<Option<CopyRequest>>,
     /// What was recorded, if it is compared with.
@@ -135,7 +137,8 @@ impl Player {
         for (index, copy) in answers {
             let target = index - usize::from(!self.is_baseline_recorded);
             let (head, primary) = (request.head.clone(), primary.clone());
-            let pair = ComparePair { head, target, trace: TraceId::default(), primary, copy };
+            let request = request.body.clone();
+            let pair = ComparePair { head, request, target, trace: TraceId::default(), primary, copy };
             if !self.comparing.compare(pair)
                 && let Some(counters) = self.counters.target(index)
             {

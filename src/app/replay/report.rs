@@ -69,13 +69,22 @@ impl ReplayReport {
 /// A gate's result in words: `p99_ratio<=1.05 of fast: p99_ratio is 1.02`.
 pub(super) fn in_words(gate: &GateResult) -> String {
     let of = |value: f64| match gate.field.rsplit('.').next() {
-        Some("mismatch" | "failed") => format!("{:.4} %", value * 100.0),
+        Some("mismatch" | "failed" | "excused" | "unjudged") => format!("{:.4} %", value * 100.0),
         Some("lateness_p99") => format!("{:.3} ms", value / 1e6),
         _ => format!("{value:.4}"),
     };
     let value = gate.value.map_or_else(|| "not known".to_owned(), of);
     let verb = if gate.holds { "holds" } else { "FAILS" };
-    format!("gate {} of {} {verb}: {} is {value}, the bound {}", gate.gate, gate.target, gate.field, of(gate.bound))
+    let unjudged = match gate.unjudged {
+        share if share > gate.unjudged_bound => format!(
+            "; {:.4} % could not be judged, of which {:.4} % may be: a gate unjudged<=… changes that",
+            share * 100.0,
+            gate.unjudged_bound * 100.0
+        ),
+        0.0 => String::new(),
+        share => format!("; {:.4} % could not be judged", share * 100.0),
+    };
+    format!("gate {} of {} {verb}: {} is {value}, the bound {}{unjudged}", gate.gate, gate.target, gate.field, of(gate.bound))
 }
 
 impl fmt::Display for ReplayReport {

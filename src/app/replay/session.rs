@@ -137,7 +137,7 @@ impl Session {
             infos: named.iter().map(NamedTarget::info).collect(),
             ledgers: Arc::new(ArrayQueue::new(LEDGERS)),
             compared: Arc::new(ArrayQueue::new(LEDGERS)),
-            outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare)))),
+            outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.shadow.compare), false))),
             budget: CaptureBudget::new(limits),
             registry: Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone()))),
             pairs: Arc::new(Mutex::new(PairTable::new(target_labels[skipped..].to_vec(), patience_ns, started))),
@@ -257,7 +257,8 @@ impl Session {
             recorded.push(exchange.account.take().filter(|_| self.is_baseline_recorded));
             let prepared = prepare(at, exchange, self.is_baseline_recorded, &copied, &self.budget);
             let (request, recorded) = prepared.ok_or_else(|| failed(&"a recorded body does not fit into memory"))?;
-            requests.push(PreparedRequest { copies: self.copies(&request, targets), head: request.head, recorded });
+            let copies = self.copies(&request, targets);
+            requests.push(PreparedRequest { copies, head: request.head, body: request.body, recorded });
         }
         Ok((requests, recorded))
     }
@@ -281,7 +282,7 @@ impl Session {
     ) -> Result<Accounts, ReplayError> {
         let durations = |label: &LabelId| Ok((*label, Durations::new().map_err(|error| failed(&error))?));
         let candidates = self.infos[self.skipped()..].iter().map(|info| info.name.clone()).collect();
-        let header = PairsHeader::new(self.baseline.clone(), candidates);
+        let header = PairsHeader::new(self.baseline.clone(), candidates, Some(recorded.len() as u64));
         let file = args.pairs.as_ref().map(|path| PairsFile::create(path, &header)).transpose();
         Ok(Accounts {
             aggregator: Aggregator::new(self.config.attribution.join(), self.counters.clone()),
@@ -344,7 +345,7 @@ impl Session {
         ReplayReport {
             file: args.file.display().to_string(),
             baseline: self.baseline,
-            gates: checked(&args.gates, &surface, Some(sending.lateness.p99_ns)),
+            gates: checked(&args.gates, &surface, Some(sending.lateness.p99_ns), Some(sending.requests as u64)),
             sending: Some(sending),
             targets: compared_targets(&surface, Ok(())),
             assumptions: assumptions(),

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use super::copy::Head;
 
 use crate::config::Config;
-use crate::ledger::{CopyCause, PairId, TraceId};
+use crate::ledger::{CopyCause, Ledger, PairId, Stamp, TraceId};
 use crate::net::error_text;
-use crate::protocol::{OutputKind, Protocols, fold_route};
+use crate::protocol::{DetectedProtocol, OutputKind, Protocols, fold_route};
 use crate::proxy::CapturedBody;
-use crate::shadow::compare::{AnswerReading, Comparer, FinishedAnswer};
+use crate::shadow::compare::{AnswerReading, Asked, Comparer, FieldScales, FinishedAnswer, may_be_drawn};
 use crate::shadow::mapping::{MappingTable, RequestMapping};
 use crate::shadow::{OutputAccounts, OutputVerdict, ShadowCounters, ShadowDrop};
 
@@ -34,6 +34,8 @@ pub(in crate::app) struct AnswerSide {
 #[derive(Debug)]
 pub(in crate::app) struct ComparePair {
     pub(in crate::app) head: Arc<Head>,
+    /// The request's body.
+    pub(in crate::app) request: Arc<CapturedBody>,
     pub(in crate::app) target: usize,
     pub(in crate::app) trace: TraceId,
     pub(in crate::app) primary: AnswerSide,
@@ -76,6 +78,8 @@ pub(in crate::app) struct Worker {
     counters: Arc<ShadowCounters>,
     /// The place of target 0 among the counters.
     first_target: usize,
+    /// The largest request that is read for what it asks, in bytes.
+    max_request: usize,
 }
 
 impl Worker {
@@ -89,7 +93,8 @@ impl Worker {
         first_target: usize,
     ) -> Self {
         let (comparer, protocols) = (Comparer::new(&config.shadow.compare), Protocols::new(&config.protocol));
-        Self { comparer, protocols, accounts, results, candidates, counters, first_target }
+        let max_request = usize::try_from(config.shadow.compare.max_decoded.get()).unwrap_or(usize::MAX);
+        Self { comparer, protocols, accounts, results, candidates, counters, first_target, max_request }
     }
 
     /// Compares what comes until nobody sends any more.
@@ -109,40 +114,73 @@ impl Worker {
         let Head { method, path, headers, pair: number, cause, .. } = &*pair.head;
         let route = fold_route(method.as_str(), path.path()).name;
         let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-        let kind = self.protocols.detect(method, path.path()).output_kind(is_grpc);
+        let spoken = self.protocols.detect(method, path.path());
+        let kind = spoken.output_kind(is_grpc);
+        let primary = pair.primary.finished();
+        let is_proven = primary.proves_names();
+        // clients must not fill the accounts with arbitrary paths and models
+        let account = if is_proven || self.accounts.lock().has(&route) { &*route } else { "other" };
+        let model = if is_proven { self.model(&spoken, pair) } else { String::new() };
+        let is_drawn = kind == OutputKind::GeneratedText && may_be_drawn(headers, pair.request.pieces(), self.max_request);
+        let of =
+            RouteOfPair { route: &route, account, kind, cause: *cause, asked: Asked { model: &model, may_be_drawn: is_drawn } };
         let verdict = if pair.target < self.candidates.len() {
             let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
-            let primary = pair.primary.finished();
-            let comparison = self.comparer.compare_as(&route, readings, &primary, &pair.copy.finished());
-            let mut accounts = self.accounts.lock();
-            // clients must not fill the accounts with arbitrary paths
-            let route = if primary.proves_names() || accounts.has(&route) { &route } else { "other" };
-            accounts.record(pair.target, route, *cause, &comparison, pair.trace)
+            let scales = self.accounts.lock().scales(pair.target, account, *cause, &model);
+            let comparison = self.comparer.compare_as(&route, readings, &scales, &primary, &pair.copy.finished());
+            self.accounts.lock().record(pair.target, account, *cause, &comparison, pair.trace, of.asked)
         } else {
-            self.compare_repeat(&route, kind, *cause, pair)
+            self.compare_repeat(&of, pair)
         };
-        if let Some(verdict) = verdict
-            && let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, verdict })
+        if let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, verdict })
             && let Some(counters) = self.counters.target(lost.target + self.first_target)
         {
             counters.drop_copy(ShadowDrop::ResultLost);
         }
     }
 
+    /// The model that the request names; empty if it is not known.
+    fn model(&self, spoken: &DetectedProtocol, pair: &ComparePair) -> String {
+        let Some(mut reader) = self.protocols.open(spoken, &pair.head.headers) else { return String::new() };
+        for piece in pair.request.pieces() {
+            if !reader.wants_request() {
+                break;
+            }
+            reader.request(piece);
+        }
+        let mut ledger = Ledger::open(Stamp::default(), 0);
+        reader.close(&mut ledger).unwrap_or_default().to_owned()
+    }
+
     /// Compares the upstream's second answer with its first, for each candidate in the way in which that candidate is compared: so
     /// that the noise has the names of the same fields. Returns how the answers compare as they are.
-    fn compare_repeat(&self, route: &str, kind: OutputKind, cause: CopyCause, pair: &ComparePair) -> Option<OutputVerdict> {
+    fn compare_repeat(&self, of: &RouteOfPair<'_>, pair: &ComparePair) -> OutputVerdict {
+        let RouteOfPair { route, account, kind, cause, asked } = *of;
         let (first, second) = (pair.primary.finished(), pair.copy.finished());
-        let compared = |reading| self.comparer.compare_as(route, [reading; 2], &first, &second);
-        let plain = compared(AnswerReading::Protocol(kind));
-        let is_proven = first.proves_names() || self.accounts.lock().has(route);
-        let account = if is_proven { route } else { "other" };
+        let scales = |candidate| self.accounts.lock().scales(candidate, account, cause, asked.model);
+        let compared = |reading: AnswerReading<'_>, scales: &FieldScales| {
+            self.comparer.compare_as(route, [reading; 2], scales, &first, &second)
+        };
+        let plain = compared(AnswerReading::Protocol(kind), &scales(0));
         for (candidate, mappings) in self.candidates.iter().enumerate() {
-            let mapped = mappings.of(route).map(|mapping| compared(AnswerReading::Mapped(mapping.outputs())));
-            self.accounts.lock().record_repeat(candidate, account, cause, mapped.as_ref().unwrap_or(&plain), pair.trace);
+            let mapped = |mapping: &Arc<RequestMapping>| compared(AnswerReading::Mapped(mapping.outputs()), &scales(candidate));
+            let mapped = mappings.of(route).map(mapped);
+            let comparison = mapped.as_ref().unwrap_or(&plain);
+            self.accounts.lock().record_repeat(candidate, account, cause, comparison, pair.trace, asked);
         }
         OutputVerdict::of_repeat(&plain)
     }
+}
+
+/// What a pair is compared by.
+#[derive(Clone, Copy)]
+struct RouteOfPair<'p> {
+    route: &'p str,
+    /// The name of its account.
+    account: &'p str,
+    kind: OutputKind,
+    cause: CopyCause,
+    asked: Asked<'p>,
 }
 
 impl AnswerSide {

@@ -235,7 +235,7 @@ pub(super) fn start(
         pairs: Arc::new(Mutex::new(
             PairTable::new(copy_labels, patience_ns, started).with_patience_factor(config.timeout_factor),
         )),
-        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare)))),
+        outputs: Arc::new(Mutex::new(OutputAccounts::new(Comparer::new(&config.compare), config.noise.get() > 0.0))),
         repeatable: Arc::new(Repeatable::new(config)),
         targets: named.iter().map(NamedTarget::info).collect(),
     };

@@ -144,8 +144,8 @@ impl Runner {
         let primary = AnswerSide::of_upstream(status, headers, primary.map_err(reason)?);
         for (target, copy) in copies {
             if let Some(copy) = copy {
-                let head = head.clone();
-                let pair = ComparePair { head, target, trace, primary: primary.clone(), copy };
+                let (head, request) = (head.clone(), body.clone());
+                let pair = ComparePair { head, request, target, trace, primary: primary.clone(), copy };
                 if !self.comparing.compare(pair)
                     && let Some(counters) = self.parts.counters.target(target)
                 {

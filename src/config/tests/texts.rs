@@ -53,7 +53,7 @@ fn a_list_of_texts_is_read_and_each_fault_is_named() {
 fn a_route_may_have_lists_and_tolerances_of_its_own() {
     let value = "[{route: /a, tolerance: {absolute: 1e-4}, ignore: ['$.x'], names: {y: z}, tensors: top_k}]";
     let routes = loaded("ROUTES", value).unwrap().routes;
-    assert_eq!(routes[0].tolerance, Some(compare::Tolerance { absolute: 1e-4, ..Default::default() }));
+    assert_eq!(routes[0].tolerance, Some(compare::Tolerance::of(1e-4, 1e-3)));
     assert_eq!((routes[0].ignore.len(), routes[0].tensors), (1, Some(compare::TensorRule::TopK)));
     let faults = loaded("ROUTES", "[{route: /a, unordered: [[x]], top_k: 99}]").unwrap_err();
     let expected =

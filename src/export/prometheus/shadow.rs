@@ -43,6 +43,8 @@ struct Target {
     dropped: Vec<(&'static str, u64)>,
     /// By cause.
     compared: Vec<(CopyCause, u64)>,
+    /// By cause and reason.
+    unjudged: Vec<(CopyCause, &'static str, u64)>,
     /// By cause and kind.
     mismatches: Vec<(CopyCause, &'static str, u64)>,
     /// By route, model and figure.
@@ -72,6 +74,7 @@ impl Shadow {
                 failed: counters.failed.load(Relaxed),
                 dropped: dropped(|reason| counters.dropped(reason)),
                 compared: outputs.compared(index).collect(),
+                unjudged: outputs.unjudged(index).collect(),
                 mismatches: outputs.mismatches(index).collect(),
                 ratios: ratios.into_iter().map(named).collect(),
             })
@@ -119,6 +122,15 @@ impl Shadow {
             for target in &self.targets {
                 for (cause, n) in &target.compared {
                     count(metric, vec![("target", target.name.as_str()), ("cause", cause.name())], *n)?;
+                }
+            }
+            Ok(())
+        })?;
+        family(encoder, &defs::SHADOW_UNJUDGED, |metric| {
+            for target in &self.targets {
+                for (cause, reason, n) in &target.unjudged {
+                    let labels = vec![("target", target.name.as_str()), ("cause", cause.name()), ("reason", reason)];
+                    count(metric, labels, *n)?;
                 }
             }
             Ok(())

@@ -24,7 +24,7 @@ use super::stats::{Series, SeriesDebt, debts, series_of_copies};
 use super::surfaces::{ShadowSurface, Surfaces};
 use crate::ledger::CopyCause;
 use crate::shadow::ab::{ASSUMPTIONS, LatencyReport, sentence};
-use crate::shadow::compare::DifferencesSnapshot;
+use crate::shadow::compare::{DifferencesSnapshot, OutputsVerdict};
 use crate::shadow::{CardSnapshot, PairFigure, QuotaOfRoute, QuotaResult, ShadowDrop};
 
 /// The name of the requests that are copied, as a candidate against those that are not.
@@ -295,7 +295,9 @@ impl fmt::Display for ComparedTargets {
                 comparison.notes.iter().try_for_each(|note| writeln!(f, "    {note}"))?;
             }
             for (outputs, cause) in [(&target.outputs, ""), (&target.outputs_by_quota, ", taken by quota")] {
-                for (route, differences) in outputs.iter().filter(|(_, differences)| differences.compared > 0) {
+                for (route, differences) in
+                    outputs.iter().filter(|(_, differences)| differences.verdict != OutputsVerdict::NothingCompared)
+                {
                     let words = differences.to_string().replace('\n', "\n    ");
                     writeln!(f, "  {route}{cause}\n    {words}")?;
                 }

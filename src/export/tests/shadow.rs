@@ -13,7 +13,7 @@ use crate::export::surfaces::{ShadowSurface, Surfaces};
 use crate::ledger::{CopyCause, Outcome, PairId, Stamp, TraceId};
 use crate::metrics::{Config, Registry};
 use crate::protocol::OutputKind;
-use crate::shadow::compare::{self, Comparer, FinishedAnswer};
+use crate::shadow::compare::{self, Asked, Comparer, FinishedAnswer};
 use crate::shadow::{
     OutputAccounts, OutputResult, PairHalf, PairOrder, PairTable, QuotaResult, QuotaTable, RouteQuota, RouteStanding,
     ShadowCounters, ShadowDrop, SideAccount, TargetInfo,
@@ -48,8 +48,11 @@ pub(in crate::export) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
         is_complete: true,
     });
     let comparison = comparer.compare(ROUTE, OutputKind::Other, &one, &other);
-    let mut outputs = OutputAccounts::new(comparer);
-    outputs.record(0, ROUTE, CopyCause::Share, &comparison, TraceId([7; 16]));
+    let mut outputs = OutputAccounts::new(comparer.clone(), false);
+    outputs.record(0, ROUTE, CopyCause::Share, &comparison, TraceId([7; 16]), Asked::default());
+    let cut = FinishedAnswer { is_complete: false, ..other };
+    let comparison = comparer.compare(ROUTE, OutputKind::Other, &one, &cut);
+    outputs.record(0, ROUTE, CopyCause::Share, &comparison, TraceId([8; 16]), Asked::default());
 
     let counters = ShadowCounters::new(1);
     counters.sampled.store(2, Relaxed);

@@ -139,7 +139,9 @@ families! {
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],
-        "Pairs whose outputs were compared, by why they were copied: share or quota.";
+        "Pairs whose outputs were compared and judged, by why they were copied: share or quota.";
+    SHADOW_UNJUDGED: Counter "lapwing_shadow_unjudged" None, ["target", "cause", "reason"],
+        "Pairs of which cannot be said whether their outputs agree, by reason: the upstream's own answers differ as much (upstream_varies), it was asked twice too rarely or never (too_few_repeats, noise_not_measured), an answer is not understood, too large or cut off, or both servers failed. They are in neither of the other two.";
     SHADOW_DURATION: Histogram "lapwing_shadow_duration_seconds" Some("seconds"), ["target", "route", "model", "stage"],
         "Time that a stage owned in the answered copies that have it.";
     SHADOW_RATIO: Histogram "lapwing_shadow_latency_ratio" Some("ratio"), ["target", "route", "model", "stage"],

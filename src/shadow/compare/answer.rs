@@ -28,6 +28,13 @@ impl FinishedAnswer<'_> {
         (200..300).contains(&self.status) && self.grpc_status.is_none_or(|status| status == 0)
     }
 
+    /// Whether the server failed, as opposed to refusing what it was asked. Of gRPC: unknown, deadline exceeded, resource exhausted,
+    /// aborted, unimplemented,
+    /// internal, unavailable and data loss.
+    pub(super) fn is_server_failure(&self) -> bool {
+        self.status >= 500 || self.grpc_status.is_some_and(|status| matches!(status, 2 | 4 | 8 | 10 | 12 | 13 | 14 | 15))
+    }
+
     /// Whether the answer proves that the request's route is real.
     #[must_use]
     pub fn proves_names(&self) -> bool {

@@ -1,14 +1,18 @@
 //! Two finished answers in, what differs out.
 
 use super::answer::{AnswerReading, FinishedAnswer};
-use super::check::{EditBudget, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors};
+use super::check::{
+    EditBudget, Judging, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors,
+};
 use super::comparison::{Comparison, DifferenceDetail, DifferenceKind, FieldComparison, Incomparable};
 use super::config::Config;
-use super::decode::{DecodeError, Decoded, decode};
+use super::decode::{DecodeError, Decoded, TextPart, decode};
 use super::differences::Differences;
 use super::paths::PathSet;
 use super::rules::{RuleTable, Rules};
 use super::sample::PayloadSample;
+use super::scales::FieldScales;
+use crate::ledger::{Stamp, WallClock};
 use crate::protocol::OutputKind;
 
 /// The name of the field of a status.
@@ -41,10 +45,10 @@ impl Comparer {
         }
     }
 
-    /// An empty account of differences on `route`, for one target.
+    /// An empty account of differences on `route`, for one target. `is_noise_measured`: whether the primary is asked twice.
     #[must_use]
-    pub fn differences(&self, route: &str) -> Differences {
-        Differences::new(self.rules.of(route).tolerance, self.keep_samples)
+    pub fn differences(&self, route: &str, is_noise_measured: bool) -> Differences {
+        Differences::new(self.rules.of(route).tolerance, self.keep_samples, is_noise_measured)
     }
 
     /// Compares the candidate's answer with the primary's. `route` is that of the request, with its method or without; `kind` is what
@@ -60,15 +64,17 @@ impl Comparer {
         primary: &FinishedAnswer<'_>,
         candidate: &FinishedAnswer<'_>,
     ) -> Comparison {
-        self.compare_as(route, [AnswerReading::Protocol(kind); 2], primary, candidate)
+        self.compare_as(route, [AnswerReading::Protocol(kind); 2], &FieldScales::default(), primary, candidate)
     }
 
-    /// The same, where each side's answer is decoded in its own way: the primary's first.
+    /// The same, where each side's answer is decoded in its own way, the primary's first, and where it is known how large the route's
+    /// fields usually are ([`Differences::scales`]).
     #[must_use]
     pub fn compare_as(
         &self,
         route: &str,
         readings: [AnswerReading<'_>; 2],
+        scales: &FieldScales,
         primary: &FinishedAnswer<'_>,
         candidate: &FinishedAnswer<'_>,
     ) -> Comparison {
@@ -79,6 +85,9 @@ impl Comparer {
         let (p_status, c_status) = (primary.status_text(), candidate.status_text());
         if p_status != c_status {
             fields.push(difference(STATUS, DifferenceKind::Status, p_status, c_status));
+        }
+        if primary.is_server_failure() && candidate.is_server_failure() {
+            return Comparison::incomparable(Incomparable::BothFailed);
         }
         if !primary.is_success() || !candidate.is_success() {
             // errors are compared by their status alone: their texts are for people
@@ -92,14 +101,23 @@ impl Comparer {
             (Err(DecodeError::TooLarge(_)), _) | (_, Err(DecodeError::TooLarge(_))) => {
                 return Comparison::incomparable(Incomparable::TooLarge);
             }
+            // what is not read here is no fault of the candidate
+            (Err(DecodeError::Encoding(_)), _) | (_, Err(DecodeError::Encoding(_))) => {
+                return Comparison::incomparable(Incomparable::UnreadEncoding);
+            }
             (Err(_), _) => return Comparison::incomparable(Incomparable::PrimaryUndecodable),
             (Ok(p), Err(error)) => {
                 fields.push(difference(BODY, DifferenceKind::Undecodable, p.name().to_owned(), bounded(error.to_string())));
                 return Comparison::of(fields);
             }
         };
-        fields.extend(compare_decoded(&p, &c, self.rules.of(route)));
+        if is_error(&p) && is_error(&c) {
+            return Comparison::incomparable(Incomparable::BothFailed);
+        }
+        let now_s = WallClock::read().unix_ns(Stamp::now()) as f64 / 1e9;
+        fields.extend(compare_decoded(&p, &c, &Judging { rules: self.rules.of(route), scales, now_s }));
         let mut comparison = Comparison::of(fields);
+        comparison.is_generated = matches!((&p, &c), (Decoded::Generated(_), Decoded::Generated(_)));
         // the paths of `redact` are those of a document, of which tensors say nothing
         let is_mapped = readings.iter().any(|reading| matches!(reading, AnswerReading::Mapped(_)));
         let may_be_kept = !(is_mapped && self.redacts);
@@ -110,13 +128,18 @@ impl Comparer {
     }
 }
 
-fn compare_decoded(p: &Decoded, c: &Decoded, rules: &Rules) -> Vec<FieldComparison> {
-    let mut budget = EditBudget::default();
+/// Whether a body that came with success says that there was an error.
+fn is_error(body: &Decoded) -> bool {
+    matches!(body, Decoded::Generated(texts) if texts.0.keys().any(|(_, part)| *part == TextPart::Error))
+}
+
+fn compare_decoded(p: &Decoded, c: &Decoded, judging: &Judging<'_>) -> Vec<FieldComparison> {
+    let (mut budget, rules): (_, &Rules) = (EditBudget::default(), judging.rules);
     match (p, c) {
-        (Decoded::Tensors(p), Decoded::Tensors(c)) => compare_tensors(p, c, rules, &mut budget),
-        (Decoded::Embeddings(p), Decoded::Embeddings(c)) => vec![compare_embeddings(p, c, rules)],
+        (Decoded::Tensors(p), Decoded::Tensors(c)) => compare_tensors(p, c, judging, &mut budget),
+        (Decoded::Embeddings(p), Decoded::Embeddings(c)) => vec![compare_embeddings(p, c, judging)],
         (Decoded::Generated(p), Decoded::Generated(c)) => compare_generated(p, c, rules, &mut budget),
-        (Decoded::Json(p), Decoded::Json(c)) => compare_documents(p, c, rules, &mut budget),
+        (Decoded::Json(p), Decoded::Json(c)) => compare_documents(p, c, judging, &mut budget),
         (Decoded::Text(p), Decoded::Text(c)) => {
             compare_field(BODY, p.as_bytes(), c.as_bytes(), rules, &mut budget).into_iter().collect()
         }

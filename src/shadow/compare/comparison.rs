@@ -85,6 +85,12 @@ impl KindSet {
         self.0 & (1 << kind as u8) != 0
     }
 
+    /// Whether `kind` is the only one in it.
+    #[must_use]
+    pub const fn is_only(self, kind: DifferenceKind) -> bool {
+        self.0 == 1 << kind as u8
+    }
+
     /// Adds a kind.
     pub const fn insert(&mut self, kind: DifferenceKind) {
         self.0 |= 1 << kind as u8;
@@ -145,6 +151,14 @@ pub struct NumberComparison {
     pub ranked: u64,
     /// Those of them whose `top_k` greatest elements are others.
     pub top_k_changed: u64,
+    /// The mean magnitude of the primary's finite numbers.
+    pub mean: f64,
+    /// What errors are relative to: that, or what is usual for the field if it is more. 0 if nothing differs, or all is zero.
+    pub scale: f64,
+    /// The greatest distance of a vector from the primary's, relative to its length; `None` for what is no embedding.
+    pub distance: Option<f64>,
+    /// Numbers that are a tenth apart, and agree only because both are less than the absolute tolerance.
+    pub below: u64,
 }
 
 /// How two texts compare.
@@ -173,6 +187,20 @@ pub struct DifferenceDetail {
     pub candidate: String,
 }
 
+/// What the name and the values of a field say of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FieldHint {
+    /// It is an output.
+    #[default]
+    Nothing,
+    /// An id, which may be one of each answer.
+    Id,
+    /// How long something took.
+    Duration,
+    /// Text that the model may have drawn by chance.
+    Drawn,
+}
+
 /// How a field compares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldComparison {
@@ -186,6 +214,10 @@ pub struct FieldComparison {
     pub numbers: Option<Box<NumberComparison>>,
     /// Its text, if it is one and differs.
     pub text: Option<TextComparison>,
+    /// What kind of field it is.
+    pub hint: FieldHint,
+    /// Whether values that differ are the times of both answers, which is no difference.
+    pub is_stamped: bool,
 }
 
 impl FieldComparison {
@@ -199,6 +231,28 @@ impl FieldComparison {
         self.kinds.insert(kind);
         self.detail.get_or_insert_with(detail);
     }
+
+    /// How great the difference is, relative to the field: an error over its scale, 1 − the similarity of its texts, 1 for other values;
+    /// infinite for what has no size, such as another shape. 0 if it agrees.
+    #[must_use]
+    pub fn size(&self) -> f64 {
+        let of_kind = |kind| match (kind, &self.numbers, &self.text) {
+            (DifferenceKind::Value, Some(numbers), _) => numbers.size(),
+            (DifferenceKind::Text, _, Some(text)) => 1.0 - text.similarity,
+            (DifferenceKind::Value | DifferenceKind::Text, ..) => 1.0,
+            _ => f64::INFINITY,
+        };
+        self.kinds.iter().map(of_kind).fold(0.0, f64::max)
+    }
+}
+
+impl NumberComparison {
+    /// The greatest error relative to the scale; 1 where only another measure differs, as a ranking.
+    fn size(&self) -> f64 {
+        let relative = |greatest: &GreatestError| greatest.error / self.scale;
+        let size = self.distance.or_else(|| self.greatest.as_ref().map(relative)).unwrap_or(1.0);
+        if size.is_nan() { f64::INFINITY } else { size }
+    }
 }
 
 /// Why two answers are neither the same nor different.
@@ -210,11 +264,16 @@ pub enum Incomparable {
     TooLarge,
     /// The primary's body cannot be decoded, and the candidate's is not the same.
     PrimaryUndecodable,
+    /// The content encoding of an answer is not read here.
+    UnreadEncoding,
+    /// Both servers failed: neither answer is an output.
+    BothFailed,
 }
 
 impl Incomparable {
     /// Every reason, in order.
-    pub const ALL: [Self; 3] = [Self::Incomplete, Self::TooLarge, Self::PrimaryUndecodable];
+    pub const ALL: [Self; 5] =
+        [Self::Incomplete, Self::TooLarge, Self::PrimaryUndecodable, Self::UnreadEncoding, Self::BothFailed];
 
     /// Its name on every surface.
     #[must_use]
@@ -223,6 +282,8 @@ impl Incomparable {
             Self::Incomplete => "incomplete",
             Self::TooLarge => "too_large",
             Self::PrimaryUndecodable => "primary_undecodable",
+            Self::UnreadEncoding => "unread_encoding",
+            Self::BothFailed => "both_failed",
         }
     }
 }
@@ -249,13 +310,15 @@ pub struct Comparison {
     pub fields_left_out: u64,
     /// Both payloads, redacted, if samples are kept and the answers differ.
     pub sample: Option<Box<PayloadSample>>,
+    /// Whether both answers are text that a model wrote.
+    pub is_generated: bool,
 }
 
 impl Comparison {
     /// A comparison that could not be made.
     pub(super) const fn incomparable(reason: Incomparable) -> Self {
         let result = ComparisonResult::Incomparable(reason);
-        Self { result, fields: Vec::new(), fields_left_out: 0, sample: None }
+        Self { result, fields: Vec::new(), fields_left_out: 0, sample: None, is_generated: false }
     }
 
     /// The outcome of these fields.
@@ -267,20 +330,18 @@ impl Comparison {
         let fields_left_out = fields.iter().skip(MAX_FIELDS).filter(|field| differs(field)).count() as u64;
         fields.truncate(MAX_FIELDS);
         let result = if is_different { ComparisonResult::Different } else { ComparisonResult::Same };
-        Self { result, fields, fields_left_out, sample: None }
+        Self { result, fields, fields_left_out, sample: None, is_generated: false }
     }
 
-    /// The greatest error among the differences of which `counts` is true, by field and kind: infinite for one that is no number.
-    /// `None` if there is no such difference.
-    pub fn greatest_error(&self, counts: impl Fn(&str, DifferenceKind) -> bool) -> Option<f64> {
+    /// The greatest error among the fields of which `counts` is true: infinite for a difference that is no number. `None` if none of them
+    /// differs.
+    pub fn greatest_error(&self, counts: impl Fn(&FieldComparison) -> bool) -> Option<f64> {
         let error = |field: &FieldComparison, kind| match field.numbers.as_ref().and_then(|numbers| numbers.greatest.as_ref()) {
             Some(greatest) if kind == DifferenceKind::Value => greatest.error,
             _ => f64::INFINITY,
         };
-        let errors = |field: &FieldComparison| {
-            field.kinds.iter().filter(|kind| counts(&field.field, *kind)).map(|kind| error(field, kind)).reduce(f64::max)
-        };
-        self.fields.iter().filter_map(errors).reduce(f64::max)
+        let errors = |field: &FieldComparison| field.kinds.iter().map(|kind| error(field, kind)).reduce(f64::max);
+        self.fields.iter().filter(|field| counts(field)).filter_map(errors).reduce(f64::max)
     }
 
     /// Whether the answers differ; `None` if they could not be compared.

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::paths::PathPattern;
-use crate::settings::{Checks, Form, Record, Section, Size};
+use crate::settings::{AbsoluteTolerance, Checks, Form, Record, Section, Size};
 
 /// The most paths in a list, and the most steps that a pattern may have (`PathPattern`).
 const MAX_PATHS: usize = 64;
 
 /// How far numbers may be apart.
-const TOLERANCE: &[(&str, Form)] = &[("absolute", Form::Number), ("relative", Form::Number)];
+const TOLERANCE: &[(&str, Form)] = &[("absolute", Form::Text), ("relative", Form::Number)];
 
 /// The same in an element of `routes`.
 const TOLERANCE_RECORD: Record = Record {
@@ -44,7 +44,7 @@ const ROUTE: Record = Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// How far numbers of tensors and JSON may be apart. Default 1e-3 absolute and 1e-3 relative.
+    /// How far numbers of tensors and JSON may be apart. Default 1e-3 of the field's scale and 1e-3 relative.
     pub tolerance: Tolerance,
     /// What decides whether tensors agree. Default `tolerance`.
     pub tensors: TensorRule,
@@ -95,19 +95,34 @@ impl Default for Config {
     }
 }
 
-/// How far a number may be from the primary's `p`: at most `absolute + relative · |p|`, as in `numpy.isclose(candidate, p)`.
+/// How far a number may be from the primary's `p`: at most `absolute + relative · |p|`, as in `numpy.isclose(candidate, p)`. Integers
+/// must be the
+/// same, unless either is given.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Tolerance {
-    /// The part that does not depend on the number. Default 1e-3; 0 to 1e9.
-    pub absolute: f64,
+    /// The part that does not depend on the number. Default `auto`: 1e-3 of the field's scale, which is the mean magnitude of its
+    /// numbers in the
+    /// answer, or in most answers of the primary if that is more. 0 to 1e9.
+    pub absolute: AbsoluteTolerance,
     /// The part that grows with it. Default 1e-3; 0 to 1.
     pub relative: f64,
 }
 
+impl Tolerance {
+    /// The share of the scale, and of the number, unless they are given.
+    pub(super) const DEFAULT: f64 = 1e-3;
+
+    /// These bounds.
+    #[must_use]
+    pub const fn of(absolute: f64, relative: f64) -> Self {
+        Self { absolute: AbsoluteTolerance::Of(absolute), relative }
+    }
+}
+
 impl Default for Tolerance {
     fn default() -> Self {
-        Self { absolute: 1e-3, relative: 1e-3 }
+        Self { absolute: AbsoluteTolerance::Auto, relative: Self::DEFAULT }
     }
 }
 
@@ -234,7 +249,9 @@ impl RouteRules {
 }
 
 fn check_tolerance(checks: &mut Checks, section: &str, tolerance: &Tolerance) {
-    checks.range(&format!("{section}tolerance.absolute"), &tolerance.absolute, 0.0..=1e9);
+    if let Some(absolute) = &tolerance.absolute.given() {
+        checks.range(&format!("{section}tolerance.absolute"), absolute, 0.0..=1e9);
+    }
     checks.range(&format!("{section}tolerance.relative"), &tolerance.relative, 0.0..=1.0);
 }
 
@@ -272,13 +289,13 @@ mod tests {
         assert_eq!(faults(&Config::default()), [""; 0]);
         let route = RouteRules {
             route: "score".into(),
-            tolerance: Some(Tolerance { absolute: f64::NAN, relative: 0.0 }),
+            tolerance: Some(Tolerance::of(f64::NAN, 0.0)),
             top_k: Some(0),
             ignore: vec!["$.a".into(), "a".into()],
             ..RouteRules::default()
         };
         let config = Config {
-            tolerance: Tolerance { absolute: -1.0, relative: 2.0 },
+            tolerance: Tolerance::of(-1.0, 2.0),
             top_k: 33,
             cosine: 1.1,
             similarity: f64::NAN,

@@ -20,12 +20,14 @@ mod paths;
 mod redact;
 mod rules;
 mod sample;
+mod sampling;
+mod scales;
 
 pub use answer::{AnswerReading, FinishedAnswer};
 pub use comparer::Comparer;
 pub use comparison::{
-    Comparison, ComparisonResult, DifferenceDetail, DifferenceKind, ERROR_STEPS, FieldComparison, GreatestError, Incomparable,
-    KindSet, MAX_FIELDS, NumberComparison, TextComparison,
+    Comparison, ComparisonResult, DifferenceDetail, DifferenceKind, ERROR_STEPS, FieldComparison, FieldHint, GreatestError,
+    Incomparable, KindSet, MAX_FIELDS, NumberComparison, TextComparison,
 };
 pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
 pub(in crate::shadow) use decode::content::{grpc_messages, whole as whole_body};
@@ -33,12 +35,15 @@ pub(in crate::shadow) use decode::nested::{NestedFault, read_texts};
 pub(in crate::shadow) use decode::{Document, MappedTensor};
 pub use decode::{OutputMapping, TensorPort};
 pub use differences::{
-    ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot,
-    NumberSnapshot, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot, WorstCase,
+    AnswerJudgement, Asked, ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot,
+    MismatchSnapshot, NumberSnapshot, OutputsVerdict, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot,
+    UnjudgedSnapshot, WorstCase,
 };
 pub(in crate::shadow) use paths::ValuePath;
 pub use redact::Redactor;
 pub use sample::{PayloadSample, SAMPLE_BYTES};
+pub use sampling::may_be_drawn;
+pub use scales::FieldScales;
 
 #[cfg(test)]
 pub(in crate::shadow) mod tests;

@@ -14,7 +14,7 @@ use crate::protocol::OutputKind;
 use crate::settings::Checks;
 use crate::shadow::Config;
 use crate::shadow::compare::tests::TestAnswer;
-use crate::shadow::compare::{AnswerReading, Comparer, Comparison, ComparisonResult, DifferenceKind};
+use crate::shadow::compare::{AnswerReading, Comparer, Comparison, ComparisonResult, DifferenceKind, FieldScales};
 
 const LIMIT: usize = 1 << 20;
 
@@ -126,8 +126,8 @@ fn each_fault_of_a_request_is_counted_as_what_it_is() {
     for (body, reason, text) in [
         ("", "mapping_body", "the body cannot be read: not JSON"),
         ("rows=1", "mapping_body", "not JSON"),
-        (r#"{"rows": NaN}"#, "mapping_body", "not JSON"),
-        (r#"{"rows": [[1e400, 0, 0]]}"#, "mapping_body", "not JSON"),
+        (r#"{"rows": NaN}"#, "mapping_shape", "has the shape []"),
+        (r#"{"rows": [[1e400, 0, 0]]}"#, "mapping_type", "has a text at [0, 0], which is no FP32"),
         ("{}", "mapping_missing", "inputs.x: $.rows leads to nothing"),
         (r#"{"rows": [[1, 2, 3], [4, 5]]}"#, "mapping_ragged", "is ragged at [1]: 2 elements where the first such list has 3"),
         (r#"{"rows": [[1, 2, 3], 4]}"#, "mapping_ragged", "lists and single values"),
@@ -272,6 +272,7 @@ fn compared(rule: &MappingRule, ports: &ModelPorts, primary: &str, candidate: Va
     Comparer::new(&Config::default().compare).compare_as(
         "POST /score",
         readings,
+        &FieldScales::default(),
         &primary.as_finished(),
         &candidate.as_finished(),
     )
@@ -311,7 +312,10 @@ fn no_payload_is_kept_of_a_mapped_answer_where_anything_is_redacted() {
         let config = crate::shadow::compare::Config { keep_samples: 1, redact, ..Default::default() };
         let (p, c) = (TestAnswer::json(r#"{"scores": [1]}"#), TestAnswer::json(r#"{"scores": [2]}"#));
         let readings = [AnswerReading::Mapped(mapping.outputs()); 2];
-        Comparer::new(&config).compare_as("POST /score", readings, &p.as_finished(), &c.as_finished()).sample.is_some()
+        Comparer::new(&config)
+            .compare_as("POST /score", readings, &FieldScales::default(), &p.as_finished(), &c.as_finished())
+            .sample
+            .is_some()
     };
     assert!(kept(&[]) && !kept(&["$.scores"]));
 }

@@ -17,8 +17,10 @@ const MAX_KEPT: usize = 128;
 pub enum OutputResult {
     /// Nothing differs beyond the tolerance.
     Same,
-    /// Only what the upstream's own second answers differ in too.
+    /// Only what the upstream's own second answers differ in as much, and that is little.
     Noise,
+    /// It cannot be told.
+    Unjudged,
     /// They differ.
     Mismatch,
     /// They have other statuses: at most one of them is an answer of a model.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::agreement::OutputResult;
 use super::figure::PairFigure;
 use super::half::{HalfOutcome, PairHalf};
 use super::ratios::RatioHistogram;
@@ -64,9 +65,14 @@ impl Card {
         }
     }
 
-    /// Records whether the outputs of a pair differ.
-    pub(super) fn record_outputs(&mut self, differ: bool) {
-        self.figures[0].get_or_insert_default().counts.record_mismatch(differ);
+    /// Records how the outputs of a pair compare.
+    pub(super) fn record_outputs(&mut self, result: OutputResult) {
+        let counts = &mut self.figures[0].get_or_insert_default().counts;
+        match result {
+            OutputResult::Unjudged => counts.record_unjudged(),
+            OutputResult::Noise => counts.record_excused(),
+            OutputResult::Same | OutputResult::Mismatch | OutputResult::Status => counts.record_mismatch(result.is_mismatch()),
+        }
     }
 
     /// Closes the blocks that have ended at `now`, from the start of the process.

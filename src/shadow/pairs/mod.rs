@@ -183,7 +183,7 @@ impl PairTable {
         };
         self.agreements.record(target, &primary, result);
         if let Some(card) = self.card(target, &primary, now) {
-            card.record_outputs(result.is_mismatch());
+            card.record_outputs(result);
         }
     }
 

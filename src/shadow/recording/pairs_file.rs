@@ -21,6 +21,9 @@ pub struct PairsHeader {
     pub baseline: String,
     /// The targets' names, in the order of their indices.
     pub targets: Vec<String>,
+    /// How many requests were to be sent to each target; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u64>,
 }
 
 impl PairsHeader {
@@ -31,8 +34,8 @@ impl PairsHeader {
 
     /// The first line of the pairs of these targets.
     #[must_use]
-    pub fn new(baseline: String, targets: Vec<String>) -> Self {
-        Self { format: Self::FORMAT.to_owned(), version: Self::VERSION, baseline, targets }
+    pub fn new(baseline: String, targets: Vec<String>, requests: Option<u64>) -> Self {
+        Self { format: Self::FORMAT.to_owned(), version: Self::VERSION, baseline, targets, requests }
     }
 }
 
@@ -70,6 +73,12 @@ pub enum PairEvent {
         target: usize,
         /// Whether they differ.
         differ: bool,
+        /// Whether it cannot be told.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unjudged: bool,
+        /// Whether they differ only in what the baseline's own answers differ in.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        excused: bool,
     },
     /// The end of the replay.
     End {
@@ -79,6 +88,13 @@ pub enum PairEvent {
 }
 
 impl PairEvent {
+    /// The event of a comparison of outputs.
+    #[must_use]
+    pub const fn output(t_ns: u64, pair: PairId, target: usize, result: OutputResult) -> Self {
+        let (unjudged, excused) = (matches!(result, OutputResult::Unjudged), matches!(result, OutputResult::Noise));
+        Self::Output { t_ns, pair: pair.get(), target, differ: result.is_mismatch(), unjudged, excused }
+    }
+
     /// Applies it to `pairs`, which began at `started`. Live and from a file it is the same call, so both reports are the same.
     pub fn apply(&self, pairs: &mut PairTable, labels: &Labels, started: Stamp) {
         let t_ns = match self {
@@ -97,10 +113,14 @@ impl PairEvent {
                     pairs.copy_half(pair, *target, &PairHalf::of_account(side, labels), now);
                 }
             }
-            Self::Output { pair, target, differ, .. } => {
+            Self::Output { pair, target, differ, unjudged, excused, .. } => {
                 if let Some(pair) = PairId::new(*pair) {
-                    // the file does not tell noise from nothing
-                    let result = if *differ { OutputResult::Mismatch } else { OutputResult::Noise };
+                    let result = match (differ, unjudged, excused) {
+                        (_, true, _) => OutputResult::Unjudged,
+                        (true, ..) => OutputResult::Mismatch,
+                        (_, _, true) => OutputResult::Noise,
+                        _ => OutputResult::Same,
+                    };
                     pairs.outputs(pair, *target, result, now);
                 }
             }

@@ -6,8 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
 use super::*;
+use crate::ledger::PairId;
 use crate::ledger::Stamp;
 use crate::metrics::Labels;
+use crate::shadow::OutputResult;
 use crate::shadow::{PairTable, SideAccount};
 
 fn account(total_ns: u64) -> SideAccount {
@@ -122,7 +124,7 @@ fn pairs_make_the_same_report_again() {
     let started = Stamp::now();
     let table = || PairTable::new(vec![labels.upstreams.intern("a"), labels.upstreams.intern("b")], u64::MAX, started);
     let mut live = table();
-    let mut file = to_line(&PairsHeader::new("first".into(), vec!["a".into(), "b".into()])).unwrap();
+    let mut file = to_line(&PairsHeader::new("first".into(), vec!["a".into(), "b".into()], Some(7))).unwrap();
     let mut event = |event: PairEvent| {
         event.apply(&mut live, &labels, started);
         file.extend(to_line(&event).unwrap());
@@ -133,7 +135,12 @@ fn pairs_make_the_same_report_again() {
         for target in 0..2 {
             let side = account(900_000 + pair * 104_729 % 100_000);
             event(PairEvent::Target { t_ns: t_ns + 1, pair, target, side });
-            event(PairEvent::Output { t_ns: t_ns + 2, pair, target, differ: pair % 100 == 0 });
+            event(PairEvent::output(
+                t_ns + 2,
+                PairId::new(pair).unwrap(),
+                target,
+                if pair % 100 == 0 { OutputResult::Mismatch } else { OutputResult::Same },
+            ));
         }
     }
     event(PairEvent::End { t_ns: 31_000_000_000 });
@@ -152,8 +159,8 @@ fn pairs_make_the_same_report_again() {
 
 #[test]
 fn pairs_of_targets_that_are_not_there_are_refused() {
-    let header = to_line(&PairsHeader::new("first".into(), vec!["a".into()])).unwrap();
-    let other = to_line(&PairEvent::Output { t_ns: 1, pair: 1, target: 1, differ: true }).unwrap();
+    let header = to_line(&PairsHeader::new("first".into(), vec!["a".into()], None)).unwrap();
+    let other = to_line(&PairEvent::output(1, PairId::new(1).unwrap(), 1, OutputResult::Mismatch)).unwrap();
     let read = |file: &[u8]| read_pairs(file, FileLimits::default(), drop, |(), _| {}).unwrap_err().to_string();
     assert_eq!(read(&[header, other].concat()), "line 2: target 1; there are 1");
     assert!(read(b"{}\n").contains("is no lapwing-pairs"));

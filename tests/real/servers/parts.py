@@ -218,11 +218,13 @@ class Llama(Server):
     """llama.cpp's server with a model of random weights, made on the spot."""
 
     flags = ()
+    seed = 7
 
     def start(self, start, folder):
         python = python_of("llama")
-        model = folder / "tiny.gguf"
-        made = subprocess.run([python, HERE / "write_gguf.py", model], capture_output=True, text=True, check=False)
+        model = folder / f"tiny_{self.seed}.gguf"
+        command = [python, HERE / "write_gguf.py", model, "--seed", str(self.seed)]
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stdout + made.stderr
         self.process = start("llama", [str(python), str(HERE / "llama_server.py"), str(model), str(self.http), *self.flags])
         await_ready(self.process, lambda: is_ready(f"{self.url}/health"), 60)
@@ -238,3 +240,9 @@ class FullLlama(Llama):
     """The same with a context that four sequences fill before they end."""
 
     flags = ("--context", "256", "--parallel", "4")
+
+
+class OtherLlama(Llama):
+    """The same with other weights."""
+
+    seed = 8

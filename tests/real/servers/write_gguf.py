@@ -10,6 +10,7 @@ def command_line():
     """The options. Read before the imports below, so that --help needs nothing but the standard library."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="where the model is written")
+    parser.add_argument("--seed", type=int, default=7, help="of the random weights (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -36,8 +37,8 @@ def vocabulary():
     return tokens
 
 
-def main(path):
-    random = np.random.default_rng(7)
+def main(path, seed):
+    random = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
     writer.add_context_length(2048)
@@ -86,4 +87,4 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(OPTIONS.file)
+    main(OPTIONS.file, OPTIONS.seed)

@@ -110,7 +110,8 @@ impl<T: Copy> JsonReader<T> {
     /// may follow the document.
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(T, JsonValue<'_>)) {
         let read = self.read(bytes, on);
-        if self.is_done() && !bytes[read..].iter().all(|b| is_space(*b)) {
+        // some servers end it with the NUL of a text in C
+        if self.is_done() && !bytes[read..].iter().all(|b| is_space(*b) || *b == 0) {
             self.state = State::Broken;
         }
     }
@@ -250,6 +251,8 @@ impl<T: Copy> JsonReader<T> {
             }
             // before each document of a sequence (RFC 7464)
             RECORD_SEPARATOR if self.frames.is_empty() => {}
+            // a byte order mark before the document
+            0xef | 0xbb | 0xbf if self.frames.is_empty() => {}
             _ => self.state = State::Broken,
         }
         true
@@ -364,7 +367,7 @@ fn is_space(byte: u8) -> bool {
 
 /// Whether a number or a word may contain this byte.
 fn is_scalar(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'#')
 }
 
 #[cfg(test)]

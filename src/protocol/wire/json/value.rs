@@ -53,6 +53,19 @@ pub(super) fn word(token: &[u8]) -> Option<JsonValue<'static>> {
             let whole = token.iter().fold(0, |whole: u32, digit| whole * 10 + u32::from(digit - b'0'));
             Some(JsonValue::Number(whole.into()))
         }
-        _ => std::str::from_utf8(token).ok()?.parse().ok().map(JsonValue::Number),
+        _ => std::str::from_utf8(token).ok()?.parse().ok().map(JsonValue::Number).or_else(|| other_word(token)),
+    }
+}
+
+/// Words that are not JSON's, but servers': Python's, and MSVC's numbers that are not finite.
+fn other_word(token: &[u8]) -> Option<JsonValue<'static>> {
+    let is = |words: &[&str]| words.iter().any(|word| token.eq_ignore_ascii_case(word.as_bytes()));
+    match token {
+        _ if is(&["none", "null", "undefined", "nil"]) => Some(JsonValue::Null),
+        _ if is(&["true"]) => Some(JsonValue::Bool(true)),
+        _ if is(&["false"]) => Some(JsonValue::Bool(false)),
+        // dropped like every number that is not finite
+        _ if token.contains(&b'#') => Some(JsonValue::Number(f64::NAN)),
+        _ => None,
     }
 }

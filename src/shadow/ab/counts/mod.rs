@@ -34,6 +34,10 @@ pub struct PairCounts {
     pub(super) candidate: BinCounts,
     pub(super) mismatches: u64,
     pub(super) compared: u64,
+    /// Of `compared`, those that differ only in what the baseline differs in by itself.
+    pub(super) excused: u64,
+    /// Comparisons that could not be judged, which are not in `compared`.
+    pub(super) unjudged: u64,
     pub(super) baseline_failed: u64,
     pub(super) candidate_failed: u64,
     pub(super) both_failed: u64,
@@ -47,6 +51,8 @@ impl Default for PairCounts {
             candidate: BinCounts::new(LATENCY_BINS),
             mismatches: 0,
             compared: 0,
+            excused: 0,
+            unjudged: 0,
             baseline_failed: 0,
             candidate_failed: 0,
             both_failed: 0,
@@ -88,6 +94,29 @@ impl PairCounts {
         self.mismatches += u64::from(differs);
     }
 
+    /// Records outputs that differ only in what the baseline's own differ in.
+    pub fn record_excused(&mut self) {
+        self.record_mismatch(false);
+        self.excused += 1;
+    }
+
+    /// Records outputs of which cannot be said whether they differ.
+    pub fn record_unjudged(&mut self) {
+        self.unjudged += 1;
+    }
+
+    /// How many comparisons of outputs were judged.
+    #[must_use]
+    pub const fn judged(&self) -> u64 {
+        self.compared
+    }
+
+    /// How many pairs both of whose sides failed.
+    #[must_use]
+    pub const fn both_failed(&self) -> u64 {
+        self.both_failed
+    }
+
     /// Adds the counts of another pod or another period.
     pub fn merge(&mut self, other: &Self) {
         self.ratios.merge(&other.ratios);
@@ -120,13 +149,14 @@ impl PairCounts {
         Some(increase)
     }
 
-    fn scalars(&self) -> [u64; 5] {
-        [self.mismatches, self.compared, self.baseline_failed, self.candidate_failed, self.both_failed]
+    fn scalars(&self) -> [u64; 7] {
+        let Self { mismatches, compared, excused, unjudged, baseline_failed, candidate_failed, both_failed, .. } = self;
+        [mismatches, compared, excused, unjudged, baseline_failed, candidate_failed, both_failed].map(|count| *count)
     }
 
-    fn scalars_mut(&mut self) -> [&mut u64; 5] {
-        let Self { mismatches, compared, baseline_failed, candidate_failed, both_failed, .. } = self;
-        [mismatches, compared, baseline_failed, candidate_failed, both_failed]
+    fn scalars_mut(&mut self) -> [&mut u64; 7] {
+        let Self { mismatches, compared, excused, unjudged, baseline_failed, candidate_failed, both_failed, .. } = self;
+        [mismatches, compared, excused, unjudged, baseline_failed, candidate_failed, both_failed]
     }
 
     /// How many pairs were recorded, without those whose sides both failed.

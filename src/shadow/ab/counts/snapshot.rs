@@ -15,6 +15,10 @@ pub struct SparsePairCounts {
     candidate: Vec<(usize, u64)>,
     mismatches: u64,
     compared: u64,
+    #[serde(default)]
+    excused: u64,
+    #[serde(default)]
+    unjudged: u64,
     baseline_failed: u64,
     candidate_failed: u64,
     both_failed: u64,
@@ -50,6 +54,8 @@ impl From<PairCounts> for SparsePairCounts {
             candidate: counts.candidate.non_empty().collect(),
             mismatches: counts.mismatches,
             compared: counts.compared,
+            excused: counts.excused,
+            unjudged: counts.unjudged,
             baseline_failed: counts.baseline_failed,
             candidate_failed: counts.candidate_failed,
             both_failed: counts.both_failed,
@@ -67,6 +73,8 @@ impl TryFrom<SparsePairCounts> for PairCounts {
             candidate: dense("candidate", &sparse.candidate, LATENCY_BINS)?,
             mismatches: sparse.mismatches,
             compared: sparse.compared,
+            excused: sparse.excused,
+            unjudged: sparse.unjudged,
             baseline_failed: sparse.baseline_failed,
             candidate_failed: sparse.candidate_failed,
             both_failed: sparse.both_failed,
@@ -75,13 +83,13 @@ impl TryFrom<SparsePairCounts> for PairCounts {
         if counts.baseline.total() != pairs || counts.candidate.total() != pairs {
             return Err(SnapshotError::Inconsistent("the histograms count different numbers of pairs"));
         }
-        if counts.mismatches > counts.compared {
+        if counts.mismatches.checked_add(counts.excused).is_none_or(|differing| differing > counts.compared) {
             return Err(SnapshotError::Inconsistent("there are more mismatches than comparisons"));
         }
         if counts.baseline_failed.checked_add(counts.candidate_failed).is_none_or(|failed| failed > pairs) {
             return Err(SnapshotError::Inconsistent("there are more failed sides than pairs"));
         }
-        for (what, count) in [("compared", counts.compared), ("both_failed", counts.both_failed)] {
+        for (what, count) in [("compared", counts.compared), ("unjudged", counts.unjudged), ("both_failed", counts.both_failed)] {
             if count > MAX_COUNT {
                 return Err(SnapshotError::TooLarge { what });
             }

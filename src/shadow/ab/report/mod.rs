@@ -108,9 +108,15 @@ pub struct QuantileEstimates {
 pub struct MismatchReport {
     /// Comparisons that differed.
     pub mismatches: u64,
-    /// All comparisons.
+    /// All comparisons that were judged.
     pub compared: u64,
-    /// Their share.
+    /// Of these, those that differ only in what the baseline's own outputs differ in as much.
+    #[serde(default)]
+    pub excused: u64,
+    /// Comparisons that could not be judged, beside `compared`.
+    #[serde(default)]
+    pub unjudged: u64,
+    /// The share of mismatches in what was judged.
     pub rate: IntervalEstimate,
     /// Time blocks with a mismatch.
     pub blocks_with_mismatch: u64,
@@ -188,6 +194,8 @@ impl MismatchReport {
         Self {
             mismatches,
             compared,
+            excused: counts.excused,
+            unjudged: counts.unjudged,
             rate: IntervalEstimate::share(mismatches, compared, proportion_interval(mismatches, compared, &variance, RARE_PRIOR)),
             blocks_with_mismatch: blocks.with_mismatch,
             blocks: blocks.compared,

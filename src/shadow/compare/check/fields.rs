@@ -3,7 +3,11 @@
 use rustc_hash::FxHashMap;
 
 use super::super::comparison::{DifferenceKind, FieldComparison, NumberComparison};
+use super::super::config::Tolerance;
 use super::super::paths::append_key;
+use super::super::scales::FieldScales;
+use super::hints::hint_of;
+use super::numbers::{Allowed, Magnitude};
 
 /// The most fields that are told apart in one comparison; further ones are one field.
 const MAX_TREE: usize = 4096;
@@ -23,6 +27,11 @@ struct TreeNode<'a> {
     key: Option<&'a str>,
     found: Option<FieldComparison>,
     last_row_outside: Option<u64>,
+    /// Of the primary's numbers that were compared.
+    magnitude: Magnitude,
+    /// Of all of the primary's numbers, once they were measured.
+    measured: Magnitude,
+    allowed: Option<Allowed>,
 }
 
 /// The fields that a comparison has met, and what it found there.
@@ -57,8 +66,9 @@ impl<'a> FieldTree<'a> {
     /// What was found of a field so far.
     pub(super) fn found(&mut self, field: FieldId) -> &mut FieldComparison {
         if self.nodes[field].found.is_none() {
-            let name = self.name(field);
-            self.nodes[field].found = Some(FieldComparison::new(name));
+            let mut found = FieldComparison::new(self.name(field));
+            found.hint = hint_of(self.keys(field));
+            self.nodes[field].found = Some(found);
         }
         self.nodes[field].found.get_or_insert_default()
     }
@@ -66,6 +76,32 @@ impl<'a> FieldTree<'a> {
     /// The numbers of a field.
     pub(super) fn numbers(&mut self, field: FieldId) -> &mut NumberComparison {
         self.found(field).numbers.get_or_insert_default()
+    }
+
+    /// Adds a number of the primary to the magnitude of a field: that of all its numbers, or of those that were compared.
+    pub(super) fn measure(&mut self, field: FieldId, number: f64, is_of_all: bool) {
+        let node = &mut self.nodes[field];
+        if is_of_all { node.measured.add(number) } else { node.magnitude.add(number) }
+    }
+
+    /// How far numbers of a field may be apart, once all of the primary's were measured.
+    pub(super) fn allowed(&mut self, field: FieldId, tolerance: &Tolerance, scales: &FieldScales) -> Allowed {
+        if let Some(allowed) = self.nodes[field].allowed {
+            return allowed;
+        }
+        let scale = scales.of(&self.name(field), self.nodes[field].measured.mean());
+        *self.nodes[field].allowed.insert(Allowed::new(tolerance, scale))
+    }
+
+    /// The keys on the way to a field, the last first; `None` stands for elements.
+    fn keys(&self, field: FieldId) -> impl Iterator<Item = Option<&'a str>> {
+        let mut at = field;
+        std::iter::from_fn(move || {
+            let node = &self.nodes[at];
+            let is_inside = at != ROOT && at != OTHER;
+            at = node.parent;
+            is_inside.then_some(node.key)
+        })
     }
 
     /// Counts a row with a number beyond the tolerance, once.
@@ -95,12 +131,16 @@ impl<'a> FieldTree<'a> {
 
     /// The fields with a finding.
     pub(super) fn into_fields(self) -> Vec<FieldComparison> {
-        let mut fields: Vec<FieldComparison> = self.nodes.into_iter().filter_map(|node| node.found).collect();
-        for field in &mut fields {
-            if field.numbers.as_ref().is_some_and(|numbers| numbers.outside > 0) {
-                field.kinds.insert(DifferenceKind::Value);
+        let finished = |node: TreeNode<'a>| {
+            let mut field = node.found?;
+            if let Some(numbers) = &mut field.numbers {
+                numbers.mean = node.magnitude.mean();
+                if numbers.outside > 0 {
+                    field.kinds.insert(DifferenceKind::Value);
+                }
             }
-        }
-        fields
+            Some(field)
+        };
+        self.nodes.into_iter().filter_map(finished).collect()
     }
 }

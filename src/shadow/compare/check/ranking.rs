@@ -41,7 +41,13 @@ impl Default for RowSums {
 impl RowSums {
     /// Adds a pair of elements.
     pub(super) fn add(&mut self, p: f64, c: f64) {
-        self.is_same &= p == c || (p.is_nan() && c.is_nan());
+        let is_same = p == c || (p.is_nan() && c.is_nan());
+        self.is_same &= is_same;
+        // what is the same and no number has no direction
+        if is_same && !p.is_finite() {
+            self.is_distribution = false;
+            return;
+        }
         self.products += p * c;
         self.squares[0] += p * p;
         self.squares[1] += c * c;
@@ -60,6 +66,22 @@ impl RowSums {
             _ if self.is_same => 1.0,
             0.0 => 0.0,
             _ => (self.products / norms).clamp(-1.0, 1.0),
+        }
+    }
+
+    /// The length of the candidate's row to that of the primary's; 1 for equal rows, infinite or NaN where the primary's is zero.
+    pub(super) fn length_ratio(&self) -> f64 {
+        if self.is_same { 1.0 } else { (self.squares[1] / self.squares[0]).sqrt() }
+    }
+
+    /// The length of the difference of both rows to that of the primary's; infinite where that is zero, or where a number is not finite.
+    pub(super) fn distance(&self) -> f64 {
+        let square = (self.squares[0] - 2.0 * self.products + self.squares[1]).max(0.0);
+        let distance = (square / self.squares[0]).sqrt();
+        match distance {
+            _ if self.is_same => 0.0,
+            _ if distance.is_nan() => f64::INFINITY,
+            _ => distance,
         }
     }
 
@@ -105,6 +127,9 @@ mod tests {
         assert_eq!(sums(&[0.0, 0.0], &[0.0, 1.0]).cosine(), 0.0);
         assert!(sums(&[f64::NAN, 1.0], &[0.0, 1.0]).cosine().is_nan());
         assert_eq!(sums(&[f64::NAN, 1.0], &[f64::NAN, 1.0]).cosine(), 1.0);
+        let doubled = sums(&[3.0, 4.0], &[6.0, 8.0]);
+        assert_eq!((doubled.cosine(), doubled.length_ratio(), doubled.distance()), (1.0, 2.0, 1.0));
+        assert_eq!(sums(&[0.0], &[1.0]).distance(), f64::INFINITY);
         // 0.5 ln(0.5/0.25) + 0.5 ln(0.5/0.75) = ln 2 - 0.5 ln 3
         let divergence = sums(&[0.5, 0.5], &[0.25, 0.75]).divergence().unwrap();
         assert!((divergence - (2_f64.ln() - 0.5 * 3_f64.ln())).abs() < 1e-15);

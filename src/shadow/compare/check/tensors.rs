@@ -5,6 +5,8 @@ use super::super::config::TensorRule;
 use super::super::decode::DecodedTensor;
 use super::super::decode::tensor::TensorData;
 use super::super::rules::Rules;
+use super::Judging;
+use super::numbers::{Allowed, Magnitude};
 use super::ranking::{RowSums, greatest, least};
 use super::text::{EditBudget, compare_texts, is_agreed};
 
@@ -12,9 +14,10 @@ use super::text::{EditBudget, compare_texts, is_agreed};
 pub(in super::super) fn compare_tensors(
     primary: &[DecodedTensor],
     candidate: &[DecodedTensor],
-    rules: &Rules,
+    judging: &Judging<'_>,
     budget: &mut EditBudget,
 ) -> Vec<FieldComparison> {
+    let rules = judging.rules;
     let mut is_taken = vec![false; candidate.len()];
     let mut fields = Vec::new();
     for tensor in primary {
@@ -23,7 +26,7 @@ pub(in super::super) fn compare_tensors(
         match (0..candidate.len()).find(|at| !is_taken[*at] && candidate[*at].name == *name) {
             Some(at) => {
                 is_taken[at] = true;
-                compare(tensor, &candidate[at], rules, budget, &mut field);
+                compare(tensor, &candidate[at], judging, budget, &mut field);
             }
             None => field.differs(DifferenceKind::Structure, || one_side(type_of(tensor), "no such tensor")),
         }
@@ -45,7 +48,8 @@ fn type_of(tensor: &DecodedTensor) -> String {
     format!("{} {:?}", tensor.element.name(), tensor.shape)
 }
 
-fn compare(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules, budget: &mut EditBudget, field: &mut FieldComparison) {
+fn compare(p: &DecodedTensor, c: &DecodedTensor, judging: &Judging<'_>, budget: &mut EditBudget, field: &mut FieldComparison) {
+    let rules = judging.rules;
     if p.element != c.element {
         field.differs(DifferenceKind::Datatype, || one_side(p.element.name(), c.element.name()));
     }
@@ -54,7 +58,7 @@ fn compare(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules, budget: &mut Edi
     }
     match (&p.data, &c.data) {
         (TensorData::Numbers(..), TensorData::Numbers(..)) => {
-            let (numbers, agrees) = compare_numbers(p, c, rules);
+            let (numbers, agrees) = compare_numbers(p, c, judging);
             if !agrees {
                 field.kinds.insert(DifferenceKind::Value);
             }
@@ -70,7 +74,9 @@ fn compare(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules, budget: &mut Edi
                         candidate: format!("{} bytes", b.len()),
                     });
                 }
-                field.text.get_or_insert(found);
+                if field.text.is_none_or(|other| found.similarity < other.similarity) {
+                    field.text = Some(found);
+                }
             }
         }
         // the datatypes differ, which was said
@@ -79,8 +85,13 @@ fn compare(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules, budget: &mut Edi
 }
 
 /// Compares numeric tensors of one shape. Returns what was measured, and whether they agree by the rule.
-fn compare_numbers(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules) -> (NumberComparison, bool) {
-    let mut numbers = NumberComparison::default();
+fn compare_numbers(p: &DecodedTensor, c: &DecodedTensor, judging: &Judging<'_>) -> (NumberComparison, bool) {
+    let rules = judging.rules;
+    let mut magnitude = Magnitude::default();
+    (0..p.len()).filter_map(|index| p.number(index)).for_each(|number| magnitude.add(number.as_f64()));
+    let mean = magnitude.mean();
+    let allowed = Allowed::new(&rules.tolerance, judging.scales.of(&p.name, mean));
+    let mut numbers = NumberComparison { mean, ..NumberComparison::default() };
     let (axis, row_elements) = (p.last_axis(), p.row_elements());
     let mut last_row_outside = None;
     let (mut sums, mut agrees) = (RowSums::default(), true);
@@ -88,7 +99,7 @@ fn compare_numbers(p: &DecodedTensor, c: &DecodedTensor, rules: &Rules) -> (Numb
     for index in 0..p.len() {
         let (Some(a), Some(b)) = (p.number(index), c.number(index)) else { break };
         let row = index / row_elements;
-        let is_outside = numbers.add(a, b, &rules.tolerance, |_| (row as u64, p.position(index)));
+        let is_outside = numbers.add(a, b, &allowed, |_| (row as u64, p.position(index)));
         if is_outside && last_row_outside != Some(row) {
             numbers.rows_outside += 1;
             last_row_outside = Some(row);

@@ -1,14 +1,13 @@
 //! A JSON document as one flat list of nodes: 16 bytes a node, at most one node for each two bytes of text.
 //!
-//! A tree of maps would take up to a hundred times the text. Nesting is limited to 128 by the parser. Numbers are exact: integers up
-//! to 64 bits as they are, others as the nearest double. A repeated key keeps all its values; the last one counts, as in most parsers.
+//! A tree of maps would take up to a hundred times the text. Nesting is limited to 128 by the parser (`lenient`). Numbers are exact:
+//! integers up to 64 bits as they are, others as the nearest double. A repeated key keeps all its values; the last one counts, as in
+//! most parsers.
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
-use std::fmt;
 
 use super::element::Number;
-use super::{DecodeError, events::MAX_DEPTH_REASON};
+use super::{DecodeError, lenient};
 
 /// A node; containers are followed by what they contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,11 +40,11 @@ pub(in crate::shadow) struct Document {
 }
 
 impl Document {
-    /// Parses one document.
+    /// Parses one document, or several in a row as one array.
     ///
     /// # Errors
     ///
-    /// The text is not JSON, or it is nested deeper than 128 values.
+    /// The text is not JSON as servers write it, or it is nested deeper than 128 values.
     pub(in crate::shadow) fn parse(text: &[u8]) -> Result<Self, DecodeError> {
         let mut document = Self::default();
         document.append(text)?;
@@ -57,12 +56,7 @@ impl Document {
         if u32::try_from(self.nodes.len() + self.texts.len() + text.len()).is_err() {
             return Err(DecodeError::malformed("more than 4 GiB of JSON"));
         }
-        let mut parser = serde_json::Deserializer::from_slice(text);
-        let parsed = NodeSeed(self).deserialize(&mut parser).and_then(|()| parser.end());
-        parsed.map_err(|error| match error.to_string() {
-            reason if reason.starts_with("recursion limit") => DecodeError::malformed(MAX_DEPTH_REASON),
-            reason => DecodeError::malformed(format!("not JSON: {reason}")),
-        })
+        lenient::append(self, text)
     }
 
     /// Removes all nodes, and keeps their memory.
@@ -91,10 +85,44 @@ impl Document {
         u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
     }
 
-    fn push_text(&mut self, text: &str) {
-        let start = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
-        self.texts.push_str(text);
-        self.nodes.push(Node::Text { start, len: u32::try_from(text.len()).unwrap_or(0) });
+    pub(super) fn push(&mut self, node: Node) {
+        self.nodes.push(node);
+    }
+
+    /// The number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Opens an object that ends where [`Self::close_object`] is called.
+    pub(super) fn open_object(&mut self) -> usize {
+        self.nodes.push(Node::Object { end: 0 });
+        self.nodes.len() - 1
+    }
+
+    pub(super) fn close_object(&mut self, at: usize) {
+        let end = self.end();
+        self.nodes[at] = Node::Object { end };
+    }
+
+    /// Makes everything from the node at `at` on the elements of an array.
+    pub(super) fn wrap(&mut self, at: usize) {
+        for node in &mut self.nodes[at..] {
+            if let Node::Array { end } | Node::Object { end } = node {
+                *end += 1;
+            }
+        }
+        self.nodes.insert(at, Node::Array { end: 0 });
+        self.close_array(at);
+    }
+
+    /// Appends a text that `write` adds piece by piece.
+    pub(super) fn push_text<E>(&mut self, write: impl FnOnce(&mut String) -> Result<(), E>) -> Result<(), E> {
+        let start = self.texts.len();
+        write(&mut self.texts)?;
+        let len = u32::try_from(self.texts.len() - start).unwrap_or(0);
+        self.nodes.push(Node::Text { start: u32::try_from(start).unwrap_or(u32::MAX), len });
+        Ok(())
     }
 }
 
@@ -208,74 +236,4 @@ pub(in super::super) fn sorted_members<'a>(
     sorted.dedup_by_key(|(key, _)| *key);
     sorted.reverse();
     sorted
-}
-
-/// Appends a value to a document.
-struct NodeSeed<'d>(&'d mut Document);
-
-impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for NodeSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.nodes.push(Node::Null);
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, is_true: bool) -> Result<(), E> {
-        self.0.nodes.push(Node::Bool(is_true));
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        self.0.nodes.push(Node::Unsigned(number));
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
-        self.0.nodes.push(Node::Signed(number));
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        self.0.nodes.push(Node::Float(number));
-        Ok(())
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.0.push_text(text);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
-        let at = self.0.open_array();
-        while elements.next_element_seed(NodeSeed(self.0))?.is_some() {}
-        self.0.close_array(at);
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let at = self.0.nodes.len();
-        self.0.nodes.push(Node::Object { end: 0 });
-        while members.next_key_seed(NodeSeed(self.0))?.is_some() {
-            if !matches!(self.0.nodes.last(), Some(Node::Text { .. })) {
-                return Err(A::Error::custom("a key is not a text"));
-            }
-            members.next_value_seed(NodeSeed(self.0))?;
-        }
-        let end = self.0.end();
-        self.0.nodes[at] = Node::Object { end };
-        Ok(())
-    }
 }

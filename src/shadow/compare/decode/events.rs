@@ -6,8 +6,6 @@ use super::{DecodeError, Document};
 use crate::protocol::Media;
 use crate::protocol::wire::{SsePiece, SseReader};
 
-pub(super) const MAX_DEPTH_REASON: &str = "JSON nested deeper than 128 values";
-
 /// The documents of a stream, in one piece of memory.
 #[derive(Debug, Default)]
 pub(super) struct Documents {

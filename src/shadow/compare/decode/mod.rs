@@ -11,6 +11,7 @@ pub(in crate::shadow) mod element;
 mod embeddings;
 mod events;
 mod generated;
+mod lenient;
 mod mapped;
 mod messages;
 pub(in crate::shadow) mod nested;
@@ -28,7 +29,8 @@ pub(in crate::shadow) use document::Document;
 pub(super) use document::Node;
 pub(super) use element::Number;
 pub(super) use embeddings::Embeddings;
-pub(super) use generated::GeneratedTexts;
+pub(super) use generated::{GeneratedTexts, TextPart};
+pub(super) use lenient::not_finite;
 pub(in crate::shadow) use mapped::MappedTensor;
 pub use mapped::OutputMapping;
 pub use port::TensorPort;
@@ -123,6 +125,8 @@ pub(super) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, li
             }
             events::as_array(&documents).map(Decoded::Json)
         }
+        // words and numbers side by side are a text, not several documents
+        Media::Json if !is_declared_json(answer) && !is_one_document(&body) => Ok(text_or_bytes(body)),
         Media::Json => match Document::parse(&body) {
             Ok(document) => of_document(document, kind),
             // a body without a media type, or `text/plain`, may be anything
@@ -162,6 +166,12 @@ fn media_type<'a>(answer: &FinishedAnswer<'a>) -> Option<&'a [u8]> {
 
 fn is_text(answer: &FinishedAnswer<'_>) -> bool {
     media_type(answer).and_then(|kind| kind.get(..5)).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/"))
+}
+
+/// Whether a body of no declared type may be a document: it begins like a container, or is one word.
+fn is_one_document(body: &[u8]) -> bool {
+    let text = body.trim_ascii();
+    matches!(text.first(), Some(b'{' | b'[')) || !text.contains(&b' ')
 }
 
 fn is_declared_json(answer: &FinishedAnswer<'_>) -> bool {

@@ -9,6 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::DecodeError;
 use super::document::{Document, Node, Value};
 use super::element::{ElementType, Number};
+use super::lenient::not_finite;
 use super::tensor::{DecodedTensor, MAX_TENSORS, TensorData, shown_name};
 
 /// Whether the document is an answer with outputs.
@@ -56,11 +57,24 @@ fn tensor(output: Value<'_>, rest: &mut Bytes) -> Result<DecodedTensor, DecodeEr
         } else {
             let stored = if matches!(element, ElementType::Fp16 | ElementType::Bf16) { ElementType::Fp32 } else { element };
             let mut numbers = BytesMut::new();
-            flatten(data, &mut |value| write(value, stored, &mut numbers)).ok_or_else(|| fault("data of another type"))?;
+            flatten(data, &mut |value| write(value, stored, &mut numbers).or_else(|| write_word(value, stored, &mut numbers)))
+                .ok_or_else(|| fault("data of another type"))?;
             TensorData::Numbers(stored, numbers.freeze())
         }
     };
     DecodedTensor::new(name, element, &shape, data)
+}
+
+/// Appends what a text such as `"NaN"` stands for in a float tensor, because protobuf's JSON has it so; `None` for any other.
+#[expect(clippy::cast_possible_truncation, reason = "no finite number is written")]
+fn write_word(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
+    let number = value.text().and_then(|text| not_finite(text.as_bytes()))?;
+    match element {
+        ElementType::Fp32 => out.put_f32_le(number as f32),
+        ElementType::Fp64 => out.put_f64_le(number),
+        _ => return None,
+    }
+    Some(())
 }
 
 /// Calls `on` with each value that is not a list, in order; `None` as soon as it returns `None`. Lists nest at most 128 deep.

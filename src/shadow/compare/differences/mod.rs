@@ -3,47 +3,66 @@
 //!
 //! # Net of noise
 //!
-//! A share of requests goes to the primary a second time. What differs between its two answers (a timestamp, an id, a sampled text)
-//! is not the candidate's fault. So each answer is counted by the *set* of fields and kinds that differ in it, for the candidate and for
-//! the primary against itself. Which of them are noise is decided when the account is read: a field's kind of difference is blamed on
-//! the candidate if the primary never shows it, or if the candidate shows it clearly more often (the lower Wilson bound of the
-//! candidate's rate is above the upper one of the primary's, at z = 3). An answer is a mismatch if anything in its set is blamed.
+//! A share of requests may go to the primary a second time. What its answers differ in by themselves (an id, a sampled text) is not the
+//! candidate's fault, up to the size of it (`noise`). So each answer is counted by the *set* of fields that differ in it, each with
+//! its kinds
+//! and its size; which of them are excused, blamed, or cannot be judged is decided when the account is read, by what is known then. An
+//! answer is
+//! a mismatch if anything in its set is blamed, else unjudged if anything cannot be judged, else excused.
+//!
+//! Noise and scale are those of a field in the answers of one model.
 //!
 //! Only counts, greatest and least values are kept, so accounts of several pods add up ([`Differences::merge`]) to the account of all
 //! their answers, in any order.
 //!
 //! # Bounds
 //!
-//! At most 64 fields (further ones are one field), 256 sets, 3 worst cases per field: at most 0.5 MiB for one target and route, and
-//! 32 KiB more for each kept sample.
+//! At most 16 models (further ones are one), 96 fields (further ones of a model are one field), 512 sets (answers of further ones are
+//! judged when they come), 3 worst cases per field: at most 1 MiB for one target and route, and 32 KiB more for each kept sample.
 
+mod bins;
+mod judging;
 mod merge;
+mod noise;
 mod rate;
 mod report;
 mod snapshot;
+mod summing;
 mod tally;
 
+pub use judging::AnswerJudgement;
 pub use snapshot::{
-    DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot, NumberSnapshot, RepeatSnapshot,
-    SampleSnapshot, SetSnapshot, TextSnapshot,
+    DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot, MismatchSnapshot, NumberSnapshot, OutputsVerdict,
+    RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot, UnjudgedSnapshot,
 };
 pub use tally::WorstCase;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::comparison::{Comparison, ComparisonResult, DifferenceKind, ERROR_STEPS, Incomparable, KindSet};
+use super::comparison::{
+    Comparison, ComparisonResult, DifferenceKind, ERROR_STEPS, FieldComparison, FieldHint, Incomparable, KindSet,
+};
 use super::config::Tolerance;
 use super::sample::PayloadSample;
+use super::scales::FieldScales;
 use crate::ledger::TraceId;
+use bins::{magnitude, size_bin};
+use noise::UnjudgedReason;
 use tally::FieldTally;
 
 /// The most fields that are told apart.
-const MAX_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 96;
 /// The most sets of differences that are told apart.
-const MAX_SETS: usize = 256;
-/// The name of the field that all further ones are.
+const MAX_SETS: usize = 512;
+/// The most models that are told apart.
+const MAX_MODELS: usize = 16;
+/// The name of the field that all further ones of a model are.
 const OTHER_FIELDS: &str = "(other fields)";
+/// The field of what a server says instead of a text, which no model draws.
+const ERROR_FIELD: &str = "error";
+/// The name of the model that all further ones are.
+const OTHER_MODELS: &str = "(other models)";
 
 /// Whose answer was compared with the primary's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +73,27 @@ pub enum ComparedWith {
     Itself,
 }
 
-/// The fields that differ in an answer, each with its kinds, in the order of the fields.
-type DifferenceSet = SmallVec<[(u16, KindSet); 2]>;
+/// What is known of the request of a pair of answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// The model; empty if it is not known.
+    pub model: &'a str,
+    /// Whether a model's text may be another each time.
+    pub may_be_drawn: bool,
+}
+
+/// A field that differs in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Differing {
+    field: u16,
+    kinds: KindSet,
+    hint: FieldHint,
+    /// The bin of its size.
+    size: i16,
+}
+
+/// The fields that differ in an answer, in their order.
+type DifferenceSet = SmallVec<[Differing; 2]>;
 
 /// The answers of one side.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +105,31 @@ struct SideTally {
     with_numbers: u64,
     exceeding: [u64; ERROR_STEPS.len()],
     sets: FxHashMap<DifferenceSet, u64>,
-    /// Answers whose set found no room.
-    other_sets: u64,
+    /// Answers whose set found no room, as they were judged when they came.
+    other_sets: OtherSets,
+}
+
+/// Answers in sets without room.
+#[derive(Clone, Copy, Debug, Default)]
+struct OtherSets {
+    mismatches: u64,
+    excused: u64,
+    unjudged: [u64; UnjudgedReason::ALL.len()],
+}
+
+impl OtherSets {
+    fn total(&self) -> u64 {
+        self.mismatches + self.excused + self.unjudged.iter().sum::<u64>()
+    }
+}
+
+/// A model on this route.
+#[derive(Clone, Debug)]
+struct Model {
+    name: String,
+    /// Answers that were compared, by [`ComparedWith`].
+    compared: [u64; 2],
+    fields: FxHashMap<String, u16>,
 }
 
 impl SideTally {
@@ -81,8 +142,10 @@ impl SideTally {
 #[derive(Clone, Debug)]
 pub struct Differences {
     tolerance: Tolerance,
+    /// Whether the primary is asked twice.
+    is_noise_measured: bool,
+    models: Vec<Model>,
     fields: Vec<FieldTally>,
-    by_name: FxHashMap<String, u16>,
     /// By [`ComparedWith`].
     sides: [SideTally; 2],
     keep_samples: usize,
@@ -90,15 +153,22 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// An empty account that keeps at most this many samples.
+    /// An empty account that keeps at most this many samples. `is_noise_measured`: whether the primary is asked twice.
     #[must_use]
-    pub fn new(tolerance: Tolerance, keep_samples: usize) -> Self {
-        let (fields, by_name) = (Vec::new(), FxHashMap::default());
-        Self { tolerance, fields, by_name, sides: Default::default(), keep_samples, samples: Vec::new() }
+    pub fn new(tolerance: Tolerance, keep_samples: usize, is_noise_measured: bool) -> Self {
+        Self {
+            tolerance,
+            is_noise_measured,
+            models: Vec::new(),
+            fields: Vec::new(),
+            sides: Default::default(),
+            keep_samples,
+            samples: Vec::new(),
+        }
     }
 
-    /// Records a comparison of the request `trace`.
-    pub fn record(&mut self, comparison: &Comparison, with: ComparedWith, trace: TraceId) {
+    /// Records a comparison of the answers to the request `trace`.
+    pub fn record(&mut self, comparison: &Comparison, with: ComparedWith, trace: TraceId, asked: Asked<'_>) {
         let side = with as usize;
         match comparison.result {
             ComparisonResult::Incomparable(reason) => {
@@ -108,13 +178,15 @@ impl Differences {
             ComparisonResult::Same => self.sides[side].same += 1,
             ComparisonResult::Different => self.sides[side].different += 1,
         }
+        let model = self.model(asked.model);
+        self.models[model].compared[side] += 1;
         let mut set = DifferenceSet::new();
         let (mut has_numbers, mut is_exceeding) = (false, [false; ERROR_STEPS.len()]);
         for found in &comparison.fields {
-            let id = self.field(&found.field);
-            self.fields[usize::from(id)].sides[side].record(found, trace);
+            let id = self.field(model, &found.field);
+            self.fields[usize::from(id)].record(found, side, trace);
             if !found.kinds.is_empty() {
-                set.push((id, found.kinds));
+                set.push(differing(id, found, comparison, asked));
             }
             if let Some(numbers) = &found.numbers {
                 has_numbers = true;
@@ -125,43 +197,61 @@ impl Differences {
         tally.with_numbers += u64::from(has_numbers);
         tally.exceeding.iter_mut().zip(is_exceeding).for_each(|(count, is)| *count += u64::from(is));
         if !set.is_empty() {
-            tally.count_set(canonical(set), 1);
+            self.count_set(side, canonical(set), 1);
         }
         if let Some(sample) = comparison.sample.as_deref().filter(|_| with == ComparedWith::Candidate) {
             self.keep(trace, sample);
         }
     }
 
-    /// The greatest error of a comparison with the candidate, by what is known of the noise so far; infinite for a difference that is
-    /// no number. `None` if it is no mismatch.
+    /// How large the fields of a model usually are, as far as that is known.
     #[must_use]
-    pub fn mismatch(&self, comparison: &Comparison) -> Option<f64> {
-        comparison.greatest_error(|name, kind| self.by_name.get(name).is_none_or(|id| self.is_blamed(*id, kind)))
+    pub fn scales(&self, model: &str) -> FieldScales {
+        let known = self.models.iter().position(|known| known.name == model);
+        let fields = self.fields.iter().filter(|field| Some(field.model) == known);
+        let usual = |field: &FieldTally| Some((field.name.clone(), magnitude(field.magnitudes.quantile(0.5)?)));
+        FieldScales::new(fields.filter_map(usual))
     }
 
-    /// The field of this name; the common one if there is no room.
-    fn field(&mut self, name: &str) -> u16 {
-        if let Some(id) = self.by_name.get(name) {
-            return *id;
+    /// The model of this name; the common one if there is no room.
+    fn model(&mut self, name: &str) -> usize {
+        let known = |name: &str, models: &[Model]| models.iter().position(|model| model.name == name);
+        if let Some(at) = known(name, &self.models) {
+            return at;
         }
         // the last place is that of all others
-        let name = if self.fields.len() + 1 < MAX_FIELDS { name } else { OTHER_FIELDS };
-        if let Some(id) = self.by_name.get(name) {
+        let name = if self.models.len() + 1 < MAX_MODELS { name } else { OTHER_MODELS };
+        known(name, &self.models).unwrap_or_else(|| {
+            self.models.push(Model { name: name.to_owned(), compared: [0; 2], fields: FxHashMap::default() });
+            self.models.len() - 1
+        })
+    }
+
+    /// The field of this name in answers of a model; the common one if there is no room.
+    fn field(&mut self, model: usize, name: &str) -> u16 {
+        if let Some(id) = self.models[model].fields.get(name) {
+            return *id;
+        }
+        let name = if self.fields.len() < MAX_FIELDS { name } else { OTHER_FIELDS };
+        if let Some(id) = self.models[model].fields.get(name) {
             return *id;
         }
         let id = u16::try_from(self.fields.len()).unwrap_or(u16::MAX);
-        self.fields.push(FieldTally::new(name));
-        self.by_name.insert(name.to_owned(), id);
+        self.fields.push(FieldTally::new(name, model));
+        self.models[model].fields.insert(name.to_owned(), id);
         id
     }
 
-    /// Whether a kind of difference of a field is the candidate's fault.
-    fn is_blamed(&self, field: u16, kind: DifferenceKind) -> bool {
-        let [candidate, itself] = [0, 1].map(|side| {
-            let answers = self.fields[usize::from(field)].sides[side].kinds[kind as usize];
-            (answers, self.sides[side].compared())
-        });
-        itself.0 == 0 || rate::is_clearly_above(candidate, itself)
+    fn count_set(&mut self, side: usize, set: DifferenceSet, answers: u64) {
+        let tally = &mut self.sides[side];
+        if let Some(count) = tally.sets.get_mut(&set) {
+            *count += answers;
+        } else if tally.sets.len() < MAX_SETS {
+            tally.sets.insert(set, answers);
+        } else {
+            let judgement = self.judge_set(&set);
+            self.sides[side].other_sets.add(judgement, answers);
+        }
     }
 
     /// Keeps a sample. Of more than fit, those of the least trace ids stay, so that the order of merging does not matter.
@@ -177,25 +267,23 @@ impl Differences {
     }
 }
 
-impl SideTally {
-    fn count_set(&mut self, set: DifferenceSet, answers: u64) {
-        if let Some(count) = self.sets.get_mut(&set) {
-            *count += answers;
-        } else if self.sets.len() < MAX_SETS {
-            self.sets.insert(set, answers);
-        } else {
-            self.other_sets += answers;
-        }
-    }
+/// A field that differs, as it is counted.
+fn differing(field: u16, found: &FieldComparison, comparison: &Comparison, asked: Asked<'_>) -> Differing {
+    let is_drawn = comparison.is_generated && asked.may_be_drawn && found.kinds.is_only(DifferenceKind::Text);
+    let is_text_of_model = is_drawn && found.field != ERROR_FIELD;
+    let hint = if is_text_of_model { FieldHint::Drawn } else { found.hint };
+    Differing { field, kinds: found.kinds, hint, size: size_bin(found.size()) }
 }
 
 /// A set in the order of its fields, each once.
 fn canonical(mut set: DifferenceSet) -> DifferenceSet {
     set.sort_unstable();
     set.dedup_by(|next, kept| {
-        let is_same = next.0 == kept.0;
+        let is_same = next.field == kept.field;
         if is_same {
-            kept.1 = kept.1.union(next.1);
+            kept.kinds = kept.kinds.union(next.kinds);
+            kept.size = kept.size.max(next.size);
+            kept.hint = kept.hint.min(next.hint);
         }
         is_same
     });

@@ -5,7 +5,7 @@
 pub(super) type Rate = (u64, u64);
 
 /// How sure a rate must be above another one: three standard deviations each.
-const Z_BLAME: f64 = 3.0;
+pub(super) const Z_BLAME: f64 = 3.0;
 /// For the interval that is shown, 95 %.
 pub(super) const Z_SHOWN: f64 = 1.959_963_984_540_054;
 
@@ -18,11 +18,6 @@ pub(super) fn wilson((k, n): Rate, z: f64) -> (f64, f64) {
     let centre = (k + z2 / 2.0) / (n + z2);
     let half = z / (n + z2) * (k * (n - k) / n + z2 / 4.0).max(0.0).sqrt();
     ((centre - half).max(0.0), (centre + half).min(1.0))
-}
-
-/// Whether the first rate is above the second beyond doubt.
-pub(super) fn is_clearly_above(a: Rate, b: Rate) -> bool {
-    wilson(a, Z_BLAME).0 > wilson(b, Z_BLAME).1
 }
 
 #[cfg(test)]
@@ -44,13 +39,5 @@ mod tests {
             }
         }
         assert_eq!(wilson((0, 0), 3.0), (0.0, 1.0));
-    }
-
-    #[test]
-    fn only_clear_excess_is_blamed() {
-        assert!(!is_clearly_above((1000, 1000), (10, 10)));
-        assert!(!is_clearly_above((32, 100), (30, 100)));
-        assert!(is_clearly_above((500, 1000), (1, 1000)));
-        assert!(!is_clearly_above((2, 100), (1, 1000)));
     }
 }

@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-use super::super::comparison::{DifferenceKind, ERROR_STEPS, Incomparable};
+use super::super::comparison::{DifferenceKind, ERROR_STEPS};
 use super::super::config::Tolerance;
 use super::super::sample::PayloadSample;
-use super::rate::{Z_SHOWN, wilson};
-use super::tally::{FieldTally, NumberTally, SIMILARITY_STEPS, TextTally, WorstCase};
-use super::{DifferenceSet, Differences, SideTally};
+use super::tally::{NumberTally, SIMILARITY_STEPS, TextTally, WorstCase};
 use crate::ledger::TraceId;
 
 /// What differs between the primary and one target, on one route. Its `Display` is the report for people.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferencesSnapshot {
-    /// The tolerance of the route.
+    /// What it says in one word, and the first sentence of the report.
+    pub verdict: OutputsVerdict,
+    /// The first sentence of the report.
+    pub summary: String,
+    /// The tolerance of the route; what is not given is relative to each field's scale.
     pub tolerance: Tolerance,
     /// Answers compared: `same + different`.
     pub compared: u64,
@@ -30,13 +32,15 @@ pub struct DifferencesSnapshot {
     pub repeats: RepeatSnapshot,
     /// Differences net of noise.
     pub mismatches: MismatchSnapshot,
+    /// Pairs of which cannot be said whether they agree.
+    pub unjudged: UnjudgedSnapshot,
     /// Answers and elements by the size of their errors, noise or not.
     pub errors: Vec<ErrorStepSnapshot>,
     /// The fields that differ or have numbers, those with the most differing answers first.
     pub fields: Vec<FieldSnapshot>,
     /// How many answers differ in each set of fields: what the mismatches are counted from.
     pub sets: Vec<SetSnapshot>,
-    /// Answers in sets that found no room; they count as mismatches.
+    /// Answers in sets that found no room, which were judged when they came.
     pub sets_left_out: u64,
     /// Payloads of differing answers, if they are kept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -57,14 +61,58 @@ pub struct RepeatSnapshot {
 pub struct MismatchSnapshot {
     /// Answers with at least one.
     pub answers: u64,
-    /// Answers that differ only in what the primary's answers differ in too.
+    /// Answers that differ only in what the primary's answers differ in as much, and that is little.
     pub excused: u64,
-    /// `answers / compared`; absent where nothing was compared.
+    /// The share of the excused in all pairs.
+    pub excused_share: f64,
+    /// Answers that were judged: the same, excused or mismatches.
+    pub judged: u64,
+    /// `answers / judged`; absent where nothing was judged.
     pub rate: Option<f64>,
     /// The 95 % interval of the rate (Wilson), for one look.
     pub interval: [f64; 2],
     /// Answers by kind; one answer may have several.
     pub kinds: BTreeMap<&'static str, u64>,
+}
+
+/// What the account says in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputsVerdict {
+    /// No pair of answers came.
+    NothingCompared,
+    /// Too many pairs cannot be judged.
+    CannotBeCompared,
+    /// Some answers differ.
+    Differ,
+    /// All that were judged agree, and nearly all were.
+    Agree,
+}
+
+impl OutputsVerdict {
+    /// From this share of unjudged pairs on, those that agree say nothing of all.
+    pub const MAX_UNJUDGED: f64 = 0.05;
+
+    pub(super) fn of(mismatches: u64, unjudged: &UnjudgedSnapshot, pairs: u64) -> Self {
+        match (mismatches, unjudged.share) {
+            _ if pairs == 0 => Self::NothingCompared,
+            // what differs differs, however much is unknown beside it
+            (1.., share) if share <= 0.5 => Self::Differ,
+            (_, share) if share > Self::MAX_UNJUDGED => Self::CannotBeCompared,
+            _ => Self::Agree,
+        }
+    }
+}
+
+/// Pairs of which cannot be said whether they agree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct UnjudgedSnapshot {
+    /// How many.
+    pub pairs: u64,
+    /// Their share in all pairs; 0 without any.
+    pub share: f64,
+    /// By reason: `upstream_varies` (its own answers differ as much), `too_few_repeats`, `noise_not_measured`, and those of `incomparable`.
+    pub reasons: BTreeMap<&'static str, u64>,
 }
 
 /// Answers and elements with an absolute error greater than a step.
@@ -87,8 +135,19 @@ pub struct ErrorStepSnapshot {
 pub struct FieldSnapshot {
     /// A tensor's name, or a path without indices.
     pub field: String,
+    /// The model; absent if it is not known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub model: String,
     /// How it differs.
     pub kinds: Vec<KindSnapshot>,
+    /// The typical magnitude of its numbers in the primary's answers; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// The greatest difference that is excused as noise, relative to the scale or as 1 − similarity; absent where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excused_size: Option<f64>,
+    /// Whether values that differ are the times of both answers, which are not compared.
+    pub is_time: bool,
     /// Its numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers: Option<NumberSnapshot>,
@@ -114,7 +173,11 @@ pub struct KindSnapshot {
     pub answers: u64,
     /// Second answers of the primary.
     pub repeats: u64,
-    /// Whether it is the primary's own noise, and not blamed on the candidate.
+    /// Those of them that are blamed on it.
+    pub blamed: u64,
+    /// Those of which cannot be said whose fault they are.
+    pub unjudged: u64,
+    /// Whether none is blamed on the candidate.
     pub is_noise: bool,
 }
 
@@ -149,6 +212,8 @@ pub struct NumberSnapshot {
     pub ranked_rows: u64,
     /// Rows with other greatest elements.
     pub top_k_changed: u64,
+    /// Numbers that agree only because both are less than the absolute tolerance: they were not told apart.
+    pub below_tolerance: u64,
 }
 
 /// Texts of a field, over all answers in which it differs.
@@ -185,111 +250,8 @@ pub struct SampleSnapshot {
     pub payloads: PayloadSample,
 }
 
-impl Differences {
-    /// The account as it stands.
-    #[must_use]
-    pub fn snapshot(&self) -> DifferencesSnapshot {
-        let [candidate, itself] = &self.sides;
-        let reasons = Incomparable::ALL.into_iter().zip(candidate.incomparable);
-        let mut fields: Vec<FieldSnapshot> = (0..).zip(&self.fields).map(|(id, field)| self.field_snapshot(id, field)).collect();
-        let differing = |field: &FieldSnapshot| field.kinds.iter().map(|kind| kind.answers).max().unwrap_or(0);
-        fields.sort_by(|a, b| differing(b).cmp(&differing(a)).then_with(|| a.field.cmp(&b.field)));
-        DifferencesSnapshot {
-            tolerance: self.tolerance,
-            compared: candidate.compared(),
-            same: candidate.same,
-            different: candidate.different,
-            incomparable: reasons.map(|(reason, pairs)| (reason.name(), pairs)).collect(),
-            repeats: RepeatSnapshot { compared: itself.compared(), different: itself.different },
-            mismatches: self.mismatches(),
-            errors: self.errors(),
-            fields,
-            sets: self.sets(),
-            sets_left_out: candidate.other_sets,
-            samples: self
-                .samples
-                .iter()
-                .map(|(trace, payloads)| SampleSnapshot { trace: *trace, payloads: payloads.clone() })
-                .collect(),
-        }
-    }
-
-    fn mismatches(&self) -> MismatchSnapshot {
-        let candidate = &self.sides[0];
-        let (mut answers, mut kinds) = (candidate.other_sets, BTreeMap::new());
-        for (set, count) in &candidate.sets {
-            let blamed =
-                |kind: &DifferenceKind| set.iter().any(|(field, own)| own.contains(*kind) && self.is_blamed(*field, *kind));
-            let mut is_mismatch = false;
-            for kind in DifferenceKind::ALL.iter().filter(|kind| blamed(kind)) {
-                *kinds.entry(kind.name()).or_insert(0) += count;
-                is_mismatch = true;
-            }
-            answers += if is_mismatch { *count } else { 0 };
-        }
-        let compared = candidate.compared();
-        let (low, high) = wilson((answers, compared), Z_SHOWN);
-        MismatchSnapshot {
-            answers,
-            excused: candidate.different.saturating_sub(answers),
-            rate: (compared > 0).then(|| answers as f64 / compared as f64),
-            interval: [low, high],
-            kinds,
-        }
-    }
-
-    fn errors(&self) -> Vec<ErrorStepSnapshot> {
-        let [candidate, itself] = &self.sides;
-        let elements = |step: usize| self.fields.iter().map(|field| field.sides[0].numbers.exceeding[step]).sum();
-        let snapshot = |(step, above): (usize, f64)| ErrorStepSnapshot {
-            above,
-            answers: candidate.exceeding[step],
-            answers_with_numbers: candidate.with_numbers,
-            elements: elements(step),
-            repeats: itself.exceeding[step],
-        };
-        ERROR_STEPS.into_iter().enumerate().map(snapshot).collect()
-    }
-
-    fn field_snapshot(&self, id: u16, field: &FieldTally) -> FieldSnapshot {
-        let [candidate, itself] = &field.sides;
-        let kind = |kind: DifferenceKind| {
-            let (answers, repeats) = (candidate.kinds[kind as usize], itself.kinds[kind as usize]);
-            let is_noise = !self.is_blamed(id, kind);
-            (answers + repeats > 0).then_some(KindSnapshot { kind, answers, repeats, is_noise })
-        };
-        FieldSnapshot {
-            field: field.name.clone(),
-            kinds: DifferenceKind::ALL.into_iter().filter_map(kind).collect(),
-            numbers: NumberSnapshot::of(&candidate.numbers, &itself.numbers),
-            repeated_numbers: NumberSnapshot::of(&itself.numbers, &NumberTally::default()),
-            texts: TextSnapshot::of(&candidate.texts),
-            worst: candidate.worst.clone(),
-            repeated_worst: itself.worst.clone(),
-        }
-    }
-
-    /// The sets of both sides, the most frequent first.
-    fn sets(&self) -> Vec<SetSnapshot> {
-        let [candidate, itself] = &self.sides;
-        let count = |side: &SideTally, set: &DifferenceSet| side.sets.get(set).copied().unwrap_or(0);
-        let keys = candidate.sets.keys().chain(itself.sets.keys().filter(|set| !candidate.sets.contains_key(*set)));
-        let named = |set: &DifferenceSet| -> Vec<(String, DifferenceKind)> {
-            let kinds = set.iter().flat_map(|(field, kinds)| kinds.iter().map(move |kind| (*field, kind)));
-            let mut named: Vec<_> = kinds.map(|(field, kind)| (self.fields[usize::from(field)].name.clone(), kind)).collect();
-            named.sort_unstable();
-            named
-        };
-        let mut sets: Vec<SetSnapshot> = keys
-            .map(|set| SetSnapshot { differs: named(set), answers: count(candidate, set), repeats: count(itself, set) })
-            .collect();
-        sets.sort_by(|a, b| b.answers.cmp(&a.answers).then(b.repeats.cmp(&a.repeats)).then_with(|| a.differs.cmp(&b.differs)));
-        sets
-    }
-}
-
 impl NumberSnapshot {
-    fn of(tally: &NumberTally, repeated: &NumberTally) -> Option<Self> {
+    pub(super) fn of(tally: &NumberTally, repeated: &NumberTally) -> Option<Self> {
         let step = |(step, above): (usize, f64)| ErrorStepSnapshot {
             above,
             answers: tally.exceeding_answers[step],
@@ -309,12 +271,13 @@ impl NumberSnapshot {
             greatest_divergence: tally.divergence,
             ranked_rows: tally.ranked,
             top_k_changed: tally.top_k_changed,
+            below_tolerance: tally.below,
         })
     }
 }
 
 impl TextSnapshot {
-    fn of(tally: &TextTally) -> Option<Self> {
+    pub(super) fn of(tally: &TextTally) -> Option<Self> {
         let steps = SIMILARITY_STEPS.into_iter().chain([0.0]);
         (tally.differing > 0).then(|| Self {
             differing: tally.differing,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::comparison::{DifferenceKind, ERROR_STEPS, FieldComparison, GreatestError, NumberComparison, TextComparison};
+use super::bins::{Bins, magnitude_bin, size_bin};
 use super::snapshot::{number_or_text, number_or_text_schema};
 use crate::ledger::TraceId;
 
@@ -18,8 +19,14 @@ pub(super) const SIMILARITY_STEPS: [f64; 4] = [0.99, 0.95, 0.9, 0.5];
 #[derive(Clone, Debug)]
 pub(super) struct FieldTally {
     pub(super) name: String,
+    /// The place of its model.
+    pub(super) model: usize,
     /// By `ComparedWith`.
     pub(super) sides: [FieldSide; 2],
+    /// How large the primary's numbers are: an answer's mean magnitude each.
+    pub(super) magnitudes: Bins,
+    /// Whether values that differed were the times of both answers.
+    pub(super) is_stamped: bool,
 }
 
 /// What one side shows of a field.
@@ -27,6 +34,8 @@ pub(super) struct FieldTally {
 pub(super) struct FieldSide {
     /// Answers that differ, by kind.
     pub(super) kinds: [u64; DifferenceKind::ALL.len()],
+    /// Answers that differ, by size.
+    pub(super) sizes: Bins,
     pub(super) numbers: NumberTally,
     pub(super) texts: TextTally,
     /// The greatest errors first; behind them differences without a number.
@@ -72,6 +81,7 @@ pub(super) struct NumberTally {
     pub(super) divergence: Option<f64>,
     pub(super) ranked: u64,
     pub(super) top_k_changed: u64,
+    pub(super) below: u64,
 }
 
 /// Texts of a field that differ, over all answers.
@@ -85,8 +95,17 @@ pub(super) struct TextTally {
 }
 
 impl FieldTally {
-    pub(super) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), sides: Default::default() }
+    pub(super) fn new(name: &str, model: usize) -> Self {
+        Self { name: name.to_owned(), model, sides: Default::default(), magnitudes: Bins::default(), is_stamped: false }
+    }
+
+    /// Records what a comparison found of the field.
+    pub(super) fn record(&mut self, found: &FieldComparison, side: usize, trace: TraceId) {
+        self.sides[side].record(found, trace);
+        self.is_stamped |= found.is_stamped;
+        if let Some(numbers) = found.numbers.as_ref().filter(|numbers| numbers.mean > 0.0) {
+            self.magnitudes.add(magnitude_bin(numbers.mean), 1);
+        }
     }
 }
 
@@ -94,6 +113,9 @@ impl FieldSide {
     pub(super) fn record(&mut self, found: &FieldComparison, trace: TraceId) {
         for kind in found.kinds.iter() {
             self.kinds[kind as usize] += 1;
+        }
+        if !found.kinds.is_empty() {
+            self.sizes.add(size_bin(found.size()), 1);
         }
         if let Some(numbers) = &found.numbers {
             self.numbers.add(&NumberTally::of(numbers));
@@ -154,6 +176,7 @@ impl NumberTally {
             divergence: numbers.divergence,
             ranked: numbers.ranked,
             top_k_changed: numbers.top_k_changed,
+            below: numbers.below,
         }
     }
 
@@ -171,6 +194,7 @@ impl NumberTally {
         self.divergence = extreme(self.divergence, other.divergence, f64::max);
         self.ranked += other.ranked;
         self.top_k_changed += other.top_k_changed;
+        self.below += other.below;
     }
 }
 

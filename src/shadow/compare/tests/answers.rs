@@ -13,13 +13,17 @@ fn the_status_decides_before_the_body() {
     let found = compare(OutputKind::Other, &ok, &error("{}"));
     assert_eq!((found.result, differing(&found)), (ComparisonResult::Different, vec![("status".into(), vec!["status"])]));
     assert_eq!(found.fields[0].detail.as_ref().map(|detail| detail.candidate.as_str()), Some("503"));
-    // the texts of two errors are for people
-    assert_eq!(compare(OutputKind::Other, &error("a"), &error("b")).result, ComparisonResult::Same);
+    // two failures say nothing of a model, two refusals that both servers refuse the same
+    let failed = ComparisonResult::Incomparable(Incomparable::BothFailed);
+    assert_eq!(compare(OutputKind::Other, &error("a"), &error("b")).result, failed);
+    let refused = |text: &str| TestAnswer::json(text).status(422);
+    assert_eq!(compare(OutputKind::Other, &refused("a"), &refused("b")).result, ComparisonResult::Same);
     // 200 and 201 differ, and so may their bodies
     let created = compare(OutputKind::Other, &ok, &TestAnswer::json(r#"{"a":2}"#).status(201));
     assert_eq!(differing(&created).len(), 2);
     let grpc = |status| TestAnswer { grpc_status: Some(status), ..TestAnswer::new("application/grpc", "") };
-    assert_eq!(compare(OutputKind::Tensors, &grpc(14), &grpc(14)).result, ComparisonResult::Same);
+    assert_eq!(compare(OutputKind::Tensors, &grpc(14), &grpc(14)).result, failed);
+    assert_eq!(compare(OutputKind::Tensors, &grpc(3), &grpc(3)).result, ComparisonResult::Same);
     let found = compare(OutputKind::Tensors, &grpc(0), &grpc(14));
     assert_eq!(found.fields[0].detail.as_ref().map(|detail| detail.candidate.as_str()), Some("grpc 14"));
 }
@@ -81,13 +85,17 @@ fn embeddings_agree_by_their_angle() {
     let p = openai("[1.0,0.0]", "[0.5,0.5]");
     let same = [
         openai(&floats(&[1.0, 0.0]), &floats(&[0.5, 0.5])),
-        TestAnswer::json("[[2,0],[1,1]]"),
-        TestAnswer::json(r#"{"embeddings":[[1,0.01],[1,1]],"total_duration":5}"#),
-        TestAnswer::json(r#"[{"index":0,"embedding":[[1,0]]},{"index":1,"embedding":[[1,1]]}]"#),
+        TestAnswer::json("[[1.02,0],[0.49,0.49]]"),
+        TestAnswer::json(r#"{"embeddings":[[1,0.01],[0.5,0.5]],"total_duration":5}"#),
+        TestAnswer::json(r#"[{"index":0,"embedding":[[1,0]]},{"index":1,"embedding":[[0.5,0.5]]}]"#),
     ];
     for candidate in &same {
         assert_eq!(compare(OutputKind::Embeddings, &p, candidate).result, ComparisonResult::Same);
     }
+    // of the same direction and twice the length
+    let doubled = compare(OutputKind::Embeddings, &p, &TestAnswer::json("[[2,0],[0.5,0.5]]"));
+    assert_eq!(differing(&doubled), [("embedding".into(), vec!["value"])]);
+    assert_eq!((doubled.fields[0].numbers.as_ref().unwrap().cosine, doubled.fields[0].size()), (Some(1.0), 1.0));
     let found = compare(OutputKind::Embeddings, &p, &openai("[1.0,0.0]", "[0.5,-0.5]"));
     assert_eq!(differing(&found), [("embedding".into(), vec!["value"])]);
     let numbers = found.fields[0].numbers.as_ref().unwrap();
@@ -263,10 +271,16 @@ fn compressed_bodies_are_unpacked() {
     let plain = TestAnswer::json(r#"{"a":1}"#);
     assert_eq!(compare(OutputKind::Other, &plain, &packed).result, ComparisonResult::Same);
     let unknown = TestAnswer::json("x").with("content-encoding", "compress");
-    assert_eq!(differing(&compare(OutputKind::Other, &plain, &unknown)), [("body".into(), vec!["undecodable"])]);
+    // what is not read here is nobody's fault
+    let unread = ComparisonResult::Incomparable(Incomparable::UnreadEncoding);
+    assert_eq!(compare(OutputKind::Other, &plain, &unknown).result, unread);
     assert_eq!(compare(OutputKind::Other, &unknown, &unknown).result, ComparisonResult::Same);
-    let result = compare(OutputKind::Other, &unknown, &plain).result;
-    assert_eq!(result, ComparisonResult::Incomparable(Incomparable::PrimaryUndecodable));
+    assert_eq!(compare(OutputKind::Other, &unknown, &plain).result, unread);
+    let broken = TestAnswer::json("<html>");
+    assert_eq!(differing(&compare(OutputKind::Other, &plain, &broken)), [("body".into(), vec!["undecodable"])]);
+    let undecodable = ComparisonResult::Incomparable(Incomparable::PrimaryUndecodable);
+    assert_eq!(compare(OutputKind::Other, &broken, &plain).result, undecodable);
+    assert_eq!(compare(OutputKind::Other, &broken, &TestAnswer::json("<p>")).result, undecodable);
 }
 
 #[test]

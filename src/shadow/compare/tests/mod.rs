@@ -52,6 +52,8 @@ impl TestAnswer {
     }
 }
 
+pub(super) use hostile::document as json_document;
+
 pub(super) fn trace(n: u8) -> TraceId {
     TraceId([n.max(1); 16])
 }

@@ -93,14 +93,19 @@ fn as_grpc(data: &[u8], is_raw: bool) -> TestAnswer {
 /// Makes an answer of the data of its tensor.
 type Encoding<'e> = &'e dyn Fn(&[u8]) -> TestAnswer;
 
+/// `numpy.isclose(…, atol=1e-3, rtol=1e-3)`.
+fn of_numpy() -> Config {
+    Config { tolerance: Tolerance::of(1e-3, 1e-3), ..Config::default() }
+}
+
 /// All answers of two files, compared and added up. The trace id of an answer is its number plus one.
 fn account(config: &Config, primary: &str, candidate: &str, encode: Encoding<'_>) -> DifferencesSnapshot {
     let comparer = Comparer::new(config);
-    let mut differences = comparer.differences("POST /v2/models/digits/infer");
+    let mut differences = comparer.differences("POST /v2/models/digits/infer", false);
     for (at, (p, c)) in answers(primary).iter().zip(answers(candidate)).enumerate() {
         let (p, c) = (encode(p), encode(&c));
         let comparison = comparer.compare("/v2/models/digits/infer", OutputKind::Tensors, &p.as_finished(), &c.as_finished());
-        differences.record(&comparison, ComparedWith::Candidate, trace(at as u8 + 1));
+        differences.record(&comparison, ComparedWith::Candidate, trace(at as u8 + 1), Asked::default());
     }
     differences.snapshot()
 }
@@ -147,9 +152,9 @@ fn every_encoding_gives_the_counts_of_numpy() {
         let (primary, candidate) = pair.split_once(' ').unwrap();
         let encodings: [Encoding<'_>; 4] = [&as_json, &as_binary, &|data| as_grpc(data, true), &|data| as_grpc(data, false)];
         for encode in encodings {
-            let found = account(&Config::default(), primary, candidate, encode);
+            let found = account(&of_numpy(), primary, candidate, encode);
             assert_is_numpys(expected, &found, expected["top_1_changed"].as_u64().unwrap());
-            let config = Config { top_k: 3, ..Config::default() };
+            let config = Config { top_k: 3, ..of_numpy() };
             let found = account(&config, primary, candidate, encode);
             assert_is_numpys(expected, &found, expected["top_3_changed"].as_u64().unwrap());
         }
@@ -158,7 +163,7 @@ fn every_encoding_gives_the_counts_of_numpy() {
 
 #[test]
 fn two_fp32_servers_agree_within_1e_4() {
-    let found = account(&Config::default(), "fp32", "again", &as_binary);
+    let found = account(&of_numpy(), "fp32", "again", &as_binary);
     let at_1e_4 = found.errors.iter().find(|step| step.above == 1e-4).unwrap();
     assert_eq!((at_1e_4.answers, at_1e_4.elements, found.mismatches.answers), (0, 0, 0));
     // they are not the same to the last bit, so that this says something
@@ -169,7 +174,7 @@ fn two_fp32_servers_agree_within_1e_4() {
 
 #[test]
 fn the_wrong_row_is_found() {
-    let text = account(&Config::default(), "fp32", "wrong", &as_json).to_string();
+    let text = account(&of_numpy(), "fp32", "wrong", &as_json).to_string();
     assert!(text.contains("in 97.78 % of 45 answers; the one that differs:"), "{text}");
     assert!(text.contains("\n  y: value in 1 answer; greatest error "), "{text}");
     assert!(text.contains(" at [5, 4], row 5: "), "{text}");

@@ -183,6 +183,27 @@ fn texts_keep_their_first_bytes() {
 }
 
 #[test]
+fn what_servers_write_and_the_standard_does_not_is_read() {
+    for (document, expected) in [
+        ("\u{feff}{\"a\":1}", &["a=1"][..]),
+        ("{\"a\":1}\n\0", &["a=1"]),
+        ("{\"b\":nan,\"a\":1}", &["a=1"]),
+        ("{\"a\":Infinity,\"c\":2}", &["c=2"]),
+        ("{\"a\":-1.#IND,\"c\":2}", &["c=2"]),
+        ("{\"a\":None,\"c\":True}", &["a=null", "c=true"]),
+        ("{\"a\":1e400,\"c\":2}", &["c=2"]),
+        ("{\"a\":1,\"a\":2}", &["a=1", "a=2"]),
+        ("{\"b\":\"\u{1}\\ud800\",\"a\":1}", &["a=1"]),
+    ] {
+        assert_eq!(read(&["a", "c"], document), expected, "{document:?}");
+    }
+    assert_eq!(
+        read_by(JsonPaths::new([("ids[]", "ids[]")]), "{\"ids\":[1.#INF,NaN,2]}").last().map(String::as_str),
+        Some("ids[]=2")
+    );
+}
+
+#[test]
 fn what_is_broken_goes_quiet() {
     for document in
         ["{a:1}", "{\"a\" 1}", "{\"a\":1]", "[1}", "{\"a\":1}x", "]", "{\"a\":1,}", "[1 2]", "{\"a\":x1}", "{\"b\":[1}}"]

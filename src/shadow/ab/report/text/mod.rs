@@ -3,6 +3,7 @@
 mod format;
 
 use super::{IntervalEstimate, LatencyReport, MismatchReport, Verdict};
+use crate::shadow::compare::OutputsVerdict;
 use format::{count, decimals, difference, duration, percent};
 
 /// Under which conditions the intervals hold, and what cannot be concluded.
@@ -25,7 +26,9 @@ pub fn sentence(candidate: &str, stages: &[(&str, &LatencyReport)]) -> String {
     for (stage, report) in others {
         text += &format!("; {stage} {}", report.median_in_words());
     }
-    text
+    let outputs = stages.iter().map(|(_, report)| &report.mismatches).max_by_key(|outputs| outputs.compared + outputs.unjudged);
+    let reservations = [outputs.and_then(MismatchReport::reservation), report.failures_in_words()];
+    text + &reservations.into_iter().flatten().collect::<String>()
 }
 
 impl LatencyReport {
@@ -33,8 +36,8 @@ impl LatencyReport {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.mismatches.compared > 0 {
-            notes.push(self.mismatches.in_words());
+        if self.mismatches.compared + self.mismatches.unjudged > 0 {
+            notes.push(self.mismatches.in_words() + &self.uncompared_in_words());
         }
         if self.baseline_failed + self.candidate_failed + self.both_failed > 0 {
             notes.push(format!(
@@ -68,6 +71,22 @@ impl LatencyReport {
         }
     }
 
+    /// How many answered pairs are in neither count, if that is more than what is still to come.
+    fn uncompared_in_words(&self) -> String {
+        let answered = self.pairs - self.baseline_failed - self.candidate_failed;
+        let uncompared = answered.saturating_sub(self.mismatches.compared + self.mismatches.unjudged);
+        let is_material = uncompared as f64 > OutputsVerdict::MAX_UNJUDGED * answered as f64;
+        if is_material { format!("; {} more pairs were not compared", count(uncompared)) } else { String::new() }
+    }
+
+    /// That the candidate fails, where the median does not show it.
+    fn failures_in_words(&self) -> Option<String> {
+        let is_hidden = self.verdict != Verdict::Slower && self.candidate_failed as f64 >= MATERIAL * self.pairs as f64;
+        let failed =
+            || format!(", but it alone failed in {} of pairs", percent(self.candidate_failed as f64 / self.pairs as f64));
+        (is_hidden && self.candidate_failed > 0).then(failed)
+    }
+
     fn more_in_words(&self) -> String {
         match (self.further_pairs, self.further_seconds) {
             (Some(pairs), Some(seconds)) => format!(" (about {} more, {})", count(pairs), duration(seconds)),
@@ -96,13 +115,52 @@ impl LatencyReport {
     }
 }
 
+/// From this share on, outputs that differ or failures are said beside the verdict on latency.
+const MATERIAL: f64 = 0.01;
+
 impl MismatchReport {
+    /// The share of comparisons that could not be judged.
+    fn unjudged_share(&self) -> f64 {
+        self.unjudged as f64 / (self.compared + self.unjudged).max(1) as f64
+    }
+
+    /// What is said beside latencies, which are not of the same work where outputs differ.
+    fn reservation(&self) -> Option<String> {
+        let all = count(self.compared + self.unjudged);
+        let differing = self.rate.value.filter(|rate| *rate >= MATERIAL).map(|rate| format!("differ in {}", percent(rate)));
+        let unjudged = Some(self.unjudged_share()).filter(|share| *share > OutputsVerdict::MAX_UNJUDGED);
+        let unjudged = unjudged.map(|share| format!("cannot be compared in {}", percent(share)));
+        let parts: Vec<String> = differing.into_iter().chain(unjudged).collect();
+        (!parts.is_empty()).then(|| format!(", but its outputs {} of {all} comparisons", parts.join(" and ")))
+    }
+
     fn in_words(&self) -> String {
+        let all = self.compared + self.unjudged;
+        if self.compared == 0 {
+            return format!("outputs cannot be compared in any of {} comparisons", count(all));
+        }
+        if self.unjudged_share() > OutputsVerdict::MAX_UNJUDGED {
+            let unjudged = percent(self.unjudged_share());
+            let [differing, agreeing] = [self.mismatches, self.compared - self.mismatches].map(count);
+            let all = count(all);
+            return format!(
+                "outputs cannot be compared in {unjudged} of {all} comparisons; {differing} differ, {agreeing} agree"
+            );
+        }
         let agree = |share: f64| percent(1.0 - share);
         let bound =
             self.rate.high.filter(|high| *high < 1.0).map_or(String::new(), |high| format!(" (at least {})", agree(high)));
+        let of_all = |part: u64| percent(part as f64 / all as f64);
+        let excused = match self.excused {
+            0 => String::new(),
+            excused => format!(", {} only within the upstream's own noise", of_all(excused)),
+        };
+        let unjudged = match self.unjudged {
+            0 => String::new(),
+            unjudged => format!(", and cannot be compared in {} more", of_all(unjudged)),
+        };
         format!(
-            "outputs agree in {}{bound} of {} comparisons; {} differ, in {} of {} time blocks",
+            "outputs agree in {}{bound} of {} comparisons{excused}{unjudged}; {} differ, in {} of {} time blocks",
             self.rate.value.map_or(String::new(), agree),
             count(self.compared),
             count(self.mismatches),

@@ -5,22 +5,27 @@
 
 mod unordered;
 
-use super::super::comparison::{DifferenceDetail, DifferenceKind, FieldComparison};
+use super::super::comparison::{DifferenceDetail, DifferenceKind, FieldComparison, FieldHint};
 use super::super::decode::document::{Value, sorted_members};
-use super::super::decode::{Document, Node};
+use super::super::decode::{Document, Node, Number, not_finite};
 use super::super::paths::{PathPart, PathState, path_text};
 use super::super::rules::Rules;
+use super::Judging;
 use super::fields::{FieldId, FieldTree, ROOT};
+use super::hints::{are_ids, are_times, are_times_of_day};
+use super::numbers::Allowed;
 use super::text::{EditBudget, compare_texts, detail, is_agreed};
 
 /// Compares two documents.
 pub(in super::super) fn compare_documents(
     primary: &Document,
     candidate: &Document,
-    rules: &Rules,
+    judging: &Judging<'_>,
     budget: &mut EditBudget,
 ) -> Vec<FieldComparison> {
-    let mut walk = Walk { rules, budget, tree: FieldTree::new(), path: Vec::new() };
+    let rules = judging.rules;
+    let mut walk =
+        Walk { judging, rules, budget, tree: FieldTree::new(), path: Vec::new(), primary: primary.root(), is_measured: false };
     let place = Place { field: ROOT, ignore: rules.ignore.start(), unordered: rules.unordered.start() };
     walk.compare(&place, primary.root(), candidate.root());
     walk.tree.into_fields()
@@ -28,10 +33,15 @@ pub(in super::super) fn compare_documents(
 
 /// A walk through two documents at once.
 struct Walk<'a, 'r> {
+    judging: &'r Judging<'r>,
     rules: &'r Rules,
     budget: &'r mut EditBudget,
     tree: FieldTree<'a>,
     path: Vec<PathPart<'a>>,
+    /// The whole document of the primary.
+    primary: Value<'a>,
+    /// Whether the magnitudes of all its fields are known; nothing needs them until two numbers differ.
+    is_measured: bool,
 }
 
 /// Where the walk is: the field, and how far the patterns of paths have matched.
@@ -46,13 +56,8 @@ impl<'a> Walk<'a, '_> {
         if self.rules.ignore.matches(&place.ignore) {
             return;
         }
-        if let (Some(p), Some(c)) = (p.number(), c.number()) {
-            let (path, tolerance) = (&self.path, &self.rules.tolerance);
-            let row = row_of(path);
-            if self.tree.numbers(place.field).add(p, c, tolerance, |_| (row, path_text(path))) {
-                self.tree.row_outside(place.field, row);
-            }
-            return;
+        if let (Some(p), Some(c)) = numbers(p, c) {
+            return self.numbers(place.field, p, c);
         }
         match (p.node(), c.node()) {
             (Node::Array { .. }, Node::Array { .. }) => self.arrays(place, p, c),
@@ -62,6 +67,47 @@ impl<'a> Walk<'a, '_> {
             (Node::Bool(a), Node::Bool(b)) if a == b => {}
             (Node::Bool(_), Node::Bool(_)) => self.differs(place.field, DifferenceKind::Value, p, c),
             _ => self.differs(place.field, DifferenceKind::Structure, p, c),
+        }
+    }
+
+    fn numbers(&mut self, field: FieldId, p: Number, c: Number) {
+        self.tree.measure(field, p.as_f64(), false);
+        if self.tree.numbers(field).add_same(p, c) {
+            return;
+        }
+        if are_times(p.as_f64(), c.as_f64(), self.judging.now_s) {
+            self.tree.found(field).is_stamped = true;
+            return;
+        }
+        let allowed = self.allowed(field);
+        let path = &self.path;
+        let row = row_of(path);
+        if self.tree.numbers(field).add(p, c, &allowed, |_| (row, path_text(path))) {
+            self.tree.row_outside(field, row);
+        }
+    }
+
+    /// How far the numbers of a field may be apart.
+    fn allowed(&mut self, field: FieldId) -> Allowed {
+        if !self.is_measured {
+            self.is_measured = true;
+            self.measure(ROOT, self.primary);
+        }
+        self.tree.allowed(field, &self.rules.tolerance, self.judging.scales)
+    }
+
+    /// Adds up how large the primary's numbers are, by field.
+    fn measure(&mut self, field: FieldId, p: Value<'a>) {
+        if let Some(number) = p.number() {
+            self.tree.measure(field, number.as_f64(), true);
+        } else if let Some(elements) = p.elements() {
+            let inside = self.tree.child(field, None);
+            elements.for_each(|element| self.measure(inside, element));
+        } else if let Some(members) = p.members() {
+            for (key, member) in members {
+                let inside = self.tree.child(field, Some(key));
+                self.measure(inside, member);
+            }
         }
     }
 
@@ -104,9 +150,17 @@ impl<'a> Walk<'a, '_> {
         if p == c {
             return;
         }
+        let now_s = self.judging.now_s;
+        if are_times_of_day(p, c, now_s) {
+            self.tree.found(place.field).is_stamped = true;
+            return;
+        }
         let found = compare_texts(p.as_bytes(), c.as_bytes(), self.budget);
         let (agrees, path) = (is_agreed(&found, self.rules), &self.path);
         let field = self.tree.found(place.field);
+        if field.hint == FieldHint::Id && !are_ids(p, c) {
+            field.hint = FieldHint::Nothing;
+        }
         if !agrees {
             field.differs(DifferenceKind::Text, || detail(path_text(path), &found));
         }
@@ -147,6 +201,16 @@ impl<'a> Walk<'a, '_> {
         self.path.push(part);
         inside(self, &place);
         self.path.pop();
+    }
+}
+
+/// Both values as numbers; texts such as `"NaN"`, which protobuf's JSON has, where the other side is a number.
+fn numbers(p: Value<'_>, c: Value<'_>) -> (Option<Number>, Option<Number>) {
+    let worded = |value: Value<'_>| value.text().and_then(|text| not_finite(text.as_bytes())).map(Number::Float);
+    match (p.number(), c.number()) {
+        (Some(p), None) => (Some(p), worded(c)),
+        (None, Some(c)) => (worded(p), Some(c)),
+        both => both,
     }
 }
 

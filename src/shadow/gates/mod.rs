@@ -1,7 +1,9 @@
 //! Bounds that a replay must keep, so that a build can be refused: `p99_ratio<=1.05`, `forward.p50_ratio<1.02`, `mismatch<=0.1%`.
 //!
 //! A gate looks at all pairs of a target together, whatever their route, model and cost class. A value that is not known (nothing was
-//! compared, or the quantile lies among failures) fails its gate.
+//! compared, or the quantile lies among failures) fails its gate. So does one that stands on too few of the requests: each gate has a share that
+//! it could not judge (requests without a pair, pairs without the figure, outputs that cannot be compared), which may be 5 %, or what
+//! a gate `unjudged<=…` allows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +13,7 @@ use serde::Serialize;
 
 use super::PairFigure;
 use super::ab::{LatencyReport, PairCounts, Tracking};
+use super::compare::OutputsVerdict;
 use crate::settings::{Invalid, Period};
 
 /// What a gate bounds.
@@ -26,6 +29,10 @@ pub enum GateField {
     PairedP50,
     /// The share of compared outputs that differ.
     Mismatch,
+    /// The share of requests whose outputs differ only in what the baseline's own answers differ in as much.
+    Excused,
+    /// The share of requests whose outputs could not be judged.
+    Unjudged,
     /// The share of pairs in which the candidate failed, and the baseline did not.
     Failed,
     /// The p99 of how late requests were sent, in nanoseconds.
@@ -33,12 +40,14 @@ pub enum GateField {
 }
 
 impl GateField {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::P50Ratio, "p50_ratio"),
         (Self::P90Ratio, "p90_ratio"),
         (Self::P99Ratio, "p99_ratio"),
         (Self::PairedP50, "paired_p50"),
         (Self::Mismatch, "mismatch"),
+        (Self::Excused, "excused"),
+        (Self::Unjudged, "unjudged"),
         (Self::Failed, "failed"),
         (Self::LatenessP99, "lateness_p99"),
     ];
@@ -100,7 +109,11 @@ pub struct GateResult {
     pub value: Option<f64>,
     /// The bound, in the same unit.
     pub bound: f64,
-    /// Whether the value keeps the bound.
+    /// The share of requests that it could not judge.
+    pub unjudged: f64,
+    /// How large that may be.
+    pub unjudged_bound: f64,
+    /// Whether the value keeps the bound, and enough was judged.
     pub holds: bool,
 }
 
@@ -150,38 +163,94 @@ impl FromStr for Gate {
     }
 }
 
+/// What gates look at.
+#[derive(Clone, Copy, Debug)]
+pub struct GateInputs<'a> {
+    /// The counts of the target's pairs, by figure.
+    pub pairs: &'a BTreeMap<PairFigure, PairCounts>,
+    /// How many requests should have become pairs; `None` if that is not known.
+    pub requests: Option<u64>,
+    /// The p99 of how late they were sent, in nanoseconds, if it is known.
+    pub lateness_p99_ns: Option<u64>,
+}
+
+impl GateInputs<'_> {
+    /// The requests, as far as they are known.
+    fn requests(&self) -> u64 {
+        let total = self.pairs.get(&PairFigure::Total);
+        let seen = |counts: &PairCounts| (counts.pairs() + counts.both_failed()).max(counts.judged());
+        total.map_or(0, seen).max(self.requests.unwrap_or(0))
+    }
+}
+
+/// Checks every gate for one target.
+#[must_use]
+pub fn check_all(gates: &[Gate], target: &str, known: &GateInputs<'_>) -> Vec<GateResult> {
+    let own = gates.iter().filter(|gate| gate.field == GateField::Unjudged && gate.is_upper());
+    let allowed = own.map(|gate| gate.bound).reduce(f64::max).unwrap_or(OutputsVerdict::MAX_UNJUDGED);
+    gates.iter().map(|gate| gate.check(target, known, allowed)).collect()
+}
+
 impl Gate {
-    /// Looks at the pairs of `target`, by figure, and at the p99 of lateness in nanoseconds, if it is known.
+    /// Whether it bounds from above.
+    const fn is_upper(&self) -> bool {
+        matches!(self.comparator, Comparator::AtMost | Comparator::Below)
+    }
+
+    /// Looks at the pairs of `target`. It fails if more than the share `allowed` could not be judged.
     #[must_use]
-    pub fn check(&self, target: &str, pairs: &BTreeMap<PairFigure, PairCounts>, lateness_p99_ns: Option<u64>) -> GateResult {
-        let value = self.value(pairs, lateness_p99_ns);
+    pub fn check(&self, target: &str, known: &GateInputs<'_>, allowed: f64) -> GateResult {
+        let value = self.value(known);
         let field = match self.figure {
             PairFigure::Total => self.field.name().to_owned(),
             figure => format!("{}.{}", figure.name(), self.field.name()),
         };
+        // those of its own say it by their value
+        let unjudged = if self.field == GateField::Unjudged { 0.0 } else { self.unjudged(known) };
         GateResult {
             gate: self.text.clone(),
             target: target.to_owned(),
             field,
             value,
             bound: self.bound,
-            holds: value.is_some_and(|value| self.comparator.holds(value, self.bound)),
+            unjudged,
+            unjudged_bound: allowed,
+            holds: value.is_some_and(|value| self.comparator.holds(value, self.bound)) && unjudged <= allowed,
         }
     }
 
+    /// The share of requests of which the value says nothing.
+    #[allow(clippy::cast_precision_loss, reason = "shares")]
+    fn unjudged(&self, known: &GateInputs<'_>) -> f64 {
+        let requests = known.requests();
+        let counts = known.pairs.get(&self.figure);
+        let judged = match self.field {
+            GateField::LatenessP99 => return 0.0,
+            GateField::Mismatch | GateField::Excused | GateField::Unjudged => counts.map_or(0, PairCounts::judged),
+            GateField::Failed => counts.map_or(0, |counts| counts.pairs() + counts.both_failed()),
+            _ => counts.map_or(0, PairCounts::pairs),
+        };
+        if requests == 0 { 1.0 } else { 1.0 - judged.min(requests) as f64 / requests as f64 }
+    }
+
     #[allow(clippy::cast_precision_loss, reason = "shares and nanoseconds")]
-    fn value(&self, pairs: &BTreeMap<PairFigure, PairCounts>, lateness_p99_ns: Option<u64>) -> Option<f64> {
+    fn value(&self, known: &GateInputs<'_>) -> Option<f64> {
         if self.field == GateField::LatenessP99 {
-            return lateness_p99_ns.map(|ns| ns as f64);
+            return known.lateness_p99_ns.map(|ns| ns as f64);
         }
         // estimates need the counts alone; how they vary in time is for intervals
-        let report = LatencyReport::new(pairs.get(&self.figure)?, &Tracking::new());
+        let report = LatencyReport::new(known.pairs.get(&self.figure)?, &Tracking::new());
         match self.field {
             GateField::P50Ratio => report.quantile_ratios.p50.value,
             GateField::P90Ratio => report.quantile_ratios.p90.value,
             GateField::P99Ratio => report.quantile_ratios.p99.value,
             GateField::PairedP50 => report.paired_ratio.p50.value,
             GateField::Mismatch => report.mismatches.rate.value,
+            GateField::Excused => {
+                let requests = known.requests();
+                (requests > 0).then(|| report.mismatches.excused as f64 / requests as f64)
+            }
+            GateField::Unjudged => Some(self.unjudged(known)),
             GateField::Failed => {
                 let all = report.pairs + report.both_failed;
                 (all > 0).then(|| report.candidate_failed as f64 / all as f64)
@@ -192,79 +261,4 @@ impl Gate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ledger::Stage;
-    use crate::shadow::ab::PairSide;
-
-    fn checked(gate: &str, counts: PairCounts) -> GateResult {
-        let pairs = BTreeMap::from([(PairFigure::Total, counts)]);
-        gate.parse::<Gate>().unwrap().check("t", &pairs, Some(1_500_000))
-    }
-
-    fn slower_by_a_tenth() -> PairCounts {
-        let mut counts = PairCounts::default();
-        for n in 0..1_000 {
-            counts.record(1_000_000 + n, 1_100_000 + n);
-            counts.record_mismatch(n % 500 == 0);
-        }
-        counts
-    }
-
-    #[test]
-    fn gates_hold_or_say_by_how_much_they_do_not() {
-        for (gate, holds) in [
-            ("p99_ratio<=1.2", true),
-            ("p99_ratio <= 105%", false),
-            ("p50_ratio>1.05", true),
-            ("paired_p50<1.05", false),
-            ("mismatch<=0.2%", true),
-            ("mismatch<0.1%", false),
-            ("failed<=0", true),
-            ("lateness_p99<=2ms", true),
-            ("lateness_p99<1ms", false),
-        ] {
-            assert_eq!(checked(gate, slower_by_a_tenth()).holds, holds, "{gate}");
-        }
-        let failed = checked("p99_ratio<=1.05", slower_by_a_tenth());
-        assert_eq!((failed.field.as_str(), failed.bound), ("p99_ratio", 1.05));
-        assert!((failed.value.unwrap() - 1.1).abs() < 0.01, "{failed:?}");
-    }
-
-    #[test]
-    fn what_is_not_known_does_not_hold() {
-        for gate in ["p99_ratio<=9", "mismatch<=100%", "failed<=1", "forward.p50_ratio<=9"] {
-            let result = checked(gate, PairCounts::default());
-            assert_eq!((result.value, result.holds), (None, false), "{gate}");
-        }
-        let mut counts = slower_by_a_tenth();
-        (0..50).for_each(|_| counts.record_failed_side(PairSide::Candidate, 1_000_000));
-        let among_failures = checked("p99_ratio<=9", counts.clone());
-        assert_eq!((among_failures.value, among_failures.holds), (None, false));
-        assert!(!checked("failed<=4%", counts.clone()).holds && checked("failed<=5%", counts).holds);
-    }
-
-    #[test]
-    fn a_stage_may_stand_before_a_ratio() {
-        let gate: Gate = "forward.p99_ratio<=1.05".parse().unwrap();
-        let pairs = BTreeMap::from([(PairFigure::Stage(Stage::Forward), slower_by_a_tenth())]);
-        let result = gate.check("t", &pairs, None);
-        assert_eq!((result.field.as_str(), result.holds), ("forward.p99_ratio", false));
-    }
-
-    #[test]
-    fn what_is_no_gate_is_refused_with_a_reason() {
-        for (text, reason) in [
-            ("p99_ratio", "<="),
-            ("p98_ratio<=1", "p99_ratio"),
-            ("p99_ratio<=fast", "a number"),
-            ("p99_ratio<=-1", "a number"),
-            ("lateness_p99<=2", "a duration"),
-            ("forward.mismatch<=1%", "whole requests"),
-            ("backward.p99_ratio<=1", "unknown stage"),
-        ] {
-            let error = text.parse::<Gate>().unwrap_err();
-            assert!(error.reason.contains(reason), "{text}: {}", error.reason);
-        }
-    }
-}
+mod tests;
