@@ -2,12 +2,15 @@
 //! server reports in the body. It never delays bytes, keeps nothing but short names (and a prompt, if a tokenizer is to count
 //! it), and never fails: what cannot be read stays unknown.
 
+mod unread;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method};
 
+use self::unread::{UnreadBodies, is_text};
 use super::body_error::EndFrameReader;
 use super::body_reader::BodyReader;
 use super::config::{Config, Flops, Side};
@@ -226,7 +229,7 @@ struct Inner {
 }
 
 impl Inner {
-    const fn new(protocol: Option<Protocol>, facts: ExchangeFacts, tables: Arc<Tables>) -> Self {
+    fn new(protocol: Option<Protocol>, facts: ExchangeFacts, tables: Arc<Tables>) -> Self {
         let (request, response) = (PassingBody::plain(BodyReader::Off), PassingBody::plain(BodyReader::Off));
         Self {
             tables,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, Method};
 use proptest::prelude::*;
 use serde::Deserialize;

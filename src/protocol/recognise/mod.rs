@@ -131,7 +131,7 @@ fn json_documents(shape: &JsonShape, media: Media, body: &[u8]) -> Vec<Recognise
             SseReader::new().feed(body, &mut |piece| match piece {
                 SsePiece::Data(data) => reader.feed(data),
                 SsePiece::End => all.push(reader.end()),
-                SsePiece::Name(_) => {}
+                SsePiece::Name(_) | SsePiece::Error => {}
             });
             // servers leave out the last blank line
             all.push(reader.end());

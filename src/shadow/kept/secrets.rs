@@ -156,7 +156,7 @@ impl BodyForm {
     fn of(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
         let begins = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-        match Media::of_decompressed(headers) {
+        match Media::of(headers) {
             _ if begins(b"multipart/") => Self::Parts,
             _ if begins(b"application/x-www-form-urlencoded") => Self::Form,
             Media::Json | Media::JsonBefore(_) | Media::Lines | Media::Events => Self::Json,

@@ -202,7 +202,7 @@ impl Repeatable {
     /// Reads a body; one that cannot be decompressed, or is too large then, is not recognised.
     fn read(&self, headers: &HeaderMap, body: &[Bytes], recognise: impl FnOnce(WholeBody<'_>) -> Recognised) -> Recognised {
         let Ok(whole) = whole_body(headers, body, self.limit) else { return Recognised::No };
-        match Media::of_decompressed(headers) {
+        match Media::of(headers) {
             Media::Grpc => {
                 let message = FinishedAnswer { status: 200, headers, grpc_status: None, body, is_complete: true };
                 let messages = grpc_messages(&message, &whole, self.limit);

@@ -8,6 +8,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, metrics_service_client::MetricsServiceClient,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use prost::Message;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use tonic::codec::CompressionEncoding;
@@ -135,7 +136,7 @@ async fn a_connection_that_stalls_does_not_hold_up_shutdown() {
 }
 
 /// The status of a call whose message is packed as `encoding` says.
-async fn packed(endpoint: &tonic::transport::Endpoint, encoding: &'static str, message: Vec<u8>) -> String {
+async fn packed(endpoint: &Endpoint, encoding: &'static str, message: Vec<u8>) -> String {
     use http_body_util::{BodyExt, Full};
     use tower::{Service, ServiceExt};
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
