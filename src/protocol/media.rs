@@ -52,15 +52,11 @@ impl Media {
             Self::Csv
         } else if is_lines(kind) {
             Self::Lines
-        } else if ends(kind, b"+json")
-            || ends(kind, b"/json")
-            || ends(kind, b"/x-json")
+        } else if [&b"+json"[..], b"/json", b"/x-json"].into_iter().any(|with| ends(kind, with))
             || is(b"application/x-www-form-urlencoded")
+            || is(b"text/plain")
         {
-            // the last is curl's default for a JSON body
-            Self::json(headers)
-        } else if is(b"text/plain") {
-            // what some clients send
+            // the second is curl's default for a JSON body; the third is what some clients send
             Self::json(headers)
         } else {
             Self::Other

@@ -39,7 +39,7 @@ def claude(llama):
 
 
 def messages(i):
-    return {"model": "tiny", "max_tokens": 8 + i, "messages": [{"role": "user", "content": f"la mi re {i} do fa so"}], "temperature": 1.0}
+    return {"model": "tiny", "max_tokens": 8 + i, "messages": [{"role": "user", "content": f"la mi re {i} do fa so"}]}
 
 
 def read_of(usage):

@@ -62,8 +62,11 @@ fn fields(spec: &ProtocolSpec, is: impl Fn(Tag) -> bool) -> String {
 
 fn tells_tokens(tag: Tag) -> bool {
     match tag {
-        Tag::Amount(Unit::InputToken | Unit::OutputToken, _) | Tag::InputPart(_) | Tag::TotalTokens | Tag::ContentIds => true,
-        Tag::AudioSeconds => true,
+        Tag::Amount(Unit::InputToken | Unit::OutputToken, _)
+        | Tag::InputPart(_)
+        | Tag::TotalTokens
+        | Tag::ContentIds
+        | Tag::AudioSeconds => true,
         Tag::Report(row) => matches!(row.quantity, Quantity::Work(Unit::InputToken | Unit::OutputToken)),
         _ => false,
     }

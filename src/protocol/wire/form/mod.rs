@@ -12,6 +12,8 @@ const BOUNDARY_BYTES: usize = 70;
 const VALUE_BYTES: usize = 128;
 /// How many bytes of a line of a part's head are kept.
 const LINE_BYTES: usize = 256;
+/// The field of a part's head that has its name.
+const DISPOSITION: &[u8] = b"content-disposition:";
 /// What stands before the boundary, at the end of a part.
 const BEFORE: &[u8; 4] = b"\r\n--";
 
@@ -30,7 +32,7 @@ pub struct FormField<'a> {
 enum State {
     /// In a part's value, or before the first part; of the delimiter this many bytes came.
     Value {
-        matched: u8,
+        matched: usize,
     },
     /// After a delimiter, of whose end this many bytes came: two dashes end the form, a line feed begins a part.
     Delimiter {
@@ -85,7 +87,7 @@ impl FormReader {
                     }
                     continue;
                 }
-                State::Value { matched } => self.value_byte(usize::from(matched), *byte, on),
+                State::Value { matched } => self.value_byte(matched, *byte, on),
                 State::Delimiter { dashes } => {
                     self.state = match (byte, dashes) {
                         (b'-', 1) => State::Done,
@@ -112,7 +114,7 @@ impl FormReader {
             let passed = std::mem::take(&mut self.delimiter);
             self.keep(&passed[..matched]);
             self.delimiter = passed;
-            let matched = u8::from(byte == b'\r');
+            let matched = usize::from(byte == b'\r');
             self.state = State::Value { matched };
             if matched == 0 {
                 self.keep(&[byte]);
@@ -120,7 +122,7 @@ impl FormReader {
             return;
         }
         if matched + 1 < self.delimiter.len() {
-            self.state = State::Value { matched: matched as u8 + 1 };
+            self.state = State::Value { matched: matched + 1 };
             return;
         }
         if let Some(name) = self.name.take() {
@@ -146,8 +148,7 @@ impl FormReader {
             self.state = State::Value { matched: 0 };
             return;
         }
-        const FIELD: &[u8] = b"content-disposition:";
-        if line.get(..FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(FIELD)) {
+        if line.get(..DISPOSITION.len()).is_some_and(|start| start.eq_ignore_ascii_case(DISPOSITION)) {
             let is_file = parameter(line, b"filename").or_else(|| parameter(line, b"filename*")).is_some();
             self.name = parameter(line, b"name").filter(|_| !is_file).map(|name| name.iter().copied().take(LINE_BYTES).collect());
         }
