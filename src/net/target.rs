@@ -25,6 +25,10 @@ pub enum Target {
     #[cfg(any(test, feature = "fuzzing"))]
     #[doc(hidden)]
     Memory(super::memory::MemoryAddress),
+    /// A server whose every step is drawn.
+    #[cfg(test)]
+    #[doc(hidden)]
+    Simulated(super::simulated::SimulatedAddress),
 }
 
 /// Why there is no connection.
@@ -55,6 +59,8 @@ impl fmt::Display for Target {
             Self::Local(_) => f.write_str("this process"),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => f.write_str("memory"),
+            #[cfg(test)]
+            Self::Simulated(_) => f.write_str("simulated"),
         }
     }
 }
@@ -75,6 +81,8 @@ impl Target {
             Self::Unix(_) | Self::Local(_) => "localhost",
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => "localhost",
+            #[cfg(test)]
+            Self::Simulated(_) => "localhost",
         }
     }
 
@@ -95,6 +103,8 @@ impl Target {
                 Self::Local(address) => address.connect().await.map(Socket::Unix),
                 #[cfg(any(test, feature = "fuzzing"))]
                 Self::Memory(address) => address.connect().map(Socket::Memory),
+                #[cfg(test)]
+                Self::Simulated(address) => address.connect().map(Socket::Simulated),
             }
         };
         match timeout(limit, connecting).await {

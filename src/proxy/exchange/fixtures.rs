@@ -20,16 +20,14 @@ impl Observer for Unobserved {
     fn closed(&self, _: Box<Ledger>) {}
 }
 
+/// Settings that nothing observes.
+pub(crate) fn settings(config: Config) -> ConnectionSettings {
+    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
+    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer: Arc::new(Unobserved) }
+}
+
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    let tracing = Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None };
-    let observer = Arc::new(Unobserved);
-    let settings = ConnectionSettings {
-        config: Config::default(),
-        respond_server_timing: false,
-        tracing,
-        shadow: ShadowRole::Off,
-        observer,
-    };
+    let settings = settings(Config::default());
     InFlight::open(Arc::new(ExchangeContext::new(&settings, Arc::default(), Arc::default())), Arc::default(), Stamp::now(), false)
 }
