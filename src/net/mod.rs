@@ -26,6 +26,9 @@ mod local;
 #[doc(hidden)]
 pub mod memory;
 mod server;
+#[cfg(test)]
+#[doc(hidden)]
+pub mod simulated;
 mod socket;
 mod target;
 mod tasks;

@@ -20,6 +20,10 @@ pub enum Socket {
     #[cfg(any(test, feature = "fuzzing"))]
     #[doc(hidden)]
     Memory(super::memory::MemoryStream),
+    /// Inside this process, its every step drawn.
+    #[cfg(test)]
+    #[doc(hidden)]
+    Simulated(super::simulated::SimulatedStream),
 }
 
 macro_rules! on_stream {
@@ -29,6 +33,8 @@ macro_rules! on_stream {
             Socket::Unix($stream) => $call,
             #[cfg(any(test, feature = "fuzzing"))]
             Socket::Memory($stream) => $call,
+            #[cfg(test)]
+            Socket::Simulated($stream) => $call,
         }
     };
 }
@@ -52,6 +58,8 @@ impl Socket {
             Self::Unix(stream) => stream.ready(both).now_or_never(),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(stream) => return stream.peer_closed(),
+            #[cfg(test)]
+            Self::Simulated(stream) => return stream.peer_closed(),
         };
         let Some(Ok(ready)) = ready else { return PeerClosed::default() };
         PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
@@ -65,6 +73,8 @@ impl Socket {
             Self::Unix(stream) => stream.try_io(Interest::READABLE, || Ok(())).is_ok(),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => true,
+            #[cfg(test)]
+            Self::Simulated(stream) => stream.may_be_read(),
         }
     }
 
@@ -103,6 +113,8 @@ impl Socket {
             // a pipe in memory holds everything
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => return u64::MAX,
+            #[cfg(test)]
+            Self::Simulated(_) => return u64::MAX,
         };
         bytes.map_or(u64::MAX, |bytes| bytes as u64)
     }

@@ -27,6 +27,10 @@ pub enum Target {
     #[cfg(any(test, feature = "fuzzing"))]
     #[doc(hidden)]
     Memory(super::memory::MemoryAddress),
+    /// A server whose every step is drawn.
+    #[cfg(test)]
+    #[doc(hidden)]
+    Simulated(super::simulated::SimulatedAddress),
 }
 
 /// Why there is no connection.
@@ -57,6 +61,8 @@ impl fmt::Display for Target {
             Self::Local(_) => f.write_str("this process"),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => f.write_str("memory"),
+            #[cfg(test)]
+            Self::Simulated(_) => f.write_str("simulated"),
         }
     }
 }
@@ -77,6 +83,8 @@ impl Target {
             Self::Unix(_) | Self::Local(_) => "localhost",
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => "localhost",
+            #[cfg(test)]
+            Self::Simulated(_) => "localhost",
         }
     }
 
@@ -100,6 +108,8 @@ impl Target {
                 Self::Local(address) => address.connect().await.map(Socket::Unix),
                 #[cfg(any(test, feature = "fuzzing"))]
                 Self::Memory(address) => address.connect().map(Socket::Memory),
+                #[cfg(test)]
+                Self::Simulated(address) => address.connect().map(Socket::Simulated),
             }
         };
         match timeout(limit, connecting).await {

@@ -12,6 +12,10 @@ impl Tasks {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        #[cfg(test)]
+        if super::simulated::is_running() {
+            return super::simulated::spawn(self.0.track_future(task));
+        }
         self.0.spawn(task);
     }
 

@@ -19,6 +19,8 @@ mod settings;
 mod stack;
 mod upload;
 mod upstream;
+#[cfg(test)]
+mod wakeups;
 mod workers;
 
 pub(crate) use body::capture::{CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};

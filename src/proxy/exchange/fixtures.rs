@@ -22,18 +22,16 @@ impl Observer for Unobserved {
     fn closed(&self, _: Box<Ledger>) {}
 }
 
-/// A request in flight.
-pub(crate) fn in_flight() -> Arc<InFlight> {
+/// Settings that nothing observes.
+pub(crate) fn settings(config: Config) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    let observer = Arc::new(Unobserved);
-    let settings = ConnectionSettings {
-        config: Config::default(),
-        respond_server_timing: false,
-        tracing,
-        shadow: ShadowRole::Off,
-        observer,
-    };
+    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer: Arc::new(Unobserved) }
+}
+
+/// A request in flight.
+pub(crate) fn in_flight() -> Arc<InFlight> {
+    let settings = settings(Config::default());
     let context = ExchangeContext::new(&settings, Arc::default(), Arc::default(), Tasks::default(), Arc::default());
     InFlight::open(Arc::new(context), Arc::default(), Stamp::now(), false)
 }

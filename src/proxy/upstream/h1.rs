@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
+use tokio::task::coop::unconstrained;
 
 use super::UpstreamContext;
 use super::h1_connection::{BoxedBody, H1Connection};
@@ -78,7 +79,8 @@ async fn answered(
     in_flight: &Arc<InFlight>,
     sent: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
-    let mut answer = pin!(answer);
+    // the runtime's channel gives nothing to a task that has used its turn up, and would tell the waker below, which wakes nobody
+    let mut answer = pin!(unconstrained(answer));
     poll_fn(|cx| {
         connection.drive(cx);
         in_flight.read_passed(); // the pieces that have just been written

@@ -17,6 +17,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::task::coop::unconstrained;
 
 use super::h1_connection::H1Connection;
 use super::trust::{REST, Trust};
@@ -181,12 +182,12 @@ impl ConnectionPool {
     }
 }
 
-/// Reads what has come on an idle connection: its end, at most.
+/// Reads what has come on an idle connection: its end, at most. It looks once, so it looks even if the task has used its turn up.
 async fn look_at(connection: &mut H1Connection) {
-    poll_fn(|cx| {
+    unconstrained(poll_fn(|cx| {
         connection.drive(cx);
         Poll::Ready(())
-    })
+    }))
     .await;
 }
 
