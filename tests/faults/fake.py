@@ -1,7 +1,8 @@
 """A fake upstream whose behaviour is scripted per connection, and which counts the requests that reach it.
 
 A script is a function of a `Peer`. The first connection that carries a byte gets the first script, and so on; connections
-beyond the last script are served by `plain`. Connections that carry nothing (readiness probes) are neither scripted nor counted.
+beyond the last script are served by `plain`. Connections that carry nothing (readiness probes), or with which Lapwing asks what the
+server speaks, are neither scripted nor counted.
 """
 
 import contextlib
@@ -14,6 +15,10 @@ import traceback
 from wire import LIMIT, Closed, Peer, chunk
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+QUESTION = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
+HELLO = b"\x16\x03"
 
 
 class Upstream:
@@ -68,7 +73,10 @@ class Upstream:
     def _serve(self, sock):
         try:
             with contextlib.suppress(OSError):
-                if not sock.recv(1, socket.MSG_PEEK):
+                if not (opening := sock.recv(len(QUESTION), socket.MSG_PEEK)):
+                    return
+                if opening == QUESTION or opening.startswith(HELLO):
+                    sock.sendall(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
                     return
             with self.lock:
                 self.connections += 1

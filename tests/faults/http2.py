@@ -41,7 +41,7 @@ class Client:
         self.sock.settimeout(LIMIT)
         self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.h2.initiate_connection()
-        self.streams, self.closed = {}, False
+        self.streams, self.closed, self.unread = {}, False, b""
         if preface_cut:
             first = self.h2.data_to_send()
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -75,7 +75,7 @@ class Client:
         if not data:
             self.closed = True
             return
-        for event in self.h2.receive_data(data):
+        for event in self.events(data):
             stream = self.streams.get(getattr(event, "stream_id", None))
             if isinstance(event, ConnectionTerminated):
                 self.closed = True
@@ -91,6 +91,14 @@ class Client:
             elif isinstance(event, StreamReset):
                 stream.reset = event.error_code
         self.flush()
+
+    def events(self, data):
+        """What came, frame by frame: after GOAWAY the library knows no frame, and would lose those before it."""
+        self.unread += data
+        while len(self.unread) >= 9 and len(self.unread) >= (end := 9 + int.from_bytes(self.unread[:3])):
+            frame, self.unread = self.unread[:end], self.unread[end:]
+            if not self.closed:
+                yield from self.h2.receive_data(frame)
 
     def get(self, *args, **options):
         """Sends a request and returns its whole result."""

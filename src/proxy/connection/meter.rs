@@ -71,6 +71,8 @@ pub(crate) struct SocketMeter {
     last_heads: AtomicU32,
     /// Nothing has come for a while, and nothing is under way (HTTP/1.1).
     is_rested: AtomicBool,
+    /// An answer of Lapwing's own was the connection's last, as far as it can be (HTTP/2).
+    pub(crate) has_failed: AtomicBool,
     /// HTTP/2 ended the connection over a head that is too large.
     pub(crate) is_head_too_large: AtomicBool,
     has_closing: AtomicBool,

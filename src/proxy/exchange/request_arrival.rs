@@ -50,6 +50,9 @@ impl InFlight {
     /// The answer says that the client's connection ends after it.
     pub(crate) fn close_client(&self) {
         self.client.closes.store(true, Relaxed);
+        if self.is_multiplexed {
+            self.meter.has_failed.store(true, Relaxed);
+        }
     }
 
     /// Returns whether the answer says that the client's connection ends.

@@ -122,12 +122,13 @@ async fn http2<C: GracefulConnection>(
             told.is_told.store(false, Relaxed);
             end.as_mut().look(tell);
         }
-        // before the answers that are ready: so that the client makes no request after them
-        if !is_ended && end.is_told() && end.as_mut().is_due(tell, meter) {
+        let mut polled = connection.as_mut().poll(cx);
+        if polled.is_pending() && !is_ended && end.is_told() && end.as_mut().is_due(tell, meter) {
             is_ended = true;
             connection.as_mut().graceful_shutdown();
+            polled = connection.as_mut().poll(cx);
         }
-        connection.as_mut().poll(cx)
+        polled
     })
     .await
 }

@@ -1,9 +1,11 @@
 //! When a client's connection ends although the client would go on: Lapwing stops, or there is no upstream to carry its requests to.
 //!
-//! A connection without an upstream ends with its next answer, which says so. One that is idle has a moment for one more request, so that the
+//! A connection without an upstream ends with its next answer, which says so. Over HTTP/2 the end is announced when no answer is under way, or
+//! one has failed; at once only if the upstream did the same: some clients give up what is under way when they are told. One that is idle has a moment for one more request, so that the
 //! request does not meet the end on its way; then it is closed, as the upstream would have closed its own.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::proxy::connection::SocketMeter;
+use crate::proxy::upstream::UpstreamHealth;
 
 /// How long an idle connection stays open for one more request.
 const GRACE: Duration = Duration::from_secs(1);
@@ -23,6 +26,7 @@ pub(super) struct Ends {
     pub(super) stop: CancellationToken,
     /// The upstream has gone.
     pub(super) goodbye: CancellationToken,
+    pub(super) health: Arc<UpstreamHealth>,
 }
 
 pin_project! {
@@ -34,6 +38,7 @@ pin_project! {
         leaving: WaitForCancellationFuture<'a>,
         is_stopping: bool,
         is_leaving: bool,
+        health: &'a UpstreamHealth,
         // rare, and large
         grace: Option<Pin<Box<Sleep>>>,
     }
@@ -42,7 +47,7 @@ pin_project! {
 impl<'a> End<'a> {
     pub(super) fn of(ends: &'a Ends) -> Self {
         let (stopping, leaving) = (ends.stop.cancelled(), ends.goodbye.cancelled());
-        Self { stopping, leaving, is_stopping: false, is_leaving: false, grace: None }
+        Self { stopping, leaving, is_stopping: false, is_leaving: false, health: &ends.health, grace: None }
     }
 
     /// Looks whether the connection is to end; the task of `cx` is woken when it is.
@@ -63,11 +68,17 @@ impl<'a> End<'a> {
         if *this.is_stopping || !*this.is_leaving {
             return *this.is_stopping;
         }
-        let is_multiplexed = meter.is_multiplexed.load(Relaxed);
-        if !meter.has_carried() || (!is_multiplexed && meter.first_read().is_some() && !is_answering(meter)) {
+        if !meter.has_carried() {
             return false;
         }
-        is_multiplexed || is_answering(meter) || {
+        if meter.is_multiplexed.load(Relaxed) {
+            return !is_answering(meter) || meter.has_failed.load(Relaxed) || this.health.is_told_at_once();
+        }
+        // the beginning of a request is there
+        if meter.first_read().is_some() && !is_answering(meter) {
+            return false;
+        }
+        is_answering(meter) || {
             let grace = this.grace.get_or_insert_with(|| Box::pin(sleep(GRACE)));
             grace.as_mut().poll(cx) == Poll::Ready(())
         }

@@ -79,7 +79,7 @@ where
         let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
         context.counters.bump(Counter::ConnectionsAccepted);
         let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
-        let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye() };
+        let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
         serve_client(accepted, context, meter, service, tasks.clone(), ends)
     });
     tokio::select! {

@@ -39,6 +39,8 @@ pub struct UpstreamHealth {
     goodbye: Mutex<CancellationToken>,
     /// Written while `goodbye` is locked.
     is_away: AtomicBool,
+    /// It spoke HTTP/2 when it left.
+    left_in_http2: AtomicBool,
     is_looking: AtomicBool,
     /// When it was last looked, and how many looks in a row found that it takes connections.
     looked: AtomicU64,
@@ -57,6 +59,11 @@ impl UpstreamHealth {
     /// Whether the latest attempt to connect was refused.
     pub(crate) fn is_away(&self) -> bool {
         self.is_away.load(Relaxed)
+    }
+
+    /// Whether clients of HTTP/2 are told in the middle of their answers that the upstream is away: if it did so itself. Not all expect that.
+    pub(crate) fn is_told_at_once(&self) -> bool {
+        self.left_in_http2.load(Relaxed)
     }
 
     /// The upstream took a connection.
@@ -85,6 +92,7 @@ impl UpstreamHealth {
         };
         if !was_away {
             tracing::warn!(upstream = %target, %error, "the upstream takes no connections: clients' connections end with their next answer until it does");
+            self.left_in_http2.store(self.spoken.is_http2(), Relaxed);
             self.spoken.forget();
         }
         goodbye.cancel();

@@ -69,6 +69,11 @@ impl Spoken {
         }
     }
 
+    /// Whether it is known to speak HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2.load(Relaxed) == YES
+    }
+
     /// Whether it refuses HTTP/1.1 and speaks HTTP/2.
     pub(in crate::proxy::upstream) fn is_http2_only(&self) -> bool {
         self.http1.load(Relaxed) == NO && self.http2.load(Relaxed) == YES
