@@ -30,7 +30,7 @@ static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16,
 
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
 fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
-    let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+    let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, net::Sharing::Alone).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
     let observer = Profiler::new(

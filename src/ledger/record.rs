@@ -308,6 +308,6 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 480);
+        assert_eq!(size_of::<Ledger>(), 488);
     }
 }

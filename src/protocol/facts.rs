@@ -53,9 +53,7 @@ pub(super) struct ExchangeFacts {
     pace: TokenPace,
     errors: BodyErrors,
     reported: ReportedValues,
-    /// The parts of the input tokens, by [`InputPart`].
-    ///
-    /// [`InputPart`]: super::tag::InputPart
+    /// The parts of the input tokens, by [`super::tag::InputPart`].
     input_parts: [Option<u64>; 3],
     total_tokens: Option<u64>,
     chats: Chats,

@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
-        let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+        let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let parts =
             DataPlane { settings, target: Target::Tcp(upstream.to_string()), health: Arc::default(), counters: counters.clone() };

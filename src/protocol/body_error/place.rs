@@ -1,6 +1,7 @@
 //! Where an answer would say that it failed, by its head.
 
 use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
 
 use super::super::media::Media;
 
@@ -9,9 +10,9 @@ use super::super::media::Media;
 pub enum ErrorPlace {
     /// In trailers, or nowhere that is read.
     Nowhere,
-    /// In its only document, of JSON.
+    /// In its only document, of JSON that is in no coding.
     Document,
-    /// In any of its documents, or in its last frame.
+    /// In any of its documents, or in its last frame; or in a document that has to be decoded to be looked at.
     Stream,
 }
 
@@ -22,7 +23,7 @@ impl ErrorPlace {
         let begins = |with: &[u8]| content_type.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
         // what most answers are is told without a look at other fields
         if content_type == b"application/json" {
-            Self::Document
+            Self::of_document(headers)
         } else if begins(b"application/grpc") {
             if begins(b"application/grpc-web") { Self::Stream } else { Self::Nowhere }
         } else if begins(b"application/connect+") {
@@ -30,16 +31,20 @@ impl ErrorPlace {
         } else {
             match Media::of(headers) {
                 Media::Events | Media::Lines => Self::Stream,
-                Media::Json => Self::Document,
+                Media::Json => Self::of_document(headers),
                 _ => Self::Nowhere,
             }
         }
+    }
+
+    fn of_document(headers: &HeaderMap) -> Self {
+        if headers.contains_key(CONTENT_ENCODING) { Self::Stream } else { Self::Document }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+    use http::header::CONTENT_TYPE;
 
     use super::*;
 
@@ -59,8 +64,8 @@ mod tests {
             let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]);
             assert_eq!(ErrorPlace::of(&headers, kind.as_bytes()), place, "{kind}");
             headers.insert(CONTENT_ENCODING, "br".parse().unwrap());
-            let packed = ErrorPlace::of(&headers, b"text/event-stream");
-            assert_eq!(packed, ErrorPlace::Nowhere, "it cannot be read");
+            let packed = if place == ErrorPlace::Document { ErrorPlace::Stream } else { place };
+            assert_eq!(ErrorPlace::of(&headers, kind.as_bytes()), packed, "{kind}: a glance sees nothing of it");
         }
         assert_eq!(ErrorPlace::of(&HeaderMap::new(), b""), ErrorPlace::Document);
     }

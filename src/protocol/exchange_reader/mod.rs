@@ -2,6 +2,7 @@
 //! server reports in the body. It never delays bytes, keeps nothing but short names (and a prompt, if a tokenizer is to count
 //! it), and never fails: what cannot be read stays unknown.
 
+mod detected;
 mod unread;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Method};
 
+pub use self::detected::DetectedProtocol;
+pub(super) use self::detected::Protocol;
 use self::unread::{UnreadBodies, is_text};
 use super::body_error::EndFrameReader;
 use super::body_reader::BodyReader;
@@ -168,41 +171,6 @@ impl Tables {
     }
 }
 
-/// A protocol or a rule.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Protocol {
-    /// A known protocol.
-    Known(Family),
-    /// The rule at this index of the configuration.
-    Custom(usize),
-}
-
-impl Protocol {
-    /// The index in lists of known protocols followed by rules.
-    const fn place(self) -> usize {
-        match self {
-            Self::Known(family) => family as usize,
-            Self::Custom(at) => Family::ALL.len() + at,
-        }
-    }
-}
-
-/// The protocol used on a path: the same for every request to it.
-#[derive(Clone, Debug)]
-pub struct DetectedProtocol {
-    pub(super) plain: Option<Protocol>,
-    /// The protocol if the body is gRPC.
-    pub(super) grpc: Option<Protocol>,
-    /// The model that the path names, as a label.
-    model: Option<Box<str>>,
-}
-
-impl DetectedProtocol {
-    const fn is_nothing(&self) -> bool {
-        self.plain.is_none() && self.grpc.is_none()
-    }
-}
-
 /// Reads one exchange.
 #[derive(Debug)]
 pub struct ExchangeReader(Box<Inner>);
@@ -290,6 +258,9 @@ impl ExchangeReader {
             headers.get(http::header::CONTENT_TYPE).and_then(|kind| EndFrameReader::of(kind.as_bytes())).map(Box::new);
         let Some(protocol) = this.protocol else {
             this.response = this.tables.open_body(&this.tables.errors, headers);
+            if this.response.reader.streams() {
+                this.facts.streams();
+            }
             return 0;
         };
         let rule = this.tables.rule(protocol);

@@ -58,8 +58,8 @@ pub(super) const TF_GRPC: Signature =
     Signature { request: proto(&[(&[1, 1], Text), (&[2, 1], Text)], &[]), answer: proto(&[(&[1, 1], Text)], &[]) };
 
 /// KServe's first protocol, which Vertex AI's containers, TorchServe and others speak on routes of their own
-const INSTANCES: &[Need] = &[Has("instances", LIST)];
-const PREDICTIONS: &[Need] = &[Has("predictions", LIST.or(OBJECT))];
+pub(super) const INSTANCES: &[Need] = &[Has("instances", LIST)];
+pub(super) const PREDICTIONS: &[Need] = &[Has("predictions", LIST.or(OBJECT))];
 
 /// `POST /v1/models/M:predict`
 pub(super) const TF_REST: Signature = Signature {

@@ -10,9 +10,9 @@ use super::signature::Need::{Each, Has, Maybe, Says};
 use super::signature::{BOOL, Effect, LIST, NUMBER, Need, OBJECT, Signature, TEXT, json};
 
 /// Tools of these types are called by the client.
-const CLIENT_TOOLS: &[&str] = &["function", "custom"];
+pub(super) const CLIENT_TOOLS: &[&str] = &["function", "custom"];
 /// What OpenAI's API and its servers know.
-const OPENAI_EFFECTS: &[Effect] = &[
+pub(super) const OPENAI_EFFECTS: &[Effect] = &[
     Set("store"),
     Set("background"),
     Set("previous_response_id"),
@@ -24,14 +24,14 @@ const OPENAI_EFFECTS: &[Effect] = &[
     Set("session_params"),
 ];
 
-const MESSAGES: Need = Each("messages", &[("messages[].role", TEXT)]);
-const MODEL: Need = Maybe("model", TEXT);
+pub(super) const MESSAGES: Need = Each("messages", &[("messages[].role", TEXT)]);
+pub(super) const MODEL: Need = Maybe("model", TEXT);
+
+pub(super) const CHAT_ANSWERS: &[Need] = &[Each("choices", &[("choices[].message", OBJECT), ("choices[].delta", OBJECT)])];
 
 /// `POST /v1/chat/completions`
-pub(super) const CHAT: Signature = Signature {
-    request: json(&[&[MESSAGES, MODEL]], OPENAI_EFFECTS),
-    answer: json(&[&[Each("choices", &[("choices[].message", OBJECT), ("choices[].delta", OBJECT)])]], &[]),
-};
+pub(super) const CHAT: Signature =
+    Signature { request: json(&[&[MESSAGES, MODEL]], OPENAI_EFFECTS), answer: json(&[CHAT_ANSWERS], &[]) };
 
 const COMPLETION_ANSWERS: &[&[Need]] = &[
     &[Each("choices", &[("choices[].text", TEXT)])],

@@ -8,6 +8,7 @@ mod classic;
 mod document;
 mod generative;
 mod message;
+mod others;
 mod signature;
 mod table;
 mod verdict;

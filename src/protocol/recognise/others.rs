@@ -1,11 +1,18 @@
 //! The signatures of routes that several APIs share: pooling, tokens, tables, pictures; and the APIs of Anthropic and Cohere.
 
 use super::classic::{INSTANCES, PREDICTIONS};
-use super::generative::{CHAT_ANSWERS, CLIENT_TOOLS, COMPLETION_ANSWERS, MESSAGES, MODEL, OPENAI_EFFECTS};
+use super::generative::{CHAT_ANSWERS, CLIENT_TOOLS, MESSAGES, MODEL, OPENAI_EFFECTS};
 use super::signature::Effect::{Other, Set};
 use super::signature::Need::{Each, Has, Says};
 use super::signature::{ANY, Effect, LIST, NUMBER, Need, OBJECT, Signature, TEXT, json};
 
+const INVOCATION_ANSWERS: &[&[Need]] = &[
+    PREDICTIONS,
+    CHAT_ANSWERS,
+    &[Each("choices", &[("choices[].text", TEXT)])],
+    &[Has("generated_text", TEXT)],
+    &[Has("[].generated_text", TEXT)],
+];
 const INPUT: &[Need] = &[Has("input", TEXT.or(LIST))];
 const CHAT: &[Need] = &[MESSAGES, MODEL];
 const SGLANG_TEXT: &[Need] = &[Has("text", TEXT.or(LIST))];
@@ -34,7 +41,10 @@ pub(super) const COHERE_CHAT: Signature = Signature {
 
 /// `POST /v2/embed`
 pub(super) const COHERE_EMBED: Signature = Signature {
-    request: json(&[&[Has("texts", LIST)], &[Has("model", TEXT), Has("images", LIST)], &[Has("model", TEXT), Has("inputs", LIST)]], &[]),
+    request: json(
+        &[&[Has("texts", LIST)], &[Has("model", TEXT), Has("images", LIST)], &[Has("model", TEXT), Has("inputs", LIST)]],
+        &[],
+    ),
     answer: json(&[&[Has("embeddings", OBJECT.or(LIST))]], &[]),
 };
 
@@ -64,7 +74,10 @@ pub(super) const POOLING: Signature =
 
 /// `POST /tokenize` and what counts tokens
 pub(super) const COUNT_TOKENS: Signature = Signature {
-    request: json(&[&[Has("inputs", TEXT.or(LIST))], &[Has("content", TEXT.or(LIST))], &[Has("prompt", TEXT.or(LIST))], INPUT, CHAT], &[]),
+    request: json(
+        &[&[Has("inputs", TEXT.or(LIST))], &[Has("content", TEXT.or(LIST))], &[Has("prompt", TEXT.or(LIST))], INPUT, CHAT],
+        &[],
+    ),
     answer: json(
         &[
             &[Has("tokens", LIST)],
@@ -105,10 +118,7 @@ pub(super) const INVOCATIONS: Signature = Signature {
         ],
         OPENAI_EFFECTS,
     ),
-    answer: json(
-        &[PREDICTIONS, CHAT_ANSWERS, COMPLETION_ANSWERS[0], &[Has("generated_text", TEXT)], &[Has("[].generated_text", TEXT)]],
-        &[],
-    ),
+    answer: json(INVOCATION_ANSWERS, &[]),
 };
 
 /// `POST /vertex`, `/vertex_generate`

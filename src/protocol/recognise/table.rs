@@ -2,7 +2,7 @@
 
 use super::super::detect::Family;
 use super::signature::Signature;
-use super::{classic, generative};
+use super::{classic, generative, others};
 
 /// The signature of a protocol. One without a signature is never recognised, so its calls are not copied unless the user names them.
 pub(super) const fn signature(family: Family) -> Signature {
@@ -29,7 +29,20 @@ pub(super) const fn signature(family: Family) -> Signature {
         Family::TfRest => classic::TF_REST,
         Family::TfRestExamples => classic::TF_REST_EXAMPLES,
         Family::TfGrpc => classic::TF_GRPC,
-        // a stream of calls is never copied
+        Family::AnthropicMessages => others::ANTHROPIC,
+        Family::CohereChat => others::COHERE_CHAT,
+        Family::CohereEmbed => others::COHERE_EMBED,
+        Family::Score => others::SCORE,
+        Family::Classify => others::CLASSIFY,
+        Family::Pooling => others::POOLING,
+        Family::CountTokens => others::COUNT_TOKENS,
+        Family::Detokenize => others::DETOKENIZE,
+        Family::GenerateTokens => others::GENERATE_TOKENS,
+        Family::Encode => others::ENCODE,
+        Family::Invocations => others::INVOCATIONS,
+        Family::Vertex => others::VERTEX,
+        Family::OpenAiImages => others::IMAGES,
+        // a stream of calls is never copied; a transcription is a form, the answer to speech is sound, and forecasts differ by server
         _ => classic::UNKNOWN,
     }
 }

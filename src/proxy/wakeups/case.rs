@@ -250,7 +250,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), Strin
     let protocol = if case.is_h2_upstream { UpstreamProtocol::H2 } else { UpstreamProtocol::H1 };
     let settings = settings(Config { upstream_protocol: protocol, ..Config::default() });
     let target = Target::Simulated(SimulatedAddress(upstream));
-    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target, counters: Arc::default() };
+    let parts = DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
     let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
     let (received, report) = (Arc::<Received>::default(), Rc::<Report>::default());
     spawn(serve(connections, case.clone(), received.clone()));

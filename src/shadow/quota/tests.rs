@@ -102,10 +102,10 @@ fn a_quota_that_would_take_nothing_is_refused() {
     };
     reason("/v2/models/{model}/infer", "must be a method and a path");
     reason("POST /v2/models/ranker/infer", "/stats calls it POST /v2/models/{model}/infer");
-    reason("POST /score", "shadow.routes");
+    reason("POST /grade", "shadow.routes");
     reason("GET /v1/embeddings", "shadow.routes");
     reason("POST /inference.GRPCInferenceService/ModelStreamInfer", "shadow.routes");
-    let listed = Config { routes: vec!["POST /score".to_owned()], ..config(&[quota("POST /score", 30)]) };
+    let listed = Config { routes: vec!["POST /grade".to_owned()], ..config(&[quota("POST /grade", 30)]) };
     assert_eq!(faults(&listed), []);
 
     let paths = |config: &Config| faults(config).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
