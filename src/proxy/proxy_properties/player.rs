@@ -72,7 +72,11 @@ impl Player {
     /// Lets the proxy run, and greets where it connected.
     pub(super) async fn rest(&mut self) {
         settle().await;
-        let connected = self.address.accept();
+        let (connected, looks): (Vec<_>, Vec<_>) = self.address.accept().into_iter().partition(is_for_requests);
+        if !looks.is_empty() {
+            looks.iter().for_each(MemoryPeer::reset);
+            settle().await;
+        }
         if connected.is_empty() {
             return;
         }
@@ -171,6 +175,14 @@ impl Player {
         self.address.accept().into_iter().for_each(|peer| peer.reset());
         settle().await;
     }
+}
+
+/// Whether a connection is for requests: not one that only looked whether there is an upstream, or asked what it speaks.
+fn is_for_requests(peer: &MemoryPeer) -> bool {
+    let received = peer.received();
+    let is_look = received.is_empty() && peer.is_closed();
+    let is_question = received == [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat() || received.starts_with(b"OPTIONS * ");
+    !is_look && !is_question && !received.starts_with(&[22, 3])
 }
 
 /// A plain answer to the request on `stream`: 200, `ok`.
