@@ -114,7 +114,7 @@ def test_too_large(body):
 
 
 def test_a_stalled_body_is_the_last():
-    with Upstream() as up, Sidecar(up.url, idle_timeout="200ms") as proxy, proxy.client() as client:
+    with Upstream() as up, Sidecar(up.url, client_stall_timeout="200ms") as proxy, proxy.client() as client:
         client.send(BODIES["small"][0]).send(SMALL[:10])
         answer = client.response("POST")
         assert (answer.status, answer.one("x-lapwing-error")) == (408, "request_stalled")

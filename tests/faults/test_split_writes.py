@@ -173,7 +173,7 @@ def test_what_a_request_is_and_how_it_comes_is_annotated():
     for head, body, expected in [
         (infer + json, tensors, {"json_tensors"}),
         (infer + f"Inference-Header-Content-Length: {len(tensors)}\r\nContent-Length: {len(tensors) + 8}\r\n", tensors + b"8 bytes.", set()),
-        (infer + json + "Content-Encoding: gzip\r\n", tensors, {"compressed_request"}),
+        (infer + json + "Content-Encoding: gzip\r\n", tensors, {"compressed_request", "unread_request"}),  # it is not gzip
         (infer + "Content-Length: 2\r\n", b"{}", set()),
         ("POST /x HTTP/1.1\r\nHost: m\r\n" + json, tensors, set()),
     ]:

@@ -88,7 +88,7 @@ def test_clients_without_a_descriptor_are_counted_and_told_of():
         held = [proxy.client() for _ in range(80)]
         late = proxy.client().send(GET)
         assert await_true(lambda: proxy.metric("lapwing_client_connections_waiting") == 1)
-        assert proxy.metric("lapwing_client_connections_waited_total") == 1
+        assert proxy.metric("lapwing_client_connections_waited_total") >= 1
         assert b"ulimit -n" in proxy.get("/readyz") and b"80 of 128" in proxy.get("/readyz")
         assert proxy.log().count("ulimit -n") == 1, proxy.log()
         held.pop().close()

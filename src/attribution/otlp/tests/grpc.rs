@@ -67,6 +67,25 @@ async fn what_cannot_be_taken_is_refused_for_good_and_counted() {
         assert_eq!(traces.export(huge.clone()).await.unwrap_err().code(), Code::ResourceExhausted);
         let mut packed = TraceServiceClient::new(channel.clone()).send_compressed(CompressionEncoding::Gzip);
         assert_eq!(packed.export(huge).await.unwrap_err().code(), Code::ResourceExhausted, "small only while packed");
+        let mut raw = tonic::client::Grpc::new(channel);
+        let mut call = async |path: &'static str| {
+            raw.ready().await.unwrap();
+            let garbage = tonic::Request::new(bytes::Bytes::from_static(b"\xff\xff\xff"));
+            raw.unary(garbage, http::uri::PathAndQuery::from_static(path), crate::protocol::BytesCodec).await.unwrap_err().code()
+        };
+        assert_eq!(call("/opentelemetry.proto.collector.trace.v1.TraceService/Export").await, Code::InvalidArgument);
+        assert_eq!(call("/opentelemetry.proto.collector.profiles.v1.ProfilesService/Export").await, Code::Unimplemented);
+    })
+    .await;
+    let refused = [Counter::OtlpTooLarge, Counter::OtlpUndecodable, Counter::OtlpWrongPath, Counter::OtlpMalformed];
+    assert_eq!(refused.map(|counter| counters.get(counter)), [2, 1, 1, 4]);
+}
+
+#[tokio::test]
+async fn a_status_does_not_repeat_a_long_field() {
+    let counters = Arc::new(Counters::default());
+    let (handler, _spans) = handler(8, None, &counters);
+    against(handler, async |endpoint| {
         // of a message that is not packed it does not matter
         let (status, message) = call(&endpoint, &"x".repeat(8_000), vec![7; 9]).await;
         assert_eq!(status, Code::Unimplemented);
