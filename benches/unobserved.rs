@@ -66,7 +66,8 @@ fn main() {
         health: Arc::default(),
         counters,
     };
-    let listener = net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, net::Sharing::Alone).expect("the address is free");
+    let listener =
+        net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, net::Sharing::Alone).expect("the address is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(proxy::serve(listener, parts, CancellationToken::new())).expect("it serves until it is killed");
 }

@@ -24,7 +24,7 @@ use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
 use super::telemetry;
-use crate::attribution::otlp::{OtlpRefusals, OwnTraces};
+use crate::attribution::otlp::OwnTraces;
 use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::{Config, Loaded};
 use crate::cost::{DebtAssessor, ModelOptima};
@@ -121,18 +121,6 @@ impl Control {
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
-        let refusals = Arc::<OtlpRefusals>::default();
-        let receives_spans = listeners.otlp_grpc.is_some() || listeners.otlp_http.is_some();
-        let sources = TelemetrySources {
-            counters: counters.clone(),
-            settings: whole.map(move |loaded| TelemetrySettings {
-                receives_spans,
-                samples_traces: loaded.config.trace_sampling != TraceSampling::Off,
-                reads_bodies: loaded.config.protocol.read_bodies,
-            }),
-            refusals: refusals.clone(),
-        };
-
         let receivers = Receivers {
             grpc: listeners.otlp_grpc,
             http: listeners.otlp_http,
@@ -140,9 +128,10 @@ impl Control {
             rules,
             counters: counters.clone(),
             spans: sender,
-            refusals,
+            refusals: Arc::default(),
             stop: stop.clone(),
         };
+        let sources = telemetry_sources(&whole, &receivers);
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
@@ -176,18 +165,36 @@ impl Control {
         let telemetry = telemetry::spawn(&config.telemetry, &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
         let aggregation = aggregation.sampling(telemetry.sampler);
-        let stopping = stop.clone();
         threads.push(spawn("lapwing-admin", async move || export::serve(listeners.admin, surfaces, stop).await)?);
-        threads.push(spawn("lapwing-control", async move || {
-            let aggregating = async {
-                aggregation.run(spans, stopping).await;
-                drop(merging);
-            };
-            tokio::join!(aggregating, Box::pin(poller.run(phases.accepting)));
-            Ok(())
-        })?);
+        let aggregating = async move || {
+            aggregation.run(spans, phases.profiling).await;
+            drop(merging);
+        };
+        threads.push(spawn_control(aggregating, async move || poller.run(phases.accepting).await)?);
         Ok(threads)
     }
+}
+
+/// Where it shows that something of the telemetry is missing.
+fn telemetry_sources(whole: &ConfigHandle<Loaded>, receivers: &Receivers) -> TelemetrySources {
+    let receives_spans = receivers.grpc.is_some() || receivers.http.is_some();
+    let settings = whole.map(move |loaded| TelemetrySettings {
+        receives_spans,
+        samples_traces: loaded.config.trace_sampling != TraceSampling::Off,
+        reads_bodies: loaded.config.protocol.read_bodies,
+    });
+    TelemetrySources { counters: receivers.counters.clone(), settings, refusals: receivers.refusals.clone() }
+}
+
+/// Starts the thread that aggregates and polls.
+fn spawn_control(
+    aggregate: impl AsyncFnOnce() + Send + 'static,
+    poll: impl AsyncFnOnce() + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>, StartError> {
+    spawn("lapwing-control", async move || {
+        tokio::join!(aggregate(), Box::pin(poll()));
+        Ok(())
+    })
 }
 
 /// Where exchanges go to be diagnosed, and where the diagnosis is read; `None` where configuration turned it off. `ports` are the one that

@@ -122,17 +122,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
     let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
-    let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
     let engine = (config.engine.is_on())
         .then(|| Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout))
         .transpose()?;
-    let addresses = Addresses {
-        listen,
-        admin: local(&admin)?,
-        otlp_grpc: otlp_grpc.as_ref().map(local).transpose()?,
-        otlp_http: otlp_http.as_ref().map(local).transpose()?,
-        engine: engine.as_ref().map(Hosted::address),
-    };
+    let listeners_of_control = control::Listeners { admin, otlp_grpc, otlp_http };
+    let addresses = Addresses::new(listen, &listeners_of_control, engine.as_ref())?;
 
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
     let contexts = Arc::<LearntContexts>::default();
@@ -174,7 +168,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         config: whole.clone(),
         admin_token,
         access_log,
-        listeners: control::Listeners { admin, otlp_grpc, otlp_http },
+        listeners: listeners_of_control,
         counters: counters.clone(),
         labels,
         ours,
@@ -204,6 +198,17 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 }
 
 impl Addresses {
+    fn new(listen: SocketAddr, control: &control::Listeners, engine: Option<&Hosted>) -> Result<Self, StartError> {
+        let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
+        Ok(Self {
+            listen,
+            admin: local(&control.admin)?,
+            otlp_grpc: control.otlp_grpc.as_ref().map(local).transpose()?,
+            otlp_http: control.otlp_http.as_ref().map(local).transpose()?,
+            engine: engine.map(Hosted::address),
+        })
+    }
+
     const fn receives_spans(&self) -> bool {
         self.otlp_grpc.is_some() || self.otlp_http.is_some()
     }

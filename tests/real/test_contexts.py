@@ -47,9 +47,11 @@ class Service:
 
     def is_joined(self, trace):
         """Whether the newest request has the server's spans, and these are of this trace."""
-        (newest,) = self.lapwing.json("/exchanges?order=recent&limit=1")["exchanges"]
-        traced = [stage["stage"] for stage in newest["stages"] if stage["source"] == "traced"]
-        return newest["trace_id"] == trace and "forward" in traced
+        recent = self.lapwing.json("/exchanges?order=recent&limit=1")["exchanges"]
+        if not recent:
+            return False  # it waits for its spans
+        traced = [stage["stage"] for stage in recent[0]["stages"] if stage["source"] == "traced"]
+        return recent[0]["trace_id"] == trace and "forward" in traced
 
     def joins(self, headers):
         trace = self.trace_of(headers)

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -195,15 +196,18 @@ def copies(candidate, path):
 def test_calls_of_every_protocol_are_copied_and_recorded_and_an_odd_one_is_not(binary, models, shadowed, tmp_path):
     upstream, candidate = models
     lapwing = shadowed(upstream.port, f"other=http://127.0.0.1:{candidate.port}", env={"LAPWING_SHADOW__NOISE": "0%"})
-    recording = Recording(binary, lapwing, tmp_path / "traffic.lwr", "--for", "60s", "--max-requests", str(5 * len(PROTOCOLS)))
+    recording = Recording(binary, lapwing, tmp_path / "traffic.lwr", "--for", "8s")
     for path, call, _ in PROTOCOLS.values():
         for n in range(5):
             assert post(lapwing.port, path, json.dumps({**call, "n": n}).encode(), {"content-type": JSON})[0] == 200
+    for name, (path, _, _) in PROTOCOLS.items():
+        wait_for(lambda path=path: len(copies(candidate, path)) >= 5, 20, f"the calls of {name} are copied")
+    time.sleep(1)  # the recording has learnt the routes too; an odd exchange among the first ones would keep it from that
+    for path, _, _ in PROTOCOLS.values():
         # the same route, learnt by now: its own body decides
         for odd in (b'{"jsonrpc":"2.0","method":"pay","inputs":"a"}', b"{}", b"user=a&password=b"):
             assert post(lapwing.port, path, odd, {"content-type": "text/plain"})[0] == 200
     for name, (path, _, _) in PROTOCOLS.items():
-        wait_for(lambda path=path: len(copies(candidate, path)) >= 5, 20, f"the calls of {name} are copied")
         numbers = [json.loads(body)["n"] for _, body in copies(candidate, path)]
         assert sorted(numbers) == [0, 1, 2, 3, 4], (name, numbers)
     exchanges, end = recording.lines()

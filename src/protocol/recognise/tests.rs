@@ -218,7 +218,7 @@ fn messages_of_grpc_are_judged_by_their_fields() {
     };
     let tensor = [field(1, b"x"), field(2, b"FP32"), field(3, &[1])].concat();
     let infer = [field(1, b"m"), field(5, &tensor)].concat();
-    assert_eq!(asked(PATH, &[infer.clone()]), Recognised::Yes);
+    assert_eq!(asked(PATH, std::slice::from_ref(&infer)), Recognised::Yes);
     assert_eq!(asked(PATH, &[]), Recognised::No);
     assert_eq!(asked(PATH, &[field(1, b"m")]), Recognised::No, "without a tensor");
     assert_eq!(asked(PATH, &[b"user=a&password=b".to_vec()]), Recognised::No);

@@ -179,9 +179,9 @@ async fn converse(
     numbers: Vec<usize>,
     report: Rc<Report>,
 ) {
-    let (mut numbers, mut at_once) = (numbers.into_iter(), Vec::new());
+    let mut at_once = Vec::new();
     let mut opened = None;
-    while let Some(at) = numbers.next() {
+    for at in numbers {
         let mut sender = match opened.take() {
             Some(sender) => sender,
             None => {

@@ -168,6 +168,7 @@ const S: &str = "tracestate";
 /// The cases of W3C's test suite (trace-context, test/test.py, with its strictest level) that one request shows: its fields, whether
 /// its trace goes on, and the trace state that is passed on, joined by commas.
 #[allow(clippy::type_complexity, reason = "a table")]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn suite() -> Vec<(Vec<(&'static str, String)>, bool, Option<String>)> {
     let mut cases: Vec<(Vec<(&'static str, String)>, bool, Option<String>)> = Vec::new();
     let mut parent = |fields: &[(&'static str, &str)], goes_on| {

@@ -1,16 +1,18 @@
 //! Accumulates what is read of one exchange: model, work, token timing, and the server's reports. Fixed size; only a streamed
 //! answer with content allocates.
 
+mod answer;
+
 use arrayvec::ArrayVec;
 
-use super::body_error::{BodyErrors, ErrorField};
-use super::config::{Flops, Side};
-use super::inputs::Inputs;
-use super::pace::TokenPace;
-use super::row_shapes::{Chats, InputTensor, Table, ends_stream};
-use super::servers::{Quantity, ReportedValues};
-use super::tag::{Tag, TagValue};
 use crate::ledger::{Basis, Ledger, ReportPlace, Unit, Work};
+use crate::protocol::body_error::BodyErrors;
+use crate::protocol::config::{Flops, Side};
+use crate::protocol::inputs::Inputs;
+use crate::protocol::pace::TokenPace;
+use crate::protocol::row_shapes::{Chats, InputTensor, Table};
+use crate::protocol::servers::{Quantity, ReportedValues};
+use crate::protocol::tag::{Tag, TagValue};
 
 /// How many bytes of a model's name are kept.
 const NAME_BYTES: usize = 128;
@@ -139,12 +141,6 @@ impl ExchangeFacts {
             (Tag::Message, TagValue::List(_)) => self.chats.lists += 1,
             (Tag::Message, _) => self.chats.has_messages = true,
             (Tag::Records, TagValue::List(len)) if self.rows.is_none() => self.rows = Some(len),
-            (Tag::Content, TagValue::Text { bytes: 1.., .. }) => self.wrote(seen),
-            (Tag::WholeContent, TagValue::Text { bytes: 1.., .. }) if !self.streams => self.wrote(seen),
-            (Tag::ContentIds, TagValue::List(len @ 1..)) => {
-                self.content |= self.side == Side::Response;
-                self.output_ids = self.output_ids.saturating_add(len);
-            }
             (Tag::InputPart(part), seen) => {
                 if let Some(tokens) = seen.count() {
                     self.input_parts[part as usize] = Some(tokens);
@@ -157,21 +153,6 @@ impl ExchangeFacts {
                 }
             }
             (Tag::Predictions, TagValue::List(len)) => self.predictions = Some(len),
-            (Tag::Output, TagValue::Text { head: b"text_output", .. }) => self.content = true,
-            (Tag::Done, TagValue::Bool(true) | TagValue::Text { .. }) => self.done = true,
-            (Tag::Event, TagValue::Text { head, .. }) => {
-                self.done |= ends_stream(head);
-                self.pace.event(head);
-                self.errors.note(ErrorField::Type, seen);
-            }
-            (Tag::Error(field), seen) => self.errors.note(field, seen),
-            (Tag::Reasoning, TagValue::Text { bytes: 1.., .. }) => {
-                self.pace.note(tag, seen);
-                self.wrote(seen);
-            }
-            (Tag::HiddenTokens | Tag::RejectedTokens | Tag::Withholds(_) | Tag::Block | Tag::PieceTokens, seen) => {
-                self.pace.note(tag, seen)
-            }
             (Tag::Sequences, seen) => self.asked_sequences = seen.count().unwrap_or(0),
             (Tag::Sequence, seen) => {
                 self.seen_sequences = self.seen_sequences.max(seen.count().map_or(0, |index| index.saturating_add(1)));
@@ -196,7 +177,7 @@ impl ExchangeFacts {
                     self.reported.note_text(row, text);
                 }
             }
-            _ => {}
+            _ => self.note_answer(tag, seen),
         }
     }
 
