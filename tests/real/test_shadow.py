@@ -297,6 +297,7 @@ def test_a_target_as_slow_as_the_upstream_has_not_failed(start_server, start_sha
     """Both take longer than the target's own limit; one that is much slower than the upstream is given up all the same."""
     upstream, same, slower = (start_server("--forward-ms", ms) for ms in (400, 400, 2500))
     env = {"LAPWING_SHADOW__TIMEOUT": "100ms", "LAPWING_SHADOW__NOISE": "0%", "LAPWING_SHADOW__ORDER": order}
+    env["LAPWING_SHADOW__ROUTES"] = "[POST /v2/models/*/infer]"  # named, so that nothing has to be learnt first
     lapwing = start_shadowed(f"same=http://127.0.0.1:{same}", f"slower=http://127.0.0.1:{slower}", upstream=upstream, env=env)
     for _ in range(2):
         assert ask(lapwing.port, body_of(1))[0] == 200
