@@ -127,13 +127,17 @@ const fn spread(trace: TraceId) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
 
     const INFER: &str = "/v2/models/m/infer";
+    /// Made once: to compile all of them takes milliseconds.
+    static PROTOCOLS: LazyLock<Protocols> = LazyLock::new(Protocols::default);
 
     fn takes(config: &Config, path: &str, headers: &[(&str, &str)]) -> bool {
         let headers = headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect();
-        Sampler::new(config).takes(&Protocols::default(), &Method::POST, path, &headers) == Sampled::Taken
+        Sampler::new(config).takes(&PROTOCOLS, &Method::POST, path, &headers) == Sampled::Taken
     }
 
     fn all() -> Config {
@@ -184,7 +188,7 @@ mod tests {
         let refused = |headers: &[(&str, &str)]| {
             let headers =
                 headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect();
-            Sampler::new(&all()).takes(&Protocols::default(), &Method::POST, "/", &headers)
+            Sampler::new(&all()).takes(&PROTOCOLS, &Method::POST, "/", &headers)
         };
         assert_eq!(refused(&[("content-type", "application/json")]), Sampled::Taken, "its body decides");
         for kind in [
@@ -200,7 +204,7 @@ mod tests {
         }
         let none = Sampler::new(&Config { sample: "0%".parse().unwrap(), ..Config::default() });
         let headers = HeaderMap::new();
-        assert_eq!(none.takes(&Protocols::default(), &Method::POST, "/orders", &headers), Sampled::Not, "not drawn, not counted");
+        assert_eq!(none.takes(&PROTOCOLS, &Method::POST, "/orders", &headers), Sampled::Not, "not drawn, not counted");
         assert_eq!(Sampler::new(&all()).takes(&Protocols::default(), &Method::GET, "/orders", &headers), Sampled::Not);
     }
 
