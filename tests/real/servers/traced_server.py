@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -18,12 +19,22 @@ provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 tracer = provider.get_tracer("service")
 
 
+class Fields(Getter):
+    """Header fields in any case of letters, as servers' instrumentation reads them."""
+
+    def get(self, carrier, key):
+        return carrier.get_all(key)
+
+    def keys(self, carrier):
+        return carrier.keys()
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
-        context = propagate.extract({name.lower(): value for name, value in self.headers.items()})
+        context = propagate.extract(self.headers, getter=Fields())
         with tracer.start_as_current_span("POST /predict", context, kind=trace.SpanKind.SERVER) as server:
             with tracer.start_as_current_span("preprocessing"):
                 pass
