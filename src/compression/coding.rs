@@ -31,6 +31,12 @@ pub struct Codings(ArrayVec<ContentCoding, MAX_CODINGS>);
 #[error("content coding {0:?} is not read")]
 pub struct UnknownCoding(pub String);
 
+/// Whether a head has a `Content-Encoding`. Few have: to pass over their names costs less than to look it up.
+#[must_use]
+pub fn is_coded(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| *name == CONTENT_ENCODING)
+}
+
 impl ContentCoding {
     /// The coding of this name, in any case of letters.
     #[must_use]
@@ -51,13 +57,16 @@ impl ContentCoding {
 }
 
 impl Codings {
-    /// The codings that `Content-Encoding` names, in one field or several. For a head without it this is one look-up.
+    /// The codings that `Content-Encoding` names, in one field or several.
     ///
     /// # Errors
     ///
     /// [`UnknownCoding`]: one of them is not known, or there are more than three.
     pub fn of(headers: &HeaderMap) -> Result<Self, UnknownCoding> {
         let mut codings = Self::default();
+        if !is_coded(headers) {
+            return Ok(codings);
+        }
         for field in headers.get_all(CONTENT_ENCODING) {
             for name in field.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                 codings.push(name)?;

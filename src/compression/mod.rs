@@ -14,7 +14,7 @@ mod stream;
 mod whole;
 mod zstd;
 
-pub use coding::{Codings, ContentCoding, UnknownCoding};
+pub use coding::{Codings, ContentCoding, UnknownCoding, is_coded};
 pub use memory::DecoderMemory;
 pub use stage::DecodeError;
 pub use stream::BodyDecoder;

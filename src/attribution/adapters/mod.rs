@@ -26,10 +26,15 @@ pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
             headers::note_server(headers, ledger);
         }
         let mut malformed = cache_hit::report(headers, rules.cache_hit(), &mut ledger.circumstances);
-        if may_report(headers) {
-            malformed += server_timing::report(headers, &rules, place, ledger)
-                + headers::report(headers, place, ledger)
-                + gateway_usage::report(headers, ledger);
+        let found = ReportingFields::of(headers);
+        if found.server_timing {
+            malformed += server_timing::report(headers, &rules, place, ledger);
+        }
+        if found.compute_type {
+            malformed += headers::report(headers, place, ledger);
+        }
+        if found.usage {
+            malformed += gateway_usage::report(headers, ledger);
         }
         if malformed > 0 {
             counters.add(Counter::ReportsMalformed, malformed as u64);
@@ -37,12 +42,29 @@ pub fn reader(rules: Arc<Rules>, counters: Arc<Counters>) -> Box<HeaderReader> {
     })
 }
 
-/// Whether there is a field without which nothing is reported. Most answers have none of them, and to pass over a few names costs less than
-/// to look each of these up.
-fn may_report(headers: &HeaderMap) -> bool {
-    static FIRST: [HeaderName; 4] =
-        [SERVER_TIMING, headers::COMPUTE_TYPE, gateway_usage::BEDROCK_INPUT, gateway_usage::FIREWORKS_INPUT];
-    headers.keys().any(|name| FIRST.contains(name))
+/// Which fields there are without which nothing is reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReportingFields {
+    server_timing: bool,
+    compute_type: bool,
+    usage: bool,
+}
+
+impl ReportingFields {
+    /// Most answers have none or one of them, and to pass over a few names costs less than to look each of these up.
+    fn of(headers: &HeaderMap) -> Self {
+        const COMPUTE_TYPE: HeaderName = headers::COMPUTE_TYPE;
+        let mut found = Self::default();
+        for name in headers.keys() {
+            match name {
+                name if *name == SERVER_TIMING => found.server_timing = true,
+                name if *name == COMPUTE_TYPE => found.compute_type = true,
+                name if *name == gateway_usage::BEDROCK_INPUT || *name == gateway_usage::FIREWORKS_INPUT => found.usage = true,
+                _ => {}
+            }
+        }
+        found
+    }
 }
 
 #[cfg(test)]

@@ -45,9 +45,9 @@ pub(in super::super) struct EndFrameReader {
 impl EndFrameReader {
     /// A reader for a body of this `Content-Type`, if it ends with such a frame.
     pub(in super::super) fn of(content_type: &[u8]) -> Option<Self> {
-        let kind = content_type.split(|byte| matches!(byte, b';' | b' ')).next().unwrap_or_default();
         let rest = |prefix: &[u8]| {
-            kind.get(..prefix.len()).filter(|start| start.eq_ignore_ascii_case(prefix)).map(|_| &kind[prefix.len()..])
+            let (start, rest) = content_type.split_at_checked(prefix.len())?;
+            start.eq_ignore_ascii_case(prefix).then_some(rest)
         };
         let (kind, is_text) = match (rest(b"application/grpc-web"), rest(b"application/connect+")) {
             (Some(rest), _) => (EndFrame::GrpcWeb, rest.get(..5).is_some_and(|rest| rest.eq_ignore_ascii_case(b"-text"))),

@@ -11,6 +11,8 @@ const MEMBERS: usize = 12;
 
 /// Members with which good answers begin: none that begins so is an error.
 const GOOD: [&[u8]; 5] = [b"model_name", b"outputs", b"predictions", b"embeddings", b"choices"];
+/// How most of them begin: told by a few comparisons.
+const GOOD_STARTS: [&[u8]; 3] = [br#"{"model_name""#, br#"{"outputs""#, br#"{"predictions""#];
 
 /// What is seen of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,9 @@ impl Glance {
 
 /// What the first bytes of an answer tell. What they told stays true of more bytes.
 fn glimpse(bytes: &[u8]) -> Glimpse {
+    if GOOD_STARTS.iter().any(|start| bytes.starts_with(start)) {
+        return Glimpse::Fine;
+    }
     let is_cut = bytes.len() < PREFIX;
     let mut rest = Rest(&bytes[..bytes.len().min(PREFIX)]);
     match members(&mut rest) {

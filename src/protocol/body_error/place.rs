@@ -1,9 +1,9 @@
 //! Where an answer would say that it failed, by its head.
 
 use http::HeaderMap;
-use http::header::CONTENT_ENCODING;
 
 use super::super::media::Media;
+use crate::compression::is_coded;
 
 /// Where an answer would say that it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,13 @@ impl ErrorPlace {
     }
 
     fn of_document(headers: &HeaderMap) -> Self {
-        if headers.contains_key(CONTENT_ENCODING) { Self::Stream } else { Self::Document }
+        if is_coded(headers) { Self::Stream } else { Self::Document }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::header::CONTENT_TYPE;
+    use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
     use super::*;
 

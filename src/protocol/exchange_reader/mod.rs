@@ -113,35 +113,31 @@ impl Protocols {
         let media = Media::of(headers);
         let protocol = if media == Media::Grpc { spoken.grpc } else { spoken.plain }?;
         let plan = self.0.plan(protocol);
-        let mut facts = ExchangeFacts::default();
+        // made where it stays: it is large
+        let mut inner = Box::new(Inner::new(Some(protocol), Arc::clone(&self.0)));
         if let Some(model) = spoken.model.as_ref().filter(|_| media != Media::Grpc) {
-            facts.name_model(model.as_bytes());
+            inner.facts.name_model(model.as_bytes());
         }
         if let Some(rule) = self.0.rule(protocol) {
-            rule.request_head(headers, &mut facts);
+            rule.request_head(headers, &mut inner.facts);
         }
-        let mut request = PassingBody::plain(BodyReader::new(&plan.request, media, headers));
-        let unread = UnreadBodies {
-            request: !request.reader.is_on() && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers),
-            ..UnreadBodies::default()
-        };
+        inner.request.reader = BodyReader::new(&plan.request, media, headers);
+        let is_on = inner.request.reader.is_on();
+        inner.unread.request = !is_on && !matches!(plan.request, WatchedFields::Nothing) && is_text(headers);
         let kept = self.0.keep.as_ref().filter(|_| media == Media::Json).and_then(|keep| keep.body(protocol.place()));
-        if request.reader.is_on() || kept.is_some() {
-            request.decode(headers, &self.0.decoders);
+        if is_on || kept.is_some() {
+            inner.request.decode(headers, &self.0.decoders);
         }
-        let kept = kept.filter(|_| request.unread.is_none());
-        let is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
-        let mut inner = Inner::new(Some(protocol), facts, Arc::clone(&self.0));
-        (inner.request, inner.kept, inner.is_json_infer, inner.unread) = (request, kept, is_json_infer, unread);
-        Some(ExchangeReader(Box::new(inner)))
+        inner.kept = kept.filter(|_| inner.request.unread.is_none());
+        inner.is_json_infer = media == Media::Json && matches!(protocol, Protocol::Known(Family::OipRest));
+        Some(ExchangeReader(inner))
     }
 
     /// Creates a reader for an answer of which nothing else is read, that looks for nothing but whether it says that it failed; `None`
     /// if bodies are not to be read.
     #[must_use]
     pub fn open_for_errors(&self) -> Option<ExchangeReader> {
-        let inner = Inner::new(None, ExchangeFacts::default(), Arc::clone(&self.0));
-        self.0.read_bodies.then(|| ExchangeReader(Box::new(inner)))
+        self.0.read_bodies.then(|| ExchangeReader(Box::new(Inner::new(None, Arc::clone(&self.0)))))
     }
 }
 
@@ -197,15 +193,15 @@ struct Inner {
 }
 
 impl Inner {
-    fn new(protocol: Option<Protocol>, facts: ExchangeFacts, tables: Arc<Tables>) -> Self {
-        let (request, response) = (PassingBody::plain(BodyReader::Off), PassingBody::plain(BodyReader::Off));
+    #[inline]
+    fn new(protocol: Option<Protocol>, tables: Arc<Tables>) -> Self {
         Self {
             tables,
             protocol,
-            request,
-            response,
+            request: PassingBody::plain(BodyReader::Off),
+            response: PassingBody::plain(BodyReader::Off),
             end_frame: None,
-            facts,
+            facts: ExchangeFacts::default(),
             kept: None,
             at_ns: 0,
             is_answered: false,
@@ -254,8 +250,6 @@ impl ExchangeReader {
             this.kept = None; // the model did not read a refused request
             return 0;
         }
-        this.end_frame =
-            headers.get(http::header::CONTENT_TYPE).and_then(|kind| EndFrameReader::of(kind.as_bytes())).map(Box::new);
         let Some(protocol) = this.protocol else {
             this.response = this.tables.open_body(&this.tables.errors, headers);
             if this.response.reader.streams() {

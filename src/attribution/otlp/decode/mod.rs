@@ -26,6 +26,9 @@ use crate::ledger::{SpanId, SpanNote, TraceId};
 /// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
 
+/// The least that a span with its ids, times and name takes on the wire: room is made for so many at once.
+const SPAN_BYTES: usize = 64;
+
 /// `ResourceSpans.instrumentation_library_spans`, which senders of 2021 write for `scope_spans`; its fields are the same.
 const LIBRARY_SPANS: u32 = 1000;
 
@@ -98,6 +101,7 @@ pub(super) fn spans(request: &[u8], rules: &Rules) -> Result<Decoded, Undecodabl
             out.count_container()?;
             let scope: InstrumentationScope = outer(Element::Scope, scope_spans, "a scope")?;
             let sender = Sender { service: &name, scope: &scope.name, is_vllm };
+            out.spans.reserve((scope_spans.len() / SPAN_BYTES).min(MAX_SPANS));
             for span in messages(scope_spans, 2) {
                 out.take(span?, sender, (&service, process), rules)?;
             }
@@ -137,19 +141,21 @@ impl Decoded {
             self.skipped += 1;
             return Ok(());
         }
-        match incoming(&span, sender, of, rules) {
-            Some(found) => self.push(found, &span.links),
-            None => self.invalid += 1,
+        let Some(found) = incoming(&span, sender, of, rules) else {
+            self.invalid += 1;
+            return Ok(());
+        };
+        if found.stage.is_none() || span.links.is_empty() {
+            self.spans.push(found);
+        } else {
+            self.push_linked(found, &span.links);
         }
         Ok(())
     }
 
-    /// Keeps a span. One that did a stage of several requests, and links to the span of each, is kept for each of them; the span itself
-    /// only if it is below one.
-    fn push(&mut self, mut span: IncomingSpan, links: &[Link]) {
-        if span.stage.is_none() || links.is_empty() {
-            return self.spans.push(span);
-        }
+    /// Keeps a span that did a stage of several requests, and links to the span of each, for each of them; the span itself only if it is
+    /// below one.
+    fn push_linked(&mut self, mut span: IncomingSpan, links: &[Link]) {
         let ids = |link: &Link| Some((TraceId::from_slice(&link.trace_id)?, SpanId::from_slice(&link.span_id)?));
         let own = span.parent.map(|parent| (span.trace, parent));
         let mut linked: Vec<(TraceId, SpanId)> =

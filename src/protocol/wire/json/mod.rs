@@ -143,8 +143,8 @@ impl<T: Copy> JsonReader<T> {
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             at += match self.state {
                 State::InKey | State::InText => {
-                    let Some(read) = self.text.read(rest) else { return bytes.len() };
-                    self.text_ended(on);
+                    let Some((read, whole)) = self.text.read(rest) else { return bytes.len() };
+                    self.text_ended(whole, on);
                     read
                 }
                 State::InScalar => {
@@ -302,16 +302,18 @@ impl<T: Copy> JsonReader<T> {
         self.state = if self.frames.is_empty() { State::Done } else { State::After };
     }
 
-    /// Handles the closing quote of a key or a text.
-    fn text_ended(&mut self, on: &mut impl FnMut(T, JsonValue<'_>)) {
+    /// Handles the closing quote of a key or a text, which is `whole` or was kept.
+    fn text_ended(&mut self, whole: Option<&[u8]>, on: &mut impl FnMut(T, JsonValue<'_>)) {
         if self.state == State::InKey {
             let parent = self.frames.last().map_or(NOWHERE, |f| f.node);
-            self.node = self.text.whole(KEY_BYTES).map_or(NOWHERE, |key| self.paths.key(parent, key));
+            let key = whole.map_or_else(|| self.text.whole(KEY_BYTES), |key| Some(key).filter(|key| key.len() <= KEY_BYTES));
+            self.node = key.map_or(NOWHERE, |key| self.paths.key(parent, key));
             self.state = State::Colon;
             return;
         }
         if let Some(tag) = self.paths.tag(self.node) {
-            on(tag, JsonValue::Text { head: self.text.head(), bytes: self.text.bytes() });
+            let head = whole.map_or_else(|| self.text.head(), |text| &text[..text.len().min(TEXT_BYTES)]);
+            on(tag, JsonValue::Text { head, bytes: self.text.bytes() });
         }
         self.ended();
     }

@@ -171,7 +171,7 @@ impl<T: Copy> JsonPaths<T> {
         if place.key_lengths & length_bit(key.len()) == 0 {
             return place.any_key;
         }
-        place.keys.iter().find(|(k, _)| **k == *key).map_or(place.any_key, |(_, child)| *child)
+        place.keys.iter().find(|(k, _)| k.first() == key.first() && **k == *key).map_or(place.any_key, |(_, child)| *child)
     }
 
     pub(super) fn element(&self, node: Node, index: u64) -> Node {

@@ -60,8 +60,8 @@ impl Text {
     }
 
     /// Reads up to the closing quote. Returns the number of bytes consumed, including the quote; `None` if the quote did not
-    /// come.
-    pub(super) fn read(&mut self, piece: &[u8]) -> Option<usize> {
+    /// come. A text that is whole in `piece`, without escapes, is returned instead of kept: most are.
+    pub(super) fn read<'p>(&mut self, piece: &'p [u8]) -> Option<(usize, Option<&'p [u8]>)> {
         let mut at = 0;
         while let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) {
             if self.escape != Escape::No {
@@ -79,16 +79,20 @@ impl Text {
                     self.escape = Escape::Backslash;
                 }
                 let Some(read) = end else { break };
-                return Some(self.closed(at + read));
+                return Some((self.closed(at + read), None));
             }
             let Some(n) = memchr2(b'"', b'\\', rest) else {
                 self.keep(rest);
                 break;
             };
+            if rest[n] == b'"' && self.bytes == 0 && at == 0 {
+                self.bytes = n as u64;
+                return Some((n + 1, Some(&rest[..n])));
+            }
             self.keep(&rest[..n]);
             at += n + 1;
             if rest[n] == b'"' {
-                return Some(self.closed(at));
+                return Some((self.closed(at), None));
             }
             self.escape = Escape::Backslash;
         }

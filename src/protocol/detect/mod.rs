@@ -4,6 +4,10 @@
 //! below one (`/openai/v1/chat/completions`). Routes of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are
 //! everyday words, so they count only if they are the whole path. For other paths the configuration can name a rule.
 
+mod routes;
+
+pub(super) use self::routes::{ROUTES, Route};
+
 macro_rules! families {
     ($($name:ident),* $(,)?) => {
         /// A known protocol.
@@ -28,179 +32,98 @@ families! {
     TorchServe, TfRest, TfRestExamples, TfGrpc,
 }
 
-/// A route of model servers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    /// The path, in which `{model}` and `{version}` are any segment.
-    pub(super) path: &'static str,
-    /// Whether it is recognised as the whole path only.
-    pub(super) is_whole: bool,
-    pub(super) family: Family,
-}
-
-const fn whole(path: &'static str, family: Family) -> Route {
-    Route { path, is_whole: true, family }
-}
-
-const fn below(path: &'static str, family: Family) -> Route {
-    Route { path, is_whole: false, family }
-}
-
-/// Every route of a body other than gRPC. The first that fits is taken.
-pub(super) const ROUTES: &[Route] = &[
-    // TorchServe
-    whole("/predictions/{model}", Family::TorchServe),
-    whole("/predictions/{model}/{version}", Family::TorchServe),
-    whole("/explanations/{model}", Family::TorchServe),
-    whole("/explanations/{model}/{version}", Family::TorchServe),
-    // TensorFlow Serving and KServe's first protocol
-    below("/models/{model}:predict", Family::TfRest),
-    below("/models/{model}/versions/{version}:predict", Family::TfRest),
-    below("/models/{model}/labels/{version}:predict", Family::TfRest),
-    below("/models/{model}:explain", Family::TfRest),
-    below("/models/{model}:classify", Family::TfRestExamples),
-    below("/models/{model}/versions/{version}:classify", Family::TfRestExamples),
-    below("/models/{model}/labels/{version}:classify", Family::TfRestExamples),
-    below("/models/{model}:regress", Family::TfRestExamples),
-    below("/models/{model}/versions/{version}:regress", Family::TfRestExamples),
-    below("/models/{model}/labels/{version}:regress", Family::TfRestExamples),
-    // the Open Inference Protocol
-    below("/models/{model}/infer", Family::OipRest),
-    below("/models/{model}/versions/{version}/infer", Family::OipRest),
-    below("/models/{model}/infer_stream", Family::OipRest),
-    below("/models/{model}/versions/{version}/infer_stream", Family::OipRest),
-    below("/models/{model}/generate", Family::TritonGenerate),
-    below("/models/{model}/versions/{version}/generate", Family::TritonGenerate),
-    below("/models/{model}/generate_stream", Family::TritonGenerate),
-    below("/models/{model}/versions/{version}/generate_stream", Family::TritonGenerate),
-    // the OpenAI API and what servers added to it
-    below("/chat/completions", Family::OpenAiChat),
-    below("/completions", Family::OpenAiCompletions),
-    below("/api/embeddings", Family::OllamaEmbed),
-    below("/embeddings", Family::OpenAiEmbeddings),
-    below("/v1/responses", Family::OpenAiResponses),
-    whole("/responses", Family::OpenAiResponses),
-    below("/audio/transcriptions", Family::OpenAiTranscription),
-    below("/audio/translations", Family::OpenAiTranscription),
-    below("/audio/speech", Family::OpenAiSpeech),
-    below("/images/generations", Family::OpenAiImages),
-    below("/images/edits", Family::OpenAiImages),
-    below("/v1/score", Family::Score),
-    whole("/score", Family::Score),
-    below("/v1/classify", Family::Classify),
-    whole("/classify", Family::Classify),
-    below("/v1/decisions", Family::Classify),
-    below("/v1/systemone", Family::Classify),
-    below("/v1/pooling", Family::Pooling),
-    whole("/pooling", Family::Pooling),
-    below("/v1/rerank", Family::TeiRerank),
-    below("/v2/rerank", Family::TeiRerank),
-    below("/v1/reranking", Family::TeiRerank),
-    whole("/reranking", Family::TeiRerank),
-    below("/inference/v1/generate", Family::GenerateTokens),
-    // Anthropic and Cohere
-    below("/v1/messages", Family::AnthropicMessages),
-    below("/v2/chat", Family::CohereChat),
-    below("/v2/embed", Family::CohereEmbed),
-    // tokens counted, split and joined
-    below("/v1/messages/count_tokens", Family::CountTokens),
-    below("/chat/completions/input_tokens", Family::CountTokens),
-    below("/responses/input_tokens", Family::CountTokens),
-    below("/chat/completions/render", Family::CountTokens),
-    below("/v1/completions/render", Family::CountTokens),
-    below("/v1/tokenize", Family::CountTokens),
-    whole("/tokenize", Family::CountTokens),
-    whole("/chat_tokenize", Family::CountTokens),
-    whole("/apply-template", Family::CountTokens),
-    below("/v1/detokenize", Family::Detokenize),
-    whole("/detokenize", Family::Detokenize),
-    whole("/decode", Family::Detokenize),
-    // Ollama; its older embeddings are above
-    below("/api/generate", Family::OllamaGenerate),
-    below("/api/chat", Family::OllamaChat),
-    below("/api/embed", Family::OllamaEmbed),
-    // KServe
-    below("/v1/timeseries/forecast", Family::Forecast),
-    // SageMaker, MLflow, Google
-    below("/endpoints/{model}/invocations", Family::Invocations),
-    below("/serving-endpoints/{model}/invocations", Family::Invocations),
-    below("/gateway/{model}/invocations", Family::Invocations),
-    whole("/invocations", Family::Invocations),
-    whole("/vertex", Family::Vertex),
-    whole("/vertex_generate", Family::Vertex),
-    // everyday words
-    whole("/", Family::Generate),
-    whole("/generate", Family::Generate),
-    whole("/generate_stream", Family::Generate),
-    whole("/encode", Family::Encode),
-    whole("/completion", Family::OpenAiCompletions),
-    whole("/infill", Family::LlamaInfill),
-    whole("/embedding", Family::LlamaEmbedding),
-    whole("/embed", Family::TeiEmbed),
-    whole("/embed_all", Family::TeiEmbed),
-    whole("/embed_sparse", Family::TeiEmbed),
-    whole("/predict", Family::TeiPredict),
-    whole("/rerank", Family::TeiRerank),
-    whole("/similarity", Family::TeiSimilarity),
-];
-
 /// The protocol of a POST to this path with a body other than gRPC, and the model that the path names.
 pub(super) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
     let (route, model) = route_of(path)?;
     Some((route.family, model.or_else(|| deployment(path))))
 }
 
-/// The route of this path, and the model that the path names. A path that ends as no route does is told by a few instructions: most
-/// paths of other services, and those with identifiers, are looked at for each request.
+/// The route of this path, and the model that the path names. The path's last word leads to the few routes that end with it, so that
+/// paths of other services are told by a few instructions: those with identifiers are looked at for each request.
 pub(super) fn route_of(path: &str) -> Option<(&'static Route, Option<&str>)> {
-    let trimmed = path.trim_end_matches('/').as_bytes();
-    let last = &trimmed[trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)..];
-    let (place, bit) = place_of(last);
-    let may_fit = LAST_WORDS[place] & bit != 0
-        || last.contains(&b':')
-        || path.starts_with("/predictions/")
-        || path.starts_with("/explanations/");
-    if !may_fit {
-        return None;
-    }
-    ROUTES.iter().find_map(|route| Some((route, route.fits(path)?)))
+    let trimmed = path.trim_end_matches('/');
+    let last = Segments(Some(trimmed)).next().unwrap_or_default().as_bytes();
+    let bucket = bucket_of(&last[last.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1)..]);
+    let is_open_ended = path.starts_with("/predictions/") || path.starts_with("/explanations/");
+    let open_ended = if is_open_ended { &ROUTES[..OPEN_ENDED] } else { &[] };
+    let by_last_word = BY_LAST_WORD.order[BY_LAST_WORD.ends[bucket]..BY_LAST_WORD.ends[bucket + 1]].iter().map(|at| &ROUTES[*at]);
+    open_ended.iter().chain(by_last_word).find_map(|route| Some((route, route.fits(trimmed)?)))
 }
 
-/// Where the last words of routes have their bits.
-const LAST_WORDS: [u64; 4] = {
-    let mut words = [0; 4];
-    let mut at = 0;
-    while at < ROUTES.len() {
-        let mut word = ROUTES[at].path.as_bytes();
-        let mut from = word.len();
-        while word[from - 1] != b'/' {
-            from -= 1;
+/// How many routes stand first whose last segment is a name.
+const OPEN_ENDED: usize = 4;
+/// How many lists of routes there are by their last word.
+const BUCKETS: usize = 256;
+
+/// The routes by their last word.
+struct ByLastWord {
+    /// Indices into [`ROUTES`], by bucket, in the order of the table.
+    order: [usize; ROUTES.len() - OPEN_ENDED],
+    /// Where in `order` the routes of the bucket before end.
+    ends: [usize; BUCKETS + 1],
+}
+
+const BY_LAST_WORD: ByLastWord = {
+    let mut table = ByLastWord { order: [0; ROUTES.len() - OPEN_ENDED], ends: [0; BUCKETS + 1] };
+    let (mut bucket, mut filled) = (0, 0);
+    while bucket < BUCKETS {
+        let mut at = OPEN_ENDED;
+        while at < ROUTES.len() {
+            let word = last_word(ROUTES[at].path);
+            assert!(word.is_empty() || word[0] != b'{', "routes that end with a name come first");
+            if bucket_of(word) == bucket {
+                table.order[filled] = at;
+                filled += 1;
+            }
+            at += 1;
         }
-        word = word.split_at(from).1;
-        let (place, bit) = place_of(word);
-        words[place] |= bit;
-        at += 1;
+        bucket += 1;
+        table.ends[bucket] = filled;
     }
-    words
+    table
 };
 
-/// The place of a word's bit among 256.
-const fn place_of(word: &[u8]) -> (usize, u64) {
+/// What stands behind the last `/` or `:`.
+const fn last_word(path: &str) -> &[u8] {
+    let path = path.as_bytes();
+    let mut from = path.len();
+    while from > 0 && path[from - 1] != b'/' && path[from - 1] != b':' {
+        from -= 1;
+    }
+    path.split_at(from).1
+}
+
+/// The bucket of a last word.
+const fn bucket_of(word: &[u8]) -> usize {
     let ends = match word {
         [] => 0,
         [first, .., last] => *first as usize * 7 + *last as usize * 31,
         [only] => *only as usize,
     };
-    let hash = ends.wrapping_add(word.len() * 3) % 256;
-    (hash / 64, 1 << (hash % 64))
+    ends.wrapping_add(word.len() * 3) % BUCKETS
+}
+
+/// The segments of a path, the last one first.
+struct Segments<'p>(Option<&'p str>);
+
+impl<'p> Iterator for Segments<'p> {
+    type Item = &'p str;
+
+    fn next(&mut self) -> Option<&'p str> {
+        let path = self.0?;
+        let slash = path.bytes().rposition(|byte| byte == b'/');
+        let (before, segment) = slash.map_or((None, path), |at| (Some(&path[..at]), &path[at + 1..]));
+        self.0 = before;
+        Some(segment)
+    }
 }
 
 impl Route {
-    /// Compares segments from the last one on. Returns the model that the path names, if the path is of this route.
+    /// Compares segments from the last one on. Returns the model that the path names, if the path, which ends in no `/`, is of this route.
     fn fits<'p>(&self, path: &'p str) -> Option<Option<&'p str>> {
-        let mut given = path.trim_end_matches('/').rsplit('/');
+        let mut given = Segments(Some(path));
         let mut model = None;
-        for own in self.path.rsplit('/').filter(|own| !own.is_empty()) {
+        for own in Segments(Some(self.path)).filter(|own| !own.is_empty()) {
             let given = given.next()?;
             let (own, given) = match own.split_once(':') {
                 Some((own, verb)) => (own, given.split_once(':').filter(|(_, given)| *given == verb)?.0),
@@ -221,8 +144,14 @@ impl Route {
 
 /// The deployment by which Azure and compatible servers name the model.
 fn deployment(path: &str) -> Option<&str> {
-    let mut segments = path.split('/').skip_while(|segment| *segment != "deployments").skip(1);
-    segments.next().filter(|model| !model.is_empty())
+    let mut behind = "";
+    for segment in Segments(Some(path)) {
+        if segment == "deployments" {
+            return Some(behind).filter(|model| !model.is_empty());
+        }
+        behind = segment;
+    }
+    None
 }
 
 /// The model of `/predictions/M`, `/predictions/M/VERSION` and the same paths below `explanations`.
@@ -338,10 +267,26 @@ mod tests {
         assert_eq!(detect("/inference.GRPCInferenceService/ModelInfer"), None);
     }
 
+    /// The first route of the whole table that fits.
+    fn first_of_all(path: &str) -> Option<&'static str> {
+        ROUTES.iter().find(|route| route.fits(path.trim_end_matches('/')).is_some()).map(|route| route.path)
+    }
+
+    #[test]
+    fn each_route_is_found_as_if_all_were_looked_at() {
+        for route in ROUTES {
+            let path = route.path.replace("{model}", "m").replace("{version}", "7");
+            assert_eq!(route_of(&path).map(|(found, _)| found.path), first_of_all(&path), "{path}");
+            assert!(route_of(&path).is_some_and(|(found, _)| found.family == route.family), "{path}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn no_path_is_too_strange(path in "(/(models|v2|versions|api|:|\\PC{0,3})){0,9}") {
-            let _ = (detect(&path), detect_grpc(&path));
+        fn no_path_is_too_strange(path in "(/(models|v1|v2|versions|api|chat|predict|embed|infer|m:predict|:|\\PC{0,3})){0,9}") {
+            let _ = detect_grpc(&path);
+            let found = detect(&path).is_some();
+            prop_assert_eq!(found, first_of_all(&path).is_some());
         }
     }
 }
