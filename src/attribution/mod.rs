@@ -30,5 +30,5 @@ pub use merge::{Claims, merge, placed};
 pub use poll::{Poller, UpstreamEvidence};
 pub use polled::Statistics;
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
-pub use span::{IncomingSpan, ProcessId, ServerSpan, SpanKind, SpanPiece};
+pub use span::{IncomingSpan, ProcessId, ServerSpan, SharedSpan, SpanKind, SpanPiece};
 pub use waterfall::{WaterfallBar, waterfall_bars};

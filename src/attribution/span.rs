@@ -90,8 +90,17 @@ pub struct IncomingSpan {
     pub cache: CacheLookups,
     /// What it reports besides, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
-    /// How it is placed.
-    pub note: SpanNote,
+    /// By how much it was moved, with all spans of its process.
+    pub shifted_ns: i64,
+    /// That it was for several requests, if it was. Boxed, for few were, and spans are passed on by value.
+    pub shared: Option<Box<SharedSpan>>,
+}
+
+/// A span that did a stage of several requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedSpan {
+    /// How many requests it was for.
+    pub by: u32,
     /// The span that this one stands for in another request, which that span links to.
     pub copy_of: Option<SpanId>,
 }
@@ -100,6 +109,12 @@ impl IncomingSpan {
     /// The span as it was sent, if this one stands for it; else this one.
     #[must_use]
     pub fn origin(&self) -> SpanId {
-        self.copy_of.unwrap_or(self.span)
+        self.shared.as_ref().and_then(|shared| shared.copy_of).unwrap_or(self.span)
+    }
+
+    /// What is to be said of it besides its time.
+    #[must_use]
+    pub fn note(&self) -> SpanNote {
+        SpanNote { shifted_ns: self.shifted_ns, shared_by: self.shared.as_ref().map_or(0, |shared| shared.by) }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attribution::ProcessId;
-use crate::ledger::{Basis, Report, ReportPlace, SpanId, SpanNote, Stage, TraceId, UpstreamWindow};
+use crate::ledger::{Basis, Report, ReportPlace, SpanId, Stage, TraceId, UpstreamWindow};
 use crate::protocol::servers::ServerReport;
 
 use super::super::adapters::spans::ServerSpan;
@@ -50,8 +50,8 @@ fn span(trace: u8, span: u64, parent: Option<u64>, from_ms: u64, to_ms: u64) -> 
         process: ProcessId::default(),
         cache: crate::attribution::CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -63,15 +64,14 @@ impl ProcessClocks {
     /// The spans where they belong: as they are, unless a clock differs. An exchange is to be learnt from once.
     pub(super) fn place<'s>(&mut self, ledger: &Ledger, spans: &'s [IncomingSpan], is_learnt: bool) -> Cow<'s, [IncomingSpan]> {
         let Some(places) = Places::of(ledger) else { return Cow::Borrowed(spans) };
-        let Some(first) = spans.first().map(process_of) else { return Cow::Borrowed(spans) };
+        let Some((first, rest)) = spans.split_first() else { return Cow::Borrowed(spans) };
         self.uses += u64::from(is_learnt);
-        if spans.iter().all(|span| process_of(span) == first) {
-            let fit = places.fit(spans.iter(), |_| Some(places.window));
-            let fit = fit.or_else(|| {
+        if rest.iter().all(|span| is_of_one_process(first, span)) {
+            let fit = places.fit_window(spans.iter()).or_else(|| {
                 let is_below = |span: &IncomingSpan| spans.iter().any(|other| Some(other.span) == span.parent);
-                places.fit(spans.iter().filter(|span| !is_below(span)), |_| Some(places.window))
+                places.fit_window(spans.iter().filter(|span| !is_below(span)))
             });
-            let by = self.decide(first, fit, places.tolerance_ns, is_learnt);
+            let by = self.decide(process_of(first), fit, places.tolerance_ns, is_learnt);
             return if by == 0 { Cow::Borrowed(spans) } else { spans.iter().map(|span| moved(span, by)).collect() };
         }
         self.place_groups(&places, spans, is_learnt)
@@ -159,6 +159,18 @@ impl<'l> Places<'l> {
         (at(span.start_unix_ns), at(span.end_unix_ns))
     }
 
+    /// By how much `spans` may be moved so that all lie in the upstream window.
+    fn fit_window<'s>(&self, spans: impl Iterator<Item = &'s IncomingSpan>) -> Option<Bounds> {
+        let (mut start, mut end) = (u64::MAX, 0);
+        for span in spans.filter(|span| is_evidence(span)) {
+            (start, end) = (start.min(span.start_unix_ns), end.max(span.end_unix_ns));
+        }
+        let at = |at_unix_ns| offset(at_unix_ns, self.ledger.anchor_unix_ns);
+        let (from, to) = self.window;
+        let fit = || widened((from.saturating_sub(at(start)), to.saturating_sub(at(end))), self.tolerance_ns);
+        (start < u64::MAX).then(fit).flatten()
+    }
+
     /// By how much `spans` may be moved so that each lies in its `place`; `None` if they cannot, or have none.
     fn fit<'s>(
         &self,
@@ -239,9 +251,16 @@ fn process_of(span: &IncomingSpan) -> u64 {
     })
 }
 
+fn is_of_one_process(one: &IncomingSpan, other: &IncomingSpan) -> bool {
+    match (one.process.told(), other.process.told()) {
+        (None, None) => Arc::ptr_eq(&one.service, &other.service) || one.service == other.service,
+        (one, other) => one == other,
+    }
+}
+
 /// Whether a span must lie where the request's other spans of its process do: not the work of a whole batch, nor one without times.
 const fn is_evidence(span: &IncomingSpan) -> bool {
-    span.copy_of.is_none() && span.note.shared_by == 0 && span.start_unix_ns > 0
+    span.shared.is_none() && span.start_unix_ns > 0
 }
 
 /// The bounds of a group that fits, be it by the tolerance; `None` of one that is too long.
@@ -276,7 +295,7 @@ fn moved(span: &IncomingSpan, by: i64) -> IncomingSpan {
         return moved;
     }
     let shift = |at: &mut u64| *at = at.saturating_add_signed(by);
-    moved.note.shifted_ns = by;
+    moved.shifted_ns = by;
     shift(&mut moved.start_unix_ns);
     shift(&mut moved.end_unix_ns);
     if let Some(server) = &mut moved.server {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribution::{CacheLookups, ProcessId, merge};
-use crate::ledger::{SpanNote, Stage, Stamp, TraceId, TracedSpan, UpstreamWindow};
+use crate::attribution::{CacheLookups, ProcessId, SharedSpan, merge};
+use crate::ledger::{Stage, Stamp, TraceId, TracedSpan, UpstreamWindow};
 
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_000_000 * MS;
@@ -42,8 +42,8 @@ fn span(n: u64, parent: u64, (from, to): (u64, u64), skew: i64) -> IncomingSpan 
         process: ProcessId::default(),
         cache: CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     }
 }
 
@@ -60,7 +60,7 @@ fn places(clocks: &mut ProcessClocks, spans: &[IncomingSpan]) -> Vec<(i64, i64, 
     let ms = |ns: i64| (ns + 500_000).div_euclid(1_000_000);
     let placed = clocks.place(&ledger(), spans, true);
     let at = |at: u64| ms(offset(at, WALL));
-    placed.iter().map(|span| (at(span.start_unix_ns), at(span.end_unix_ns), ms(span.note.shifted_ns))).collect()
+    placed.iter().map(|span| (at(span.start_unix_ns), at(span.end_unix_ns), ms(span.shifted_ns))).collect()
 }
 
 fn once(spans: &[IncomingSpan]) -> Vec<(i64, i64, i64)> {
@@ -154,7 +154,7 @@ fn processes_are_told_apart_by_their_resource_and_their_number_is_bounded() {
 #[test]
 fn a_batch_and_spans_without_a_time_say_nothing_of_a_clock() {
     let unset = IncomingSpan { start_unix_ns: 0, end_unix_ns: 0, ..span(4, 2, (0, 0), 0) };
-    let batch = IncomingSpan { copy_of: Some(id(9)), ..span(3, 2, (90, 130), 0) };
+    let batch = IncomingSpan { shared: Some(Box::new(SharedSpan { by: 2, copy_of: Some(id(9)) })), ..span(3, 2, (90, 130), 0) };
     assert_eq!(once(&[kind(SpanKind::Server, span(2, OWN, (12, 107), 0)), batch, unset])[1], (90, 130, 0));
 }
 
@@ -175,7 +175,7 @@ proptest! {
         for (came, span) in spans.iter().zip(placed.iter()) {
             prop_assert_eq!(span.end_unix_ns - span.start_unix_ns, came.end_unix_ns - came.start_unix_ns);
             let of_same = placed.iter().filter(|other| other.service == span.service);
-            prop_assert!(of_same.clone().all(|other| other.note.shifted_ns == span.note.shifted_ns));
+            prop_assert!(of_same.clone().all(|other| other.shifted_ns == span.shifted_ns));
         }
         let (traced, _): (Vec<TracedSpan>, _) = crate::attribution::tree::below(id(OWN), WALL, &placed);
         let exchange = merge(ledger(), traced);

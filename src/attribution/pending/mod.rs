@@ -282,7 +282,7 @@ impl Pending {
         self.contexts.joined(by);
         let ends = waiting.tells_the_end(&span);
         // several links of a batch's span may lead to one request
-        if span.note.shared_by > 0 && waiting.spans.iter().any(|known| known.origin() == span.origin()) {
+        if span.shared.is_some() && waiting.spans.iter().any(|known| known.origin() == span.origin()) {
             self.counters.bump(Counter::SpansJoined);
             return false;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::attribution::SpanKind;
-use crate::ledger::{SpanNote, TraceId};
+use crate::ledger::TraceId;
 
 const MS: u64 = 1_000_000;
 const OWN: u64 = 1;
@@ -33,8 +33,8 @@ fn shape(service: &str, name: &str) -> SpanShape {
         process: ProcessId::default(),
         cache: crate::attribution::CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     };
     SpanShape::of(&span)
 }

@@ -70,7 +70,7 @@ pub(super) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
         let (own_start_ns, end_ns) = (offset(span.start_unix_ns, anchor_unix_ns), offset(span.end_unix_ns, anchor_unix_ns));
         let start_ns = above.staged_ns.filter(|at| *at < end_ns).map_or(own_start_ns, |at| at.max(own_start_ns));
         let server = resolver.meet((i, span), above.server, above.depth, above.staged_ns, above.is_called);
-        let (name, phase, depth, note) = (span.name.clone(), span.phase, above.depth, span.note);
+        let (name, phase, depth, note) = (span.name.clone(), span.phase, above.depth, span.note());
         placed.push(TracedSpan { name, stage, phase, start_ns, end_ns, depth, note });
         let has_stages = stage.is_some() || span.server.as_ref().is_some_and(|server| !server.pieces.is_empty());
         let staged_ns = if has_stages { Some(start_ns) } else { above.staged_ns };

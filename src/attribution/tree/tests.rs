@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::span::ServerSpan;
 use super::*;
 use crate::attribution::ProcessId;
-use crate::ledger::{SpanNote, TraceId};
+use crate::ledger::TraceId;
 
 const OWN: u8 = 100;
 
@@ -31,8 +31,8 @@ fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
         process: ProcessId::default(),
         cache: crate::attribution::CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     }
 }
 

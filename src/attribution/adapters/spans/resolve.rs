@@ -104,7 +104,7 @@ impl Resolver {
                 let start_ns = entry.staged_ns.filter(|at| *at < end_ns).map_or(start_ns, |at| at.max(start_ns));
                 if start_ns < end_ns {
                     let depth = entry.depth.saturating_add(1);
-                    let note = spans.get(entry.span).map(|span| span.note).unwrap_or_default();
+                    let note = spans.get(entry.span).map(IncomingSpan::note).unwrap_or_default();
                     placed.push(TracedSpan { name: name.into(), stage: Some(stage), phase, start_ns, end_ns, depth, note });
                 }
             };

@@ -19,9 +19,9 @@ use super::bounds::{Element, MAX_LINKS, MAX_SPANS};
 use super::json;
 use super::wire::messages;
 use crate::attribution::adapters::spans::{self, MappedSpan, Sender};
-use crate::attribution::{CacheLookups, IncomingSpan, ProcessId, Rules, SpanKind};
+use crate::attribution::{CacheLookups, IncomingSpan, ProcessId, Rules, SharedSpan, SpanKind};
 use crate::collector::{Encoding, Signal};
-use crate::ledger::{SpanId, SpanNote, TraceId};
+use crate::ledger::{SpanId, TraceId};
 
 /// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
@@ -165,12 +165,14 @@ impl Decoded {
         let room = MAX_SPANS.saturating_sub(self.spans.len());
         self.links_shed += (links.len().saturating_sub(MAX_LINKS) + linked.len().saturating_sub(room)) as u64;
         linked.truncate(room);
-        span.note.shared_by = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        let by = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        span.shared = Some(Box::new(SharedSpan { by, copy_of: None }));
         for (trace, parent) in &linked {
             // an id of its own: two requests of one trace may both have a copy
             let id = u64::from_be_bytes(span.span.0) ^ u64::from_be_bytes(parent.0).rotate_left(17);
-            let (id, copy_of) = (SpanId(id.max(1).to_be_bytes()), Some(span.span));
-            self.spans.push(IncomingSpan { trace: *trace, span: id, parent: Some(*parent), copy_of, ..span.clone() });
+            let id = SpanId(id.max(1).to_be_bytes());
+            let shared = Some(Box::new(SharedSpan { by, copy_of: Some(span.span) }));
+            self.spans.push(IncomingSpan { trace: *trace, span: id, parent: Some(*parent), shared, ..span.clone() });
         }
         if span.parent.is_some() || linked.is_empty() {
             self.spans.push(span);
@@ -197,8 +199,8 @@ fn incoming(span: &Span, sender: Sender<'_>, (service, process): (&Arc<str>, Pro
         process,
         cache: CacheLookups::of_span(&span.attributes, rules.cache_attribute()),
         server,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     })
 }
 

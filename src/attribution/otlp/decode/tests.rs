@@ -236,7 +236,7 @@ fn a_batchs_span_is_a_span_of_each_request_that_it_links_to() {
     let of = |span: Span| {
         let decoded = decoded(Encoding::Protobuf, &request(vec![span]).encode_to_vec());
         let seen = |span: &IncomingSpan| {
-            (span.trace.0[0], span.parent.map(|parent| parent.0[0]), span.note.shared_by, span.copy_of.is_some())
+            (span.trace.0[0], span.parent.map(|parent| parent.0[0]), span.note().shared_by, span.origin() != span.span)
         };
         (decoded.spans.iter().map(seen).collect::<Vec<_>>(), decoded.links_shed)
     };
@@ -262,7 +262,7 @@ fn links_are_bounded_by_the_span_and_by_the_message() {
         Span { parent_span_id: Vec::new(), links: links.collect(), ..span(TRACE, id, "forward") }
     };
     let one = decoded(Encoding::Protobuf, &request(vec![linked(1, MAX_LINKS + 3)]).encode_to_vec());
-    assert_eq!((one.spans.len(), one.links_shed, one.spans[0].note.shared_by), (MAX_LINKS, 3, 259));
+    assert_eq!((one.spans.len(), one.links_shed, one.spans[0].note().shared_by), (MAX_LINKS, 3, 259));
     let ids: std::collections::HashSet<SpanId> = one.spans.iter().map(|span| span.span).collect();
     assert_eq!(ids.len(), MAX_LINKS);
     let many = request((1..=100).map(|id| linked(id, MAX_LINKS)).collect());

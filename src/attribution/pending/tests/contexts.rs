@@ -68,8 +68,7 @@ fn of_requests_by_one_span_of_a_client_the_one_that_ran_has_the_spans() {
 fn a_span_for_several_requests_is_in_each_of_them_once() {
     let mut b = Bench::new(|_| {});
     let shared = |n: u8, s: u64, parent: u64| IncomingSpan {
-        copy_of: Some(id(77)),
-        note: SpanNote { shared_by: 2, ..SpanNote::default() },
+        shared: Some(Box::new(SharedSpan { by: 2, copy_of: Some(id(77)) })),
         ..span(n, s, parent)
     };
     b.ledger(1, ledger(1, 1));

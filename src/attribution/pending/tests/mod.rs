@@ -5,8 +5,8 @@ mod contexts;
 mod learnt;
 
 use super::*;
-use crate::attribution::{ProcessId, SpanKind};
-use crate::ledger::{LabelTable, SeriesKey, SpanNote, UpstreamWindow};
+use crate::attribution::{ProcessId, SharedSpan, SpanKind};
+use crate::ledger::{LabelTable, SeriesKey, UpstreamWindow};
 
 /// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
 const MS: u64 = 1_000_000;
@@ -51,8 +51,8 @@ fn span(n: u8, span: u64, parent: u64) -> IncomingSpan {
         process: ProcessId::default(),
         cache: crate::attribution::CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     }
 }
 
