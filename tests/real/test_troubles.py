@@ -28,7 +28,7 @@ COMPLETION = b'{"id":"1","object":"text_completion","model":"m","choices":[{"ind
 
 
 class Trouble(RawServer):
-    """Answers by the query: `?status=500`, `?encoding=…`, `?ms=…`, `?cut`."""
+    """Answers by the query: `?status=500`, `?error` (in a 200), `?encoding=…`, `?ms=…`."""
 
     def answer(self, connection, stream, head):
         query = head.split(b" ", 2)[1].decode().partition("?")[2]
@@ -96,6 +96,7 @@ FAILURES = [
     # name, settings, what is sent, kind, a word of the first line
     ("always-500", {}, [(40, "status=500")], "upstream_failing", "status 500"),
     ("mixed", {}, [(60, ""), (20, "status=503")], "upstream_failing", "20 of 80 requests"),
+    ("body-error", {}, [(40, "error")], "upstream_failing", "error in the body"),
     ("429", {}, [(40, ""), (20, "status=429")], "upstream_refusing", "429"),
     ("504", {"proxy__header_timeout": "200ms"}, [(6, "ms=600"), (10, "")], "upstream_too_slow", "too slow"),
 ]

@@ -5,6 +5,10 @@
 //! group that is longer than its place is not moved by this: then the process did something else than wait for the request, and its
 //! spans are clipped.
 //!
+//! Nothing begins before the request came, nor before the span that caused it: what would have shows a clock that is behind, and bounds
+//! by how much one may be ahead. A span that ends after the response is of a clock that is ahead, or goes on: many servers end a span once
+//! the client has its answer. So such ends count only where they are a fair part of what those bounds leave.
+//!
 //! Each exchange bounds how much a process's clock may differ. Once several agree, their common bounds decide: they place short requests
 //! right too, and they tell work that goes on after the response from a clock that is ahead.
 
@@ -24,6 +28,8 @@ use crate::ledger::{Ledger, SpanId};
 const PROCESSES: usize = 256;
 /// So many exchanges must agree before what they have in common outweighs a single one; and so many disagree before it is forgotten.
 const AGREED: u32 = 8;
+/// A clock is taken to be ahead only by at least this part of the most that it could be: less is work after the response.
+const PART_AHEAD: i64 = 4;
 
 /// By how much spans may be moved: all values from the first to the second, zero inside where the clock may be right.
 type Bounds = (i64, i64);
@@ -38,7 +44,10 @@ pub(super) struct ProcessClocks {
 #[derive(Clone, Copy, Debug)]
 struct ProcessClock {
     bounds: Bounds,
+    /// Exchanges that agree with these bounds, and those of them in which spans end too late.
     agreed: u32,
+    late: u32,
+    /// Exchanges in a row that do not.
     disagreed: u32,
     used: u64,
 }
@@ -67,9 +76,9 @@ impl ProcessClocks {
         let Some((first, rest)) = spans.split_first() else { return Cow::Borrowed(spans) };
         self.uses += u64::from(is_learnt);
         if rest.iter().all(|span| is_of_one_process(first, span)) {
-            let fit = places.fit_window(spans.iter()).or_else(|| {
-                let is_below = |span: &IncomingSpan| spans.iter().any(|other| Some(other.span) == span.parent);
-                places.fit_window(spans.iter().filter(|span| !is_below(span)))
+            let fit = places.fit_in_window(spans).or_else(|| {
+                let is_top = |span: &&IncomingSpan| !spans.iter().any(|other| Some(other.span) == span.parent);
+                places.fit(|| spans.iter(), is_top, |_| Some(places.window))
             });
             let by = self.decide(process_of(first), fit, places.tolerance_ns, is_learnt);
             return if by == 0 { Cow::Borrowed(spans) } else { spans.iter().map(|span| moved(span, by)).collect() };
@@ -81,26 +90,29 @@ impl ProcessClocks {
     fn place_groups<'s>(&mut self, places: &Places<'_>, spans: &'s [IncomingSpan], is_learnt: bool) -> Cow<'s, [IncomingSpan]> {
         let parents: FxHashMap<SpanId, usize> = spans.iter().enumerate().map(|(i, span)| (span.span, i)).collect();
         let parent = |span: &IncomingSpan| parents.get(&span.parent?).copied();
-        let caller = |span: &IncomingSpan| {
-            parent(span).filter(|at| spans[*at].kind == SpanKind::Client && process_of(&spans[*at]) != process_of(span))
-        };
-        let mut groups = Groups::of(spans, caller, |span| parent(span).is_none());
+        let cause = |span: &IncomingSpan| parent(span).filter(|at| process_of(&spans[*at]) != process_of(span));
+        let caller = |span: &IncomingSpan| cause(span).filter(|at| spans[*at].kind == SpanKind::Client);
+        let mut groups = Groups::of(spans, cause, caller, |span| parent(span).is_none());
         for number in 0..groups.groups.len() {
             let Group { process, is_called, .. } = groups.groups[number];
+            let placed = |at: usize| {
+                let by = groups.groups[groups.of[at]].moved_ns;
+                let (from, to) = places.times(&spans[at]);
+                (from.saturating_add(by), to.saturating_add(by))
+            };
             let place = |span: &IncomingSpan| match caller(span) {
-                Some(caller) if is_called => {
-                    let by = groups.groups[groups.of[caller]].moved_ns;
-                    let (from, to) = places.times(&spans[caller]);
-                    Some((from.saturating_add(by), to.saturating_add(by)))
-                }
-                None if !is_called => Some(places.window),
+                Some(caller) if is_called => Some(placed(caller)),
+                // it is not moved before what caused it
+                None if !is_called => Some(cause(span).map_or(places.window, |cause| {
+                    let after = placed(cause).0.min(places.times(span).0);
+                    (places.window.0.max(after), places.window.1)
+                })),
                 // inside its process, or a call back into the upstream
                 _ => None,
             };
             let own = || spans.iter().enumerate().filter(|(i, _)| groups.of[*i] == number).map(|(_, span)| span);
             let is_top = |span: &&IncomingSpan| parent(span).is_none_or(|at| process_of(&spans[at]) != process);
-            // work beside the request, below a server span, must not keep that span where it cannot be
-            let fit = places.fit(own(), place).or_else(|| places.fit(own().filter(is_top), place));
+            let fit = places.fit(own, is_top, place);
             let by = self.decide(process, fit, places.tolerance_ns, is_learnt);
             groups.groups[number].moved_ns = by;
         }
@@ -110,16 +122,19 @@ impl ProcessClocks {
         spans.iter().enumerate().map(|(i, span)| moved(span, groups.groups[groups.of[i]].moved_ns)).collect()
     }
 
-    /// By how much a process's spans are moved that fit within `fit`; `None` if they do not fit.
+    /// By how much a process's spans are moved that would fit within `fit`; `None` if they say nothing.
     fn decide(&mut self, process: u64, fit: Option<Bounds>, tolerance_ns: i64, is_learnt: bool) -> i64 {
-        if let Some(fit) = fit.filter(|_| is_learnt) {
+        let Some(fit) = fit else { return self.processes.get(&process).and_then(ProcessClock::known).unwrap_or(0) };
+        if is_learnt {
             self.learn(process, fit, tolerance_ns);
         }
-        let known = self.processes.get(&process).filter(|clock| clock.agreed >= AGREED);
-        match (known.map(|clock| least(clock.bounds)), fit) {
+        let clock = self.processes.get(&process);
+        match (clock.and_then(ProcessClock::known), widened(fit, tolerance_ns)) {
             (Some(by), Some(fit)) if by != 0 && reaches(fit, by, tolerance_ns) => by.clamp(fit.0, fit.1),
             (Some(by), _) => by,
             (None, Some(fit)) if reaches(fit, 0, tolerance_ns) => 0,
+            // an exchange in which the process began sooner shows that this is work after the response
+            (None, Some(fit)) if clock.is_some_and(|clock| fit.1 < clock.bounds.0.saturating_sub(tolerance_ns)) => 0,
             (None, Some(fit)) => least(fit),
             (None, None) => 0,
         }
@@ -130,7 +145,7 @@ impl ProcessClocks {
             let oldest = self.processes.iter().min_by_key(|(_, clock)| clock.used).map(|(process, _)| *process);
             oldest.map(|process| self.processes.remove(&process));
         }
-        let fresh = ProcessClock { bounds: fit, agreed: 0, disagreed: 0, used: 0 };
+        let fresh = ProcessClock { bounds: (i64::MIN, i64::MAX), agreed: 0, late: 0, disagreed: 0, used: 0 };
         let clock = self.processes.entry(process).or_insert(fresh);
         clock.note(fit, tolerance_ns);
         clock.used = self.uses;
@@ -159,20 +174,37 @@ impl<'l> Places<'l> {
         (at(span.start_unix_ns), at(span.end_unix_ns))
     }
 
-    /// By how much `spans` may be moved so that all lie in the upstream window.
-    fn fit_window<'s>(&self, spans: impl Iterator<Item = &'s IncomingSpan>) -> Option<Bounds> {
+    /// By how much `spans` may be moved so that all lie in the upstream window; `None` if they are too long for that, or say nothing.
+    fn fit_in_window(&self, spans: &[IncomingSpan]) -> Option<Bounds> {
         let (mut start, mut end) = (u64::MAX, 0);
-        for span in spans.filter(|span| is_evidence(span)) {
+        for span in spans.iter().filter(|span| is_evidence(span)) {
             (start, end) = (start.min(span.start_unix_ns), end.max(span.end_unix_ns));
         }
+        if start == u64::MAX {
+            return None;
+        }
         let at = |at_unix_ns| offset(at_unix_ns, self.ledger.anchor_unix_ns);
-        let (from, to) = self.window;
-        let fit = || widened((from.saturating_sub(at(start)), to.saturating_sub(at(end))), self.tolerance_ns);
-        (start < u64::MAX).then(fit).flatten()
+        let fit = (self.window.0.saturating_sub(at(start)), self.window.1.saturating_sub(at(end)));
+        widened(fit, self.tolerance_ns).map(|_| fit)
     }
 
-    /// By how much `spans` may be moved so that each lies in its `place`; `None` if they cannot, or have none.
-    fn fit<'s>(
+    /// By how much `spans` may be moved so that each lies in its `place`, or if they are too long for that, so that those do that are
+    /// at the top: work beside the request must not keep its server span where it cannot be. The first value is the greater if these
+    /// are too long too; `None` if there are none.
+    fn fit<'s, I: Iterator<Item = &'s IncomingSpan>>(
+        &self,
+        spans: impl Fn() -> I,
+        is_top: impl Fn(&&'s IncomingSpan) -> bool,
+        place: impl Fn(&IncomingSpan) -> Option<(i64, i64)>,
+    ) -> Option<Bounds> {
+        let all = self.fit_of(spans(), &place)?;
+        if widened(all, self.tolerance_ns).is_some() {
+            return Some(all);
+        }
+        self.fit_of(spans().filter(is_top), &place).or(Some(all))
+    }
+
+    fn fit_of<'s>(
         &self,
         spans: impl Iterator<Item = &'s IncomingSpan>,
         place: impl Fn(&IncomingSpan) -> Option<(i64, i64)>,
@@ -183,21 +215,22 @@ impl<'l> Places<'l> {
             let (start, end) = self.times(span);
             (low, high, any) = (low.max(from.saturating_sub(start)), high.min(to.saturating_sub(end)), true);
         }
-        any.then(|| widened((low, high), self.tolerance_ns)).flatten()
+        any.then_some((low, high))
     }
 }
 
 impl Groups {
-    /// Groups spans by process, those first that are called by nobody, then those whom these call.
+    /// Groups spans by process, those first that nobody causes, then those whom these cause or call.
     fn of(
         spans: &[IncomingSpan],
+        cause: impl Fn(&IncomingSpan) -> Option<usize>,
         caller: impl Fn(&IncomingSpan) -> Option<usize>,
         is_top: impl Fn(&IncomingSpan) -> bool,
     ) -> Self {
         let mut of: SmallVec<[usize; 16]> = SmallVec::from_elem(usize::MAX, spans.len());
         let mut groups: SmallVec<[Group; 4]> = SmallVec::new();
         let group = |process, is_called| Group { process, is_called, moved_ns: 0 };
-        let mut left: SmallVec<[u64; 4]> = spans.iter().filter(|span| caller(span).is_some()).map(process_of).collect();
+        let mut left: SmallVec<[u64; 4]> = spans.iter().filter(|span| cause(span).is_some()).map(process_of).collect();
         let tops: SmallVec<[u64; 4]> = spans.iter().filter(|span| is_top(span)).map(process_of).collect();
         left.retain(|process| !tops.contains(process));
         for process in spans.iter().map(process_of) {
@@ -207,14 +240,15 @@ impl Groups {
         }
         while !left.is_empty() {
             let is_ready = |process: &u64| {
-                let of_it = spans.iter().filter(|span| process_of(span) == *process).filter_map(&caller);
-                of_it.map(|caller| process_of(&spans[caller])).all(|caller| groups.iter().any(|known| known.process == caller))
+                let of_it = spans.iter().filter(|span| process_of(span) == *process).filter_map(&cause);
+                of_it.map(|cause| process_of(&spans[cause])).all(|cause| groups.iter().any(|known| known.process == cause))
             };
             // of processes that call each other, one is first
             let at = left.iter().position(is_ready).unwrap_or(0);
             let process = left.swap_remove(at);
             if !groups.iter().any(|known| known.process == process) {
-                groups.push(group(process, true));
+                let is_called = spans.iter().any(|span| process_of(span) == process && caller(span).is_some());
+                groups.push(group(process, is_called));
             }
         }
         for (i, span) in spans.iter().enumerate() {
@@ -226,19 +260,33 @@ impl Groups {
 }
 
 impl ProcessClock {
-    fn note(&mut self, bounds: Bounds, tolerance: i64) {
-        let common = (self.bounds.0.max(bounds.0), self.bounds.1.min(bounds.1));
+    fn note(&mut self, (low, high): Bounds, tolerance: i64) {
+        let is_too_long = widened((low, high), tolerance).is_none();
+        if is_too_long && low > 0 {
+            return; // it did something else than wait for the request
+        }
+        // what is too long goes on after the response, but it began when it began
+        let fit = (low, if is_too_long { 0 } else { high });
+        let common = (self.bounds.0.max(fit.0), self.bounds.1.min(fit.1));
+        // what was taken for a clock that is ahead went on after the response
+        let began_sooner = fit.0 > self.bounds.1 && (fit.0 <= 0 || self.agreed < AGREED);
+        let late = u32::from(fit.1 < tolerance.saturating_neg());
         if common.0 <= common.1.saturating_add(tolerance) {
             // clocks drift and are read at different places: bounds that only just miss each other meet half-way
             let (low, high) = (common.0.min(common.1), common.1.max(common.0));
             let middle = low.midpoint(high);
             self.bounds = if common.0 <= common.1 { common } else { (middle, middle) };
-            (self.agreed, self.disagreed) = (self.agreed.saturating_add(1), 0);
-        } else if self.agreed < AGREED || self.disagreed + 1 >= AGREED {
-            (self.bounds, self.agreed, self.disagreed) = (bounds, 1, 0);
+            (self.agreed, self.late, self.disagreed) = (self.agreed.saturating_add(1), self.late.saturating_add(late), 0);
+        } else if began_sooner || self.disagreed + 1 >= AGREED {
+            (self.bounds, self.agreed, self.late, self.disagreed) = (fit, 1, late, 0);
         } else {
             self.disagreed += 1;
         }
+    }
+
+    /// By how much spans are moved by what several exchanges have in common; `None` before.
+    fn known(&self) -> Option<i64> {
+        (self.agreed >= AGREED).then(|| least(self.bounds)).map(|by| if by < 0 && self.late < AGREED { 0 } else { by })
     }
 }
 
@@ -273,11 +321,11 @@ fn widened((low, high): Bounds, tolerance: i64) -> Option<Bounds> {
     (low.saturating_sub(high) <= tolerance.saturating_mul(2)).then_some((middle, middle))
 }
 
-/// The value nearest to zero.
+/// The value nearest to zero; zero of what is more likely to be work after the response.
 const fn least((low, high): Bounds) -> i64 {
     if low > 0 {
         low
-    } else if high < 0 {
+    } else if high < 0 && high <= low / PART_AHEAD {
         high
     } else {
         0

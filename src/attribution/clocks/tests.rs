@@ -100,6 +100,52 @@ fn a_group_that_is_too_long_is_left_to_be_clipped_but_its_server_span_finds_its_
 }
 
 #[test]
+fn work_after_the_response_is_no_clock_that_is_ahead() {
+    // what ends late is a small part of what would fit, however often
+    let mut clocks = ProcessClocks::default();
+    for _ in 0..3 * AGREED {
+        assert_eq!(places(&mut clocks, &[span(2, OWN, (80, 118), 0)]), [(80, 118, 0)]);
+    }
+    // it is no clock where the process begins sooner in other exchanges, be they in between or too long to fit anywhere
+    for soon in [(12, 100), (12, 119)] {
+        let mut clocks = ProcessClocks::default();
+        for _ in 0..3 * AGREED {
+            assert_eq!(places(&mut clocks, &[span(2, OWN, soon, 0)])[0].2, 0);
+            assert_eq!(places(&mut clocks, &[span(2, OWN, (20, 118), 0)]), [(20, 118, 0)], "after one of {soon:?}");
+        }
+    }
+    // a few that end late among many that say nothing
+    let mut clocks = ProcessClocks::default();
+    for n in 0..10 * AGREED {
+        let end = if n % 16 == 15 { 118 } else { 60 };
+        assert_eq!(places(&mut clocks, &[span(2, OWN, (20, end), 0)])[0].2, 0, "{n}");
+    }
+}
+
+/// As of Ray Serve: each process ends its span after the answer has gone on, and no span is a client's.
+#[test]
+fn a_replica_is_not_moved_before_what_routed_to_it() {
+    let server = |n, parent, times, service, skew| of(service, kind(SpanKind::Server, span(n, parent, times, skew)));
+    let spans = |gateway, skew| {
+        [
+            // in any order
+            server(6, 5, (96, 116), "replica", skew),
+            server(2, OWN, (11, 111), "proxy", 0),
+            server(3, 2, (gateway, 118), "gateway", 0),
+            server(4, 3, (22, 90), "gateway", 0),
+            server(5, 3, (94, 97), "gateway", 0),
+        ]
+    };
+    let mut clocks = ProcessClocks::default();
+    for n in 0..6 * AGREED {
+        let gateway = if n % 4 == 0 { 13 } else { 20 };
+        let placed = places(&mut clocks, &spans(gateway, 0));
+        assert_eq!(placed.iter().map(|at| at.2).collect::<Vec<_>>(), [0; 5], "{n}");
+    }
+    assert_eq!(once(&spans(13, -1_000))[0].2, 914, "a clock that is behind is seen by itself");
+}
+
+#[test]
 fn a_called_service_has_a_clock_of_its_own_and_lies_in_the_call() {
     let spans = |upstream, store| {
         [

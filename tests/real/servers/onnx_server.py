@@ -3,7 +3,7 @@
 `POST /score/…` with {"rows": [[...]]}, or for a model of texts {"ids": [[...]]}, all as long, runs the model and reports the forward pass in
 `Server-Timing`; the answer has what was reported, in nanoseconds. `?times=N` slows the forward pass to N times what as large an input took
 the last time unslowed: the ratio is exact however noisy the machine is. `?silent=1` reports nothing. `?wrong=N` answers with row N one too
-high; `?drawn=1` adds a random number, as a model does that samples. What cannot be scored is answered with 422.
+high; `?drawn=X` adds a random number from -X to X to every output, as a model does that samples. What cannot be scored is answered with 422.
 """
 
 import sys
@@ -47,7 +47,7 @@ def forward(feeds, times):
 
 
 @app.post("/score/{path}")
-async def score(request: Request, times: int = 1, silent: bool = False, wrong: int = -1, drawn: bool = False):
+async def score(request: Request, times: int = 1, silent: bool = False, wrong: int = -1, drawn: float = 0):
     try:
         outputs, took = forward(feeds_of(await request.json()), times)
     except Exception as error:
@@ -55,7 +55,7 @@ async def score(request: Request, times: int = 1, silent: bool = False, wrong: i
     if wrong >= 0:
         outputs[-1][wrong] += 1
     if drawn:
-        outputs[-1] += np.random.uniform(1, 2)
+        outputs[-1] += np.random.uniform(-drawn, drawn)
     headers = {} if silent else {"server-timing": f"model_forward;dur={took / 1e6:.6f}"}
     return JSONResponse({"outputs": outputs[-1].tolist(), "forward_ns": took}, headers=headers)
 
