@@ -7,7 +7,8 @@
 //!
 //! Nothing begins before the request came, nor before the span that caused it: what would have shows a clock that is behind, and bounds
 //! by how much one may be ahead. A span that ends after the response is of a clock that is ahead, or goes on: many servers end a span once
-//! the client has its answer. So such ends count only where they are a fair part of what those bounds leave.
+//! the client has its answer. So such ends count only where they are a fair part of what those bounds leave, and not at all of servers that
+//! are known for it.
 //!
 //! Each exchange bounds how much a process's clock may differ. Once several agree, their common bounds decide: they place short requests
 //! right too, and they tell work that goes on after the response from a clock that is ahead.
@@ -197,7 +198,9 @@ impl<'l> Places<'l> {
         for span in spans.filter(|span| is_evidence(span)) {
             let Some((from, to)) = place(span) else { continue };
             let (start, end) = self.times(span);
-            (low, high, any) = (low.max(from.saturating_sub(start)), high.min(to.saturating_sub(end)), true);
+            let is_until_answer = span.server.as_ref().is_none_or(|server| !server.outlasts_answer);
+            let until = if is_until_answer { to.saturating_sub(end) } else { i64::MAX };
+            (low, high, any) = (low.max(from.saturating_sub(start)), high.min(until), true);
         }
         any.then_some((low, high))
     }
