@@ -16,6 +16,7 @@ from lapwing import NO_SPANS
 from ports import free_port
 from process import Process, wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 SERVERS = pathlib.Path(__file__).parent / "servers"
 
 
@@ -152,12 +153,14 @@ def test_a_grpc_server_that_stops_says_so_through_lapwing(before_grpc):
             "the channel has left READY",
         )
         codes = []
-        for _ in range(20):
+
+        def fails():
             codes.append(call(channel))
-            time.sleep(0.05)
-        assert set(codes) == {grpc.StatusCode.UNAVAILABLE}
-        # each failed call was the only one of its connection
-        wait_for(lambda: states.count(grpc.ChannelConnectivity.READY) >= 10, 5, "the channel has connected anew for each call")
+            return states.count(grpc.ChannelConnectivity.READY) >= 10
+
+        # each failed call is the only one of its connection; a slow machine tells the channel's states late
+        wait_for(fails, 15, "the channel has connected anew for each call")
+        assert set(codes) == {grpc.StatusCode.UNAVAILABLE} and len(codes) >= 9
         assert sum(1 for _ in long) == 29, "the call under way ends well"
 
         again, _ = start_grpc(port)

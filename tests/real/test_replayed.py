@@ -3,14 +3,15 @@
 Spans come by the servers' own exporters at their own delays (5 s, SGLang's 0.5 s), so a test waits for them once.
 """
 
+import contextlib
 import http.client
 import json
+import time
 
 import pytest
 
 from lapwing import NO_SPANS
 from ports import free_port
-from process import wait_for
 from replayers.hugging_face import Tei, Tgi, debug
 from replayers.replayer import Ports
 from replayers.sglang import Sglang
@@ -67,15 +68,35 @@ def figures(exchange):
     return found
 
 
+@pytest.fixture(scope="module")
+def asked(start_lapwing):
+    """(Lapwing, what each request really took) of each case, or what went wrong in it. One case at a time is asked, and then all of their
+    exporters are waited for at once."""
+    with contextlib.ExitStack() as replayers:
+
+        def ask(make, path, body, _):
+            lapwing, replayer = started(start_lapwing, make, free_port())
+            replayers.enter_context(replayer)
+            for _ in range(REQUESTS):
+                post(lapwing, path, body)
+            return lapwing, replayer.truths
+
+        def tried(case):
+            try:
+                return ask(*case)
+            except Exception as error:  # noqa: BLE001: its own test shows it
+                return error
+
+        yield {name: tried(case) for name, case in CASES.items()}
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_stages_are_those_of_the_server(case, start_lapwing):
-    make, path, body, source = CASES[case]
-    lapwing, replayer = started(start_lapwing, make, free_port())
-    with replayer:
-        for _ in range(REQUESTS):
-            post(lapwing, path, body)
-        truths = replayer.truths
-        exchanges = lapwing.exchanges_of(truths, seconds=20)
+def test_stages_are_those_of_the_server(case, asked):
+    source = CASES[case][-1]
+    if isinstance(asked[case], Exception):
+        raise asked[case]
+    lapwing, truths = asked[case]
+    exchanges = lapwing.exchanges_of(truths, seconds=20)
     # the headers are whole milliseconds, rounded down
     wrong, resolution_ns = [], 1_000_000 if source == BY_HEADER else 0
     for trace_id, truth in truths.items():
@@ -105,20 +126,32 @@ PAGES = {
 }
 
 
+def polls(lapwing):
+    return total(lapwing, 'lapwing_polls_total{result="ok"}')
+
+
+@pytest.fixture(scope="module")
+def polling(start_lapwing):
+    """Lapwing before each server with a page, after some seconds of requests to all of them at once."""
+    with contextlib.ExitStack() as replayers:
+        found = {}
+        for server, (make, _, _) in PAGES.items():
+            port = free_port()
+            env = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"}
+            if server == "tensorflow-serving":  # which says nowhere who it is
+                env["LAPWING_ATTRIBUTION__POLL"] = f"http://127.0.0.1:{port}{PAGE}"
+            found[server], replayer = started(start_lapwing, make, port, env=env)
+            replayers.enter_context(replayer)
+        end = time.monotonic() + 40
+        while time.monotonic() < end and min(map(polls, found.values())) < 3:
+            for server, (_, path, body) in PAGES.items():
+                post(found[server], path, body)
+            time.sleep(0.3)
+        yield found
+
+
 @pytest.mark.parametrize("server", PAGES)
-def test_pages_of_metrics_are_found_and_read(server, start_lapwing):
+def test_pages_of_metrics_are_found_and_read(server, polling):
     """In the text that the server's own exporter writes; vLLM and SGLang are recognised by their answers."""
-    make, path, body = PAGES[server]
-    port = free_port()
-    env = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s"}
-    if server == "tensorflow-serving":  # which says nowhere who it is
-        env["LAPWING_ATTRIBUTION__POLL"] = f"http://127.0.0.1:{port}{PAGE}"
-    lapwing, replayer = started(start_lapwing, make, port, env=env)
-
-    def polled():
-        post(lapwing, path, body)
-        return total(lapwing, 'lapwing_polls_total{result="ok"}') >= 3
-
-    with replayer:
-        wait_for(polled, 40, "its page is read", 0.3)
-    assert server in {exchange["server"] for exchange in lapwing.exchanges()}
+    assert polls(polling[server]) >= 3, "its page is read"
+    assert server in {exchange["server"] for exchange in polling[server].exchanges()}

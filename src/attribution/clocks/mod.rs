@@ -7,7 +7,8 @@
 //!
 //! Nothing begins before the request came, nor before the span that caused it: what would have shows a clock that is behind, and bounds
 //! by how much one may be ahead. A span that ends after the response is of a clock that is ahead, or goes on: many servers end a span once
-//! the client has its answer. So such ends count only where they are a fair part of what those bounds leave.
+//! the client has its answer. So such ends count only where they are a fair part of what those bounds leave, and not at all of servers that
+//! are known for it.
 //!
 //! Each exchange bounds how much a process's clock may differ. Once several agree, their common bounds decide: they place short requests
 //! right too, and they tell work that goes on after the response from a clock that is ahead.
@@ -178,13 +179,17 @@ impl<'l> Places<'l> {
     fn fit_in_window(&self, spans: &[IncomingSpan]) -> Option<Bounds> {
         let (mut start, mut end) = (u64::MAX, 0);
         for span in spans.iter().filter(|span| is_evidence(span)) {
-            (start, end) = (start.min(span.start_unix_ns), end.max(span.end_unix_ns));
+            start = start.min(span.start_unix_ns);
+            if is_until_answer(span) {
+                end = end.max(span.end_unix_ns);
+            }
         }
         if start == u64::MAX {
             return None;
         }
         let at = |at_unix_ns| offset(at_unix_ns, self.ledger.anchor_unix_ns);
-        let fit = (self.window.0.saturating_sub(at(start)), self.window.1.saturating_sub(at(end)));
+        let high = if end == 0 { i64::MAX } else { self.window.1.saturating_sub(at(end)) };
+        let fit = (self.window.0.saturating_sub(at(start)), high);
         widened(fit, self.tolerance_ns).map(|_| fit)
     }
 
@@ -213,7 +218,8 @@ impl<'l> Places<'l> {
         for span in spans.filter(|span| is_evidence(span)) {
             let Some((from, to)) = place(span) else { continue };
             let (start, end) = self.times(span);
-            (low, high, any) = (low.max(from.saturating_sub(start)), high.min(to.saturating_sub(end)), true);
+            let until = if is_until_answer(span) { to.saturating_sub(end) } else { i64::MAX };
+            (low, high, any) = (low.max(from.saturating_sub(start)), high.min(until), true);
         }
         any.then_some((low, high))
     }
@@ -309,6 +315,11 @@ fn is_of_one_process(one: &IncomingSpan, other: &IncomingSpan) -> bool {
 /// Whether a span must lie where the request's other spans of its process do: not the work of a whole batch, nor one without times.
 const fn is_evidence(span: &IncomingSpan) -> bool {
     span.shared.is_none() && span.start_unix_ns > 0
+}
+
+/// Whether its end says something of a clock: it does not go on after its answer, as far as is known.
+fn is_until_answer(span: &IncomingSpan) -> bool {
+    span.server.as_ref().is_none_or(|server| !server.outlasts_answer)
 }
 
 /// The bounds of a group that fits, be it by the tolerance; `None` of one that is too long.

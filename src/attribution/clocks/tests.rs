@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribution::{CacheLookups, ProcessId, SharedSpan, merge};
+use crate::attribution::{CacheLookups, ProcessId, ServerSpan, SharedSpan, merge};
 use crate::ledger::{Stage, Stamp, TraceId, TracedSpan, UpstreamWindow};
 
 const MS: u64 = 1_000_000;
@@ -143,6 +143,16 @@ fn a_replica_is_not_moved_before_what_routed_to_it() {
         assert_eq!(placed.iter().map(|at| at.2).collect::<Vec<_>>(), [0; 5], "{n}");
     }
     assert_eq!(once(&spans(13, -1_000))[0].2, 914, "a clock that is behind is seen by itself");
+    // where the gateway never begins sooner, only who knows the server can tell
+    assert_eq!(once(&spans(20, 0))[2].2, -8);
+    let outlasts = |span| {
+        let server = Some(Box::new(ServerSpan { outlasts_answer: true, ..ServerSpan::default() }));
+        IncomingSpan { server, ..span }
+    };
+    for skew in [0, -1_000] {
+        let placed = once(&spans(20, skew).map(outlasts));
+        assert_eq!(placed.iter().map(|at| at.2).collect::<Vec<_>>(), [if skew == 0 { 0 } else { 914 }, 0, 0, 0, 0]);
+    }
 }
 
 #[test]

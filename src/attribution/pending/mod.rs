@@ -242,8 +242,8 @@ impl Pending {
 
     /// Assigns `span`, and all spans that waited for it, to `owner`.
     fn adopt(&mut self, owner: Owner, span: IncomingSpan, now: Stamp) {
-        let mut todo = vec![span];
-        while let Some(span) = todo.pop() {
+        let (mut next, mut todo) = (Some(span), Vec::new());
+        while let Some(span) = next.take().or_else(|| todo.pop()) {
             let (trace_id, id) = (span.trace, span.span);
             let Some(trace) = self.traces.get_mut(&trace_id) else {
                 self.counters.bump(Counter::SpansUnmatched);

@@ -38,6 +38,8 @@ pub struct ServerSpan {
     pub begins_unix_ns: Option<u64>,
     /// The stage that the forward time of its model counts as, by the model's name or a rule.
     pub role: Option<Stage>,
+    /// Whether it ends some time after its answer has gone on, so that its end says nothing of a clock.
+    pub outlasts_answer: bool,
 }
 
 /// A piece of a span's time.

@@ -1,6 +1,7 @@
 //! Ray Serve's spans: its proxy, the routing to a replica, and the replica. All code of a replica counts as forward, or as the
 //! stage that a rule or the deployment's name says; spans inside it take their own time out. From the start of a routing span to
-//! the start of its replica is queue, at every level, whatever deployment calls another. The proxy's own span claims nothing.
+//! the start of its replica is queue, at every level, whatever deployment calls another. The proxy's own span claims nothing. All of them
+//! end when their process comes to it, which on a busy machine is milliseconds after the client has its answer.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,10 @@ pub(super) fn read<'a>(
     let mut words = span.name.split(' ');
     let quantity = quantity_of(words.next()?)?;
     let start_unix_ns = Some(span.start_time_unix_nano);
-    let mapped = |stage, server: ServerSpan| MappedSpan { stage, phase: None, server: Some(Box::new(server)) };
+    let mapped = |stage, server: ServerSpan| {
+        let server = Some(Box::new(ServerSpan { outlasts_answer: true, ..server }));
+        MappedSpan { stage, phase: None, server }
+    };
     match quantity {
         Quantity::Total => Some(mapped(rules.of_route(&span.name, attribute), ServerSpan { report, ..ServerSpan::default() })),
         Quantity::Stage(Stage::Queue) => {
