@@ -1,11 +1,15 @@
 """Ports for servers that tests start."""
 
 import itertools
+import os
 import random
 import socket
 
 # Below those that Linux gives to connections of its own (32768 on): one of these may be taken between being found free and being used.
-PORTS = range(20_000, 32_000)
+# Of processes that run tests at the same time (pytest-xdist), each has its own: one might take what another has only found.
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+PORTS = range(20_000, 32_000)[WORKER % WORKERS :: WORKERS]
 ORDER = itertools.cycle(random.Random().sample(PORTS, len(PORTS)))
 
 
@@ -18,4 +22,4 @@ def free_port():
             except OSError:
                 continue
         return port
-    raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")
+    raise OSError(f"no free port from {PORTS[0]} to {PORTS[-1]}")

@@ -24,7 +24,7 @@ from servers.parts import FullLlama, Llama, MlServer, RayServe, Triton  # noqa: 
 from shadowing import SHADOW, WIDTHS  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
-BINARY = os.environ.get("LAPWING_BIN") or str(HERE.parents[1] / "target/debug/lapwing")
+BINARY = os.environ.get("LAPWING_BIN") or os.environ.get("BINARY_OF_WORKERS") or str(HERE.parents[1] / "target/debug/lapwing")
 
 
 def pytest_configure():
@@ -33,6 +33,8 @@ def pytest_configure():
     # all other LAPWING_ variables are settings; those of the user's shell must not reach the Lapwings under test
     for name in [n for n in os.environ if n.startswith("LAPWING_")]:
         os.environ.pop(name)
+    # pytest-xdist starts its workers after this
+    os.environ["BINARY_OF_WORKERS"] = BINARY
 
 
 @pytest.hookimpl(hookwrapper=True)

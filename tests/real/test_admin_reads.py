@@ -12,6 +12,7 @@ from lapwing import NO_SPANS
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 TOKEN = "correct-horse-battery-staple"
 GUARDED = ["/stats", "/exchanges", "/diagnosis", "/metrics", "/hdr", "/shadow", "/config"]
 OPEN = ["/", "/livez", "/readyz"]

@@ -10,6 +10,7 @@ import pytest
 
 from ports import free_port
 
+pytestmark = pytest.mark.beside
 BENCH = Path(__file__).parents[2] / "bench"
 
 

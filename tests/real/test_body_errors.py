@@ -18,6 +18,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 from shadowing import await_paired, post
 
+pytestmark = pytest.mark.beside
 HERE = pathlib.Path(__file__).parent
 MODULES = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parents[1] / "target")) / "tmp/npm/node_modules"
 has_connect = (MODULES / "@connectrpc/connect-node").exists() and shutil.which("node")

@@ -17,6 +17,7 @@ from lapwing import NO_SPANS, Counted
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 MIB = 1 << 20
 
 
@@ -325,6 +326,7 @@ def tokens(port, n, every_ms):
     return out, (stamps[-1] - stamps[0]) / 1e9
 
 
+@pytest.mark.alone
 def test_tokens_come_as_they_are_sent(plain):
     direct, _ = tokens(plain.port, 100, 5)
     with Counted(plain.lapwing, 1):

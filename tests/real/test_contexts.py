@@ -16,6 +16,7 @@ from conftest import HERE
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 GRACE = 0.5
 
 

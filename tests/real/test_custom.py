@@ -9,6 +9,7 @@ from conftest import Served
 from lapwing import Counted
 from process import wait_for
 
+pytestmark = pytest.mark.beside
 ROW = [i / 30 for i in range(30)]
 CONFIG = """\
 attribution: {expect_spans: never}

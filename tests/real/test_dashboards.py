@@ -15,6 +15,7 @@ sys.path.append(str(ROOT / "dashboards"))
 import generate  # noqa: E402
 from source import rules  # noqa: E402
 
+pytestmark = pytest.mark.beside
 FILES = sorted((ROOT / "dashboards/grafana").glob("*.json"))
 PROMETHEUS = ROOT / "dashboards/prometheus"
 CASES = ("lapwing.hours_test.yaml", "lapwing.days_test.yaml")

@@ -14,6 +14,7 @@ import pytest
 from promql_names import ROOT
 from test_dashboards import dashboards, drawn
 
+pytestmark = pytest.mark.beside
 MODULES = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "tmp/npm/node_modules"
 TSC = MODULES / "typescript/bin/tsc"
 TYPES = pathlib.Path(__file__).with_name("grafana_schema.ts")

@@ -15,6 +15,7 @@ from process import wait_for
 from raw_server import RawServer, read_body
 from test_admin_reads import Asked
 
+pytestmark = pytest.mark.beside
 TOKEN = "correct-horse-battery-staple"
 HEALTHY, OVER_BUDGET, NOT_ENOUGH_EVIDENCE, FAILING, USAGE, UNAVAILABLE = 0, 1, 2, 3, 64, 69
 

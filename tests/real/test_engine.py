@@ -22,7 +22,7 @@ from engine.served import FORMS, Triton
 SEED = int(os.environ.get("ENGINE_SEED") or time.time())
 SEEDS = {f"seed{n}": n for n in range(24)} | {f"new{n}": SEED + n for n in range(6)}
 GFLOP = 6e9
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(600)]
 
 
 def long(value):

@@ -21,7 +21,7 @@ from process import wait_for
 
 STAGES = ("preprocessing", "queue", "forward", "postprocessing")
 VOCABULARY, POSITIONS = 30522, 512
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
 
 
 def ids(*shape, low=1000, high=20000, seed=0):

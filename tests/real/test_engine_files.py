@@ -14,6 +14,7 @@ from engine.reference import Reference
 from engine.served import Rest
 from ports import free_port
 
+pytestmark = pytest.mark.beside
 MEMORY = 4 << 30
 """The memory that a process may allocate: a file of a few hundred bytes must not make it allocate more."""
 

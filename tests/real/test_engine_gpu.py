@@ -30,7 +30,7 @@ DRIVERS = {
     "too old": ("stub-old-version", "driver 11.0 is too old: 12.0 or newer is needed", "old_driver"),
 }
 PRECISIONS = list(gpu.LIMITS)
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

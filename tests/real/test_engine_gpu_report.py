@@ -9,7 +9,7 @@ import pytest
 
 from engine import gpu
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
 REPORT = gpu.ROOT / "tests/gpu/report.py"
 STEP = {"name": "every kernel", "ok": True, "code": 0, "seconds": 9, "last_line": "42 checks passed, 0 failed"}
 

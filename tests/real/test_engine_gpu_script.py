@@ -22,7 +22,7 @@ import jsonfile  # noqa: E402
 import clocks  # noqa: E402
 import record  # noqa: E402
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(120)]
 SCRIPT = gpu.ROOT / "tests/gpu.sh"
 ROW = '{"case":null,"model":"mlp","precision":"fp32","batch":1,"length":null,"samples_us":[10.0,11.0,12.0]}'
 SMI = """#!/bin/sh
@@ -273,6 +273,7 @@ def test_what_the_sanitizer_says_counts(said, code, ok, rehearsal):
     assert asked[0].endswith("--filter primitive") and "--filter" not in asked[1]
 
 
+@pytest.mark.alone
 def test_a_sanitizer_that_needs_longer_says_how_far_it_came(rehearsal):
     program(rehearsal.folder / "bin/compute-sanitizer", "#!/bin/sh\necho 'ok     gemv (9 s)'\nexec sleep 100\n")
     assert rehearsal.run(only="sanitizer, every", LAPWING_GPU_SECONDS="27")[0] == 0

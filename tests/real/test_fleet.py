@@ -12,6 +12,8 @@ from hdrh.log import HistogramLogReader
 from process import wait_for
 from test_admin_reads import Asked
 
+pytestmark = pytest.mark.beside
+
 
 class Pod(Asked):
     """A Lapwing, and its log after some requests."""

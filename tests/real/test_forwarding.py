@@ -23,6 +23,7 @@ from otlp_sink import OtlpSink
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 RATIO = 0.1
 WAYS = ("with", "without")
 REQUESTS = 200

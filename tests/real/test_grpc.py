@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 from lapwing import NO_SPANS, Counted
 from process import wait_for
 
+pytestmark = pytest.mark.beside
 MIB = 1 << 20
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 

@@ -17,6 +17,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 from servers.parts import HERE
 
+pytestmark = pytest.mark.beside
 WIDTHS = (30, 64, 2)
 ENV = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL": "off", "LAPWING_LOG": "info,lapwing=debug"}
 SCORE = """

@@ -17,6 +17,7 @@ from prometheus import Prometheus, Scraped
 from raw_server import RawServer
 from test_fleet import histograms
 
+pytestmark = pytest.mark.beside
 REQUESTS = 150
 ROUTE = "GET /slow"
 ANSWERED = f'lapwing_request_duration_seconds{{route="{ROUTE}",result="answered"}}'

@@ -11,6 +11,8 @@ from documented import assert_documented, validator
 from process import wait_for
 from test_admin_reads import Asked
 
+pytestmark = pytest.mark.beside
+
 schemathesis = pytest.importorskip("schemathesis", reason="no schemathesis")
 TOKEN = "correct-horse-battery-staple"
 STREAMS = {"/stats/stream", "/record"}

@@ -11,7 +11,7 @@ from process import wait_for
 from test_admin_reads import Asked
 
 # a browser on two busy cores may stand still for half a minute
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.beside, pytest.mark.long]
 
 TOKEN = "correct-horse-battery-staple"
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -15,6 +15,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 from servers.parts import Llama, Triton, get_json
 
+pytestmark = pytest.mark.beside
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
 SECONDS = 9
 """The poller looks every 2 s, and in the worst case asks one path per 5 s."""

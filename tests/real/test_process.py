@@ -15,6 +15,8 @@ from lapwing import OPENER
 from ports import free_port
 from process import wait_for
 
+pytestmark = pytest.mark.beside
+
 
 def ask(port, ms, answers):
     """Sends a slow request; records the answer, or the error."""

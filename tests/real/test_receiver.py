@@ -14,6 +14,9 @@ from ports import free_port
 from process import wait_for
 from spans import Asked, post, protobuf, request, snake
 
+pytestmark = pytest.mark.beside
+
+
 # well within the 80 ms of a request, so that a busy machine does not clip them
 STAGES = ("feature_hydration", 40, 45), ("model_forward", 45, 65)
 

@@ -14,6 +14,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 from shadowing import WIDTHS, ask, body_of
 
+pytestmark = pytest.mark.beside
 TOKEN = "correct-horse-battery-staple"
 
 

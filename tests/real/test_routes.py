@@ -14,6 +14,7 @@ from lapwing import NO_SPANS, OPENER, Counted
 from ports import free_port
 from process import wait_for, wait_listening
 
+pytestmark = pytest.mark.beside
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

@@ -16,6 +16,7 @@ import pytest
 from process import wait_for
 from shadowing import SHADOW, body_of, post, shadow
 
+pytestmark = pytest.mark.beside
 SECRET = "s3cret-9f1c"
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 EVERYTHING = {**SHADOW, "LAPWING_SHADOW__NOISE": "100%"}

@@ -16,6 +16,7 @@ from process import wait_for
 from servers.parts import TritonOnnx
 from shadowing import SHADOW, WIDTHS, ask, await_compared, await_paired, body_of, dropped, shadow, target
 
+pytestmark = pytest.mark.beside
 ROUTE = "POST /v2/models/{model}/infer"
 NEEDED = 8
 """Answers that must agree before the engine's model counts as the upstream's."""

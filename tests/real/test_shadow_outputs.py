@@ -12,6 +12,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from servers.parts import get_json
 from shadowing import WIDTHS, ask, await_compared, await_paired, body_of, dropped
 
+pytestmark = pytest.mark.beside
 ROWS = 4
 STEPS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 ALL = {"LAPWING_SHADOW__NOISE": "0%", "LAPWING_SHADOW__CONCURRENCY": "256"}

@@ -15,6 +15,7 @@ from lapwing import NO_SPANS
 from process import wait_for
 from shadowing import SHADOW, post, record, target
 
+pytestmark = pytest.mark.beside
 ROUTE = "/v1/models/m:predict"
 NAMED = {"LAPWING_SHADOW__ROUTES": "['POST /v1/models/{model}:predict']"}
 """So that broken answers are copied and recorded too."""

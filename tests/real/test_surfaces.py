@@ -17,6 +17,7 @@ from process import wait_for
 from raw_server import RawServer
 from spans import Asked, post, protobuf, request
 
+pytestmark = pytest.mark.beside
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 HOUR_NS = 3_600_000_000_000
 

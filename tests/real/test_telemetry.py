@@ -21,6 +21,7 @@ from process import wait_for, wait_listening
 from raw_server import RawServer
 from test_fleet import histograms
 
+pytestmark = pytest.mark.beside
 OTELCOL = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or pathlib.Path(__file__).parents[2] / "target") / "tmp/go/bin/otelcol"
 needs_otelcol = pytest.mark.skipif(not OTELCOL.exists(), reason="no OpenTelemetry Collector: it needs Go, and tests/real/otelcol.sh")
 SHARE = 0.25

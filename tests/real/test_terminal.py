@@ -13,6 +13,7 @@ from ports import free_port
 from process import wait_for
 from test_admin_reads import Asked
 
+pytestmark = pytest.mark.beside
 TOKEN = "correct-horse-battery-staple"
 HOSTILE = "\x1b[2J\x1b]0;title\x07鸟"
 """A model's name that would clear the screen and set the terminal's title."""

@@ -19,6 +19,8 @@ from process import wait_for
 from test_admin_reads import Asked
 from test_terminal import SHOWN, in_ns, infer_hostile
 
+pytestmark = pytest.mark.beside
+
 pyte = pytest.importorskip("pyte", reason="no pyte")
 COLUMNS, LINES = 160, 30
 LEAVES_ALTERNATE = b"\x1b[?1049l"

@@ -20,6 +20,7 @@ from process import wait_for, wait_listening
 from raw_server import RawServer, read_body
 from test_admin_reads import Asked
 
+pytestmark = pytest.mark.beside
 NOT_ENOUGH_EVIDENCE, FAILING = 2, 3
 ROUTE = "/v1/completions"
 BODY = json.dumps({"model": "m", "prompt": "x"})

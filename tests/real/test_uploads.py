@@ -23,7 +23,7 @@ MIXES = [(client, upstream) for client in ("h1", "h2") for upstream in ("h1", "h
 MANY = int(os.environ.get("UPLOADS_OF_EACH_MIX", "100000"))
 """Uploads of each mix in the long run."""
 
-pytestmark = pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+pytestmark = [pytest.mark.beside, pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")]
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from lapwing import Counted
 from process import wait_for
 
+pytestmark = pytest.mark.beside
 CONFIG = """\
 attribution: {expect_spans: never}
 protocol:

@@ -17,6 +17,7 @@ from ports import free_port
 from process import Process, wait_for, wait_listening
 from test_clients import curl
 
+pytestmark = pytest.mark.beside
 SERVERS = pathlib.Path(__file__).parent / "servers"
 H2 = "--http2-prior-knowledge"
 

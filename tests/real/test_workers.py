@@ -22,7 +22,7 @@ from otlp_sink import OtlpSink
 from ports import free_port
 from process import wait_for, wait_listening
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
 SERVER = pathlib.Path(__file__).parent / "worker_server.py"
 WORKERS = 4
 CLIENTS = 8

@@ -1,6 +1,7 @@
 """Drivers that are none, for tests of models on a GPU: the emulated device, and drivers that do not start (tests/gpu)."""
 
 import ctypes
+import fcntl
 import pathlib
 import subprocess
 
@@ -46,7 +47,11 @@ def built(binary, otherwise):
     """The folder with libcuda.so.1, libcublasLt.so.12, stub-*/libcuda.so.1 and check: where cargo's tests have it too, or `otherwise`."""
     target = pathlib.Path(binary).resolve().parents[1]
     folder = target / "tmp/gpu" if (target / "tmp").is_dir() else otherwise
-    for where, targets in (("tests/gpu", ["fake", "check", "stubs"]), ("tests/gpu/fake-cublaslt", [])):
-        made = subprocess.run(["make", "-s", "-j2", "-C", str(ROOT / where), f"BUILD={folder}", *targets], capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr
+    folder.mkdir(exist_ok=True)
+    # of tests that run beside others, one makes it
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for where, targets in (("tests/gpu", ["fake", "check", "stubs"]), ("tests/gpu/fake-cublaslt", [])):
+            made = subprocess.run(["make", "-s", "-j2", "-C", str(ROOT / where), f"BUILD={folder}", *targets], capture_output=True, text=True)
+            assert made.returncode == 0, made.stderr
     return folder
