@@ -22,7 +22,11 @@ class Stream:
     """The result of one request."""
 
     def __init__(self):
-        self.fields, self.body, self.trailers, self.reset, self.ended = {}, b"", {}, None, False
+        self.fields, self.received, self.trailers, self.reset, self.ended = {}, bytearray(), {}, None, False
+
+    @property
+    def body(self):
+        return bytes(self.received)
 
     @property
     def status(self):
@@ -82,7 +86,7 @@ class Client:
             elif isinstance(event, ResponseReceived):
                 stream.fields = dict(event.headers)
             elif isinstance(event, DataReceived):
-                stream.body += event.data
+                stream.received += event.data
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, TrailersReceived):
                 stream.trailers = dict(event.headers)
@@ -170,7 +174,7 @@ class Server:
             self.requests.append(stream)
             self.script(connection, event.stream_id, send)
         elif isinstance(event, DataReceived):
-            stream.body += event.data
+            stream.received += event.data
             connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         elif isinstance(event, StreamEnded):
             stream.ended = True

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from fake import Upstream, answers, await_true
+from h2.settings import SettingCodes
 from http2 import Client
 from sidecar import Sidecar
 
@@ -28,13 +29,9 @@ class SlowClient(Client):
     def __init__(self, proxy):
         super().__init__(proxy)
         self.h2.increment_flow_control_window(1 << 28)
+        # before any request, so that no answer begins with a smaller one
+        self.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 1 << 28})
         self.flush()
-
-    def ask(self, *args, **options):
-        number = super().ask(*args, **options)
-        self.h2.increment_flow_control_window(1 << 28, number)
-        self.flush()
-        return number
 
     def pump(self):
         time.sleep(0.002)

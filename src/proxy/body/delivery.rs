@@ -19,6 +19,7 @@ use super::h2_source::H2Source;
 use super::rewrite::ResponseRewrite;
 use super::upstream::{Drive, UpstreamBody};
 use crate::ledger::{Outcome, Stamp};
+use crate::net::Tasks;
 use crate::proxy::connection::OnFlush;
 use crate::proxy::error::Error;
 use crate::proxy::exchange::{ExchangeGuard, InFlight, server_timing};
@@ -66,6 +67,12 @@ impl ResponseBody {
     /// The upstream's response over HTTP/2, its head read at `head`.
     pub(crate) fn stream(stream: H2Source, head: Stamp) -> Self {
         Self::new(UpstreamBody::stream(stream, head))
+    }
+
+    /// The request is not over: it goes on while the client does not take the answer. A stream of HTTP/2 says by itself whether it is.
+    pub(crate) fn go_on_beside(mut self, tasks: &Tasks) -> Self {
+        self.upstream.go_on_beside(tasks);
+        self
     }
 
     /// Lapwing's own response.
@@ -319,11 +326,8 @@ impl ResponseBody {
     }
 }
 
-impl Body for ResponseBody {
-    type Data = TrackedChunk;
-    type Error = Cause;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+impl ResponseBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
         loop {
             if let Some(frame) = self.rewrite.as_mut().and_then(|rewrite| rewrite.pop()) {
                 return Poll::Ready(Some(Ok(self.hand(frame))));
@@ -355,6 +359,19 @@ impl Body for ResponseBody {
                 step => self.push_rewrite(step),
             }
         }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = TrackedChunk;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+        let polled = self.poll_next(cx);
+        if polled.is_ready() {
+            self.upstream.leave();
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

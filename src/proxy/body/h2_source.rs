@@ -15,6 +15,8 @@ use crate::proxy::connection::SocketMeter;
 pub(crate) trait Rest: Debug + Send {
     /// Sends what can be sent without waiting. Returns whether there is nothing more to send.
     fn is_sent(&mut self, cx: &mut Context<'_>) -> bool;
+    /// Nobody asks for the answer until a piece of it is taken: until then it goes on by itself.
+    fn leave(&self);
     /// The answer is over, and the request is not: it goes on for as long as the upstream takes it.
     fn go_on(self: Box<Self>);
 }
@@ -75,6 +77,13 @@ impl H2Source {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+
+    /// Nobody asks for more until what was given is taken.
+    pub(super) fn leave(&self) {
+        if let Some(rest) = &self.rest {
+            rest.leave();
+        }
     }
 
     /// The answer was read to its end.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
+mod beside;
 mod broken;
 pub(crate) mod capture;
 mod chunk;
@@ -19,6 +20,7 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beside::{Beside, GoesOn};
 pub(crate) use collect::collect;
 pub(crate) use continue_gate::ContinueGate;
 pub(crate) use delivery::ResponseBody;

@@ -12,9 +12,11 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
+use super::beside::{Beside, GoesOn};
 use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::ledger::Stamp;
+use crate::net::Tasks;
 use crate::proxy::connection::{LazyDeadline, QuietWaker};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
@@ -36,6 +38,13 @@ pub(crate) trait Drive: Debug + Send {
     fn release(self: Box<Self>, at: Stamp);
 }
 
+impl GoesOn for Box<dyn Drive> {
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drive(cx);
+        false // the answer is still to come over it
+    }
+}
+
 /// What broke a body off. An [`h2::Error`] stays one, so that the client's stream is reset for the same reason.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -46,6 +55,8 @@ type PolledFrame = Poll<Option<Result<Frame<Bytes>, Cause>>>;
 pub(super) struct UpstreamBody {
     source: Source,
     connection: Option<Box<dyn Drive>>,
+    /// Has the connection while nobody asks for the answer of a request that is not over.
+    beside: Option<Beside<Box<dyn Drive>>>,
     /// When the upstream last gave something, or the client last took it.
     last: Stamp,
     first: FirstPiece,
@@ -65,20 +76,50 @@ impl UpstreamBody {
     /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
     pub(super) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
         let first = if connection.is_none() { FirstPiece::Read } else { FirstPiece::Unread };
-        Self { source: Source::Upstream(body), connection, last: head, first, deadline: LazyDeadline::default() }
+        Self { source: Source::Upstream(body), connection, beside: None, last: head, first, deadline: LazyDeadline::default() }
     }
 
     /// The body of an answer over HTTP/2, its head read at `head`.
     pub(super) fn stream(stream: H2Source, head: Stamp) -> Self {
-        let source = Source::Stream(stream);
-        Self { source, connection: None, last: head, first: FirstPiece::Read, deadline: LazyDeadline::default() }
+        let (source, first) = (Source::Stream(stream), FirstPiece::Read);
+        Self { source, connection: None, beside: None, last: head, first, deadline: LazyDeadline::default() }
     }
 
     /// Lapwing's own body.
     pub(super) fn own(body: Bytes) -> Self {
         let source = Source::Own(Full::new(body));
         let (last, first) = (Stamp::now(), FirstPiece::Read);
-        Self { source, connection: None, last, first, deadline: LazyDeadline::default() }
+        Self { source, connection: None, beside: None, last, first, deadline: LazyDeadline::default() }
+    }
+
+    /// The request is not over: it goes on while nobody asks for the answer.
+    pub(super) fn go_on_beside(&mut self, tasks: &Tasks) {
+        if let Some(connection) = self.connection.take() {
+            let beside = Beside::new(Some(connection), tasks.clone());
+            // who drove it until now is not there to be woken
+            beside.waker().wake_by_ref();
+            self.beside = Some(beside);
+        }
+    }
+
+    /// Nobody asks for more until what was given is taken.
+    pub(super) fn leave(&mut self) {
+        if let Source::Stream(stream) = &self.source {
+            stream.leave();
+        }
+        if let Some(beside) = &self.beside {
+            if let Some(connection) = self.connection.take() {
+                beside.put(connection);
+            }
+            beside.leave();
+        }
+    }
+
+    /// Takes the connection back.
+    fn take_back(&mut self) {
+        if let (None, Some(beside)) = (&self.connection, &self.beside) {
+            self.connection = beside.take();
+        }
     }
 
     pub(super) fn is_end_stream(&self) -> bool {
@@ -104,6 +145,14 @@ impl UpstreamBody {
 
     /// The next frame of the response to `in_flight`.
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let Some(beside) = &self.beside else { return self.poll_next(cx, in_flight) };
+        beside.ask(cx);
+        let waker = beside.waker().clone();
+        self.take_back();
+        self.poll_next(&mut Context::from_waker(&waker), in_flight)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
         let polled = self.poll_source(cx);
         if self.first == FirstPiece::Read {
             return polled;
@@ -198,6 +247,8 @@ impl UpstreamBody {
 
     /// Tells `on_end` when the last byte was read, and gives the connection back.
     pub(super) fn end(&mut self, on_end: impl FnOnce(Stamp)) {
+        self.take_back();
+        self.beside = None;
         let end = self.read_at();
         on_end(end);
         if let Some(connection) = self.connection.take() {
@@ -210,6 +261,7 @@ impl UpstreamBody {
 
     /// Closes the connection.
     pub(super) fn close(&mut self) {
+        self.beside = None;
         self.connection = None;
     }
 }

@@ -83,6 +83,7 @@ fn length(head: &[u8]) -> usize {
 pub(crate) struct UpstreamSigns {
     /// [`Greeting::code`].
     greeting: AtomicU8,
+    has_settings: AtomicBool,
     is_leaving: AtomicBool,
 }
 
@@ -90,6 +91,17 @@ impl UpstreamSigns {
     /// What the upstream began with.
     pub(crate) fn greeting(&self) -> Greeting {
         Greeting::from_code(self.greeting.load(Relaxed))
+    }
+
+    /// Returns whether all of the `SETTINGS` with which HTTP/2 begins was read.
+    pub(crate) fn has_settings(&self) -> bool {
+        self.has_settings.load(Relaxed)
+    }
+
+    fn on_frame_end(&self) {
+        if !self.has_settings() {
+            self.has_settings.store(true, Relaxed);
+        }
     }
 
     /// Returns whether the upstream has announced the connection's end (HTTP/2), or ended its side.
@@ -124,6 +136,9 @@ impl Greeted {
                 let passed = self.rest.min(bytes.len());
                 self.rest -= passed;
                 bytes = &bytes[passed..];
+                if self.rest == 0 {
+                    signs.on_frame_end();
+                }
                 continue;
             }
             let read = bytes.len().min(FRAME_HEAD - self.head.len());
@@ -139,6 +154,9 @@ impl Greeted {
                 }
                 self.rest = length(&self.head);
                 self.head.clear();
+                if self.rest == 0 && self.is_looking() {
+                    signs.on_frame_end();
+                }
             }
         }
     }
@@ -181,9 +199,21 @@ mod tests {
             read[before..].chunks(size).for_each(|bytes| greeted.pass(bytes, &signs));
             assert_eq!((signs.greeting(), signs.is_leaving()), (Greeting::Http2, true), "pieces of {size}");
         }
+        for settings in [frame(SETTINGS, &[7; 12]), frame(SETTINGS, &[])] {
+            let (mut greeted, signs) = <(Greeted, UpstreamSigns)>::default();
+            let told: Vec<_> = settings
+                .iter()
+                .map(|byte| {
+                    greeted.pass(&[*byte], &signs);
+                    signs.has_settings()
+                })
+                .collect();
+            assert_eq!(told.iter().position(|told| *told), Some(settings.len() - 1));
+        }
         let (mut http1, signs) = <(Greeted, UpstreamSigns)>::default();
         http1.pass(b"HTTP/1.1 200 OK\r\n", &signs);
         http1.pass(&frame(GOAWAY, &[0; 30]), &signs);
         assert_eq!((signs.greeting(), signs.is_leaving(), http1.is_looking()), (Greeting::Http1, false, false));
+        assert!(!signs.has_settings());
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct SocketMeter {
     /// There was nothing to read, and once there is, the waker is called.
     pub(crate) is_watched: AtomicBool,
     /// The socket took everything, and was given nothing since.
-    is_drained: AtomicBool,
+    pub(crate) is_drained: AtomicBool,
     /// The latest time that it was quiet: the writes before and after.
     quiet_from: AtomicU64,
     quiet_to: AtomicU64,

@@ -31,8 +31,8 @@ pub(super) type BoxedBody = Box<RequestBody>;
 /// A connection that carries one request at a time.
 pub(crate) struct H1Connection {
     send: http1::SendRequest<BoxedBody>,
-    driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
-    is_done: bool,
+    /// `None` once it is closed. It has the request's body, which is not passed on then.
+    driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
     /// Of the task that drives it: its meter, as hyper takes it.
     wakes: Waker,
     /// Whether its socket can be asked to acknowledge at once.
@@ -51,7 +51,7 @@ pub(crate) struct H1Connection {
 
 impl std::fmt::Debug for H1Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("H1Connection").field("is_done", &self.is_done).finish_non_exhaustive()
+        f.debug_struct("H1Connection").field("is_done", &self.is_done()).finish_non_exhaustive()
     }
 }
 
@@ -67,12 +67,10 @@ impl H1Connection {
             .handshake(io)
             .await
             .map_err(Error::Reset)?;
-        let driver = Box::pin(connection.with_upgrades());
         let deadline = LazyDeadline::default();
         Ok(Box::new(Self {
             send,
-            driver,
-            is_done: false,
+            driver: Some(Box::pin(connection.with_upgrades())),
             wakes: meter.clone().into(),
             can_acknowledge,
             meter,
@@ -86,7 +84,7 @@ impl H1Connection {
 
     /// Returns whether it can take a request.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_done && self.send.is_ready()
+        !self.is_done() && self.send.is_ready()
     }
 
     /// Returns whether something may have come since it was put back: its end, or what nobody asked for.
@@ -96,7 +94,7 @@ impl H1Connection {
 
     /// Returns whether it is closed.
     pub(crate) const fn is_done(&self) -> bool {
-        self.is_done
+        self.driver.is_none()
     }
 
     /// It is closed when its response ends.
@@ -118,9 +116,11 @@ impl H1Connection {
 
 impl Drive for H1Connection {
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.is_done {
+        if let Some(driver) = &mut self.driver {
             self.meter.waker.register(cx);
-            self.is_done = self.driver.as_mut().poll(&mut Context::from_waker(&self.wakes)).is_ready();
+            if driver.as_mut().poll(&mut Context::from_waker(&self.wakes)).is_ready() {
+                self.driver = None;
+            }
         }
     }
 

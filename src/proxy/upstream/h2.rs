@@ -18,11 +18,11 @@ use tokio::sync::watch;
 
 use super::UpstreamContext;
 use super::h1::{expired, response_deadline};
-use super::h2_upload::{H2Upload, UploadError};
+use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
 use crate::ledger::{ObservedEvent, Stage, Stamp};
 use crate::metrics::Counter;
 use crate::net::Tasks;
-use crate::proxy::body::{H2Source, RequestBody, Rest};
+use crate::proxy::body::{Beside, GoesOn, H2Source, RequestBody, Rest};
 use crate::proxy::connection::{Greeting, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::proxy::error::Error;
 use crate::proxy::exchange::InFlight;
@@ -61,8 +61,31 @@ struct Sender {
 struct ConnectionState {
     /// It has ended, or its end was announced.
     is_over: AtomicBool,
-    /// What the upstream began with, once it has. The sender goes with the connection.
-    greeting: watch::Receiver<Option<Greeting>>,
+    /// The upstream's `SETTINGS` apply.
+    has_settings: AtomicBool,
+    /// What the upstream began with. The sender goes with the connection.
+    heard: watch::Receiver<Heard>,
+}
+
+/// What was heard of the upstream's beginning.
+#[derive(Debug, Default)]
+struct Heard {
+    greeting: Option<Greeting>,
+    /// Its `SETTINGS` apply.
+    has_settings: bool,
+}
+
+impl ConnectionState {
+    /// Waits for the upstream's `SETTINGS`, or for the connection's end; `None` if they apply.
+    fn settings(&self) -> Option<SettingsHeard> {
+        if self.has_settings.load(Relaxed) {
+            return None;
+        }
+        let mut heard = self.heard.clone();
+        Some(Box::pin(async move {
+            let _ = heard.wait_for(|heard| heard.has_settings).await;
+        }))
+    }
 }
 
 impl Sender {
@@ -83,7 +106,7 @@ impl H2Connection {
         let mut attempt = in_flight.dispatch();
         let mut may_retry = true;
         let mut deadline = self.deadlines.lock().pop().unwrap_or_default();
-        let (Sender { mut streams, meter, .. }, asked) = loop {
+        let (Sender { mut streams, meter, state }, asked) = loop {
             let (mut sender, asked, reused) = match self.known_sender() {
                 Some(sender) => (sender, attempt, true),
                 None => self.sender(upstream, in_flight).await.map(|(sender, reused)| (sender, Stamp::now(), reused))?,
@@ -111,24 +134,24 @@ impl H2Connection {
         let explain = |error| upstream.explain(error, in_flight, Version::HTTP_2, &meter);
         let (answer, stream) =
             streams.send_request(Request::from_parts(head, ()), is_over).map_err(|error| explain(Error::H2(error)))?;
-        let upload = (!is_over).then(|| H2Upload::new(body, stream));
+        let upload = (!is_over).then(|| H2Upload::new(body, stream, state.settings()));
         let mut awaited = Awaited { answer, upload, asked, deadline };
         let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await.map_err(explain)?;
         let Awaited { upload, deadline, .. } = awaited;
         self.keep(deadline);
         let length = content_length(response.headers());
-        let rest = upload.map(|upload| Box::new(RestOfRequest { upload, tasks: upstream.tasks.clone() }) as Box<dyn Rest>);
+        let rest = upload.map(|upload| RestOfRequest::begin(upload, &upstream.tasks));
         Ok(response.map(|stream| H2Source::new(stream, meter, length, rest)))
     }
 
     /// What the upstream begins with when it is spoken to in HTTP/2; [`Greeting::Nothing`] if it ends the connection without a word.
     pub(crate) async fn greeting(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Greeting, Error> {
-        let mut greeting = self.sender(upstream, in_flight).await?.0.state.greeting.clone();
+        let mut heard = self.sender(upstream, in_flight).await?.0.state.heard.clone();
         let asked = Stamp::now();
         let mut deadline = LazyDeadline::default();
-        let mut told = pin!(greeting.wait_for(Option::is_some));
+        let mut told = pin!(heard.wait_for(|heard| heard.greeting.is_some()));
         let greeting = poll_fn(|cx| match told.as_mut().poll(cx) {
-            Poll::Ready(told) => Poll::Ready(Ok(told.ok().and_then(|greeting| *greeting).unwrap_or(Greeting::Nothing))),
+            Poll::Ready(told) => Poll::Ready(Ok(told.ok().and_then(|heard| heard.greeting).unwrap_or(Greeting::Nothing))),
             Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
         })
         .await?;
@@ -185,12 +208,12 @@ async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<S
         .handshake(io)
         .await
         .map_err(Error::H2)?;
-    let (tells, greeting) = watch::channel(None);
-    let state = Arc::new(ConnectionState { is_over: AtomicBool::new(false), greeting });
+    let (tells, heard) = watch::channel(Heard::default());
+    let state = Arc::new(ConnectionState { is_over: AtomicBool::new(false), has_settings: AtomicBool::new(false), heard });
     let sender = Sender { streams, meter: meter.clone(), state: state.clone() };
     let (health, target, tasks) = (upstream.health.clone(), upstream.target.clone(), upstream.tasks.clone());
     let on_goodbye = move || health.on_goodbye(&target, &tasks);
-    upstream.tasks.spawn(drive(connection, Driven { meter, state, greeting: Some(tells), is_leaving: false }, on_goodbye));
+    upstream.tasks.spawn(drive(connection, Driven { meter, state, tells: Some(tells), is_leaving: false }, on_goodbye));
     Ok(sender)
 }
 
@@ -198,19 +221,39 @@ async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<S
 struct Driven {
     meter: Arc<SocketMeter>,
     state: Arc<ConnectionState>,
-    greeting: Option<watch::Sender<Option<Greeting>>>,
+    /// Until everything was heard of its beginning.
+    tells: Option<watch::Sender<Heard>>,
     is_leaving: bool,
+}
+
+impl Driven {
+    /// Tells what came of the upstream's beginning.
+    fn tell_beginning(&mut self) {
+        let (Some(tells), signs) = (&self.tells, &self.meter.upstream) else { return };
+        let greeting = signs.greeting();
+        if greeting == Greeting::Nothing {
+            return;
+        }
+        // they apply once they are acknowledged, which waits for a socket that is full
+        let has_settings = signs.has_settings() && self.meter.is_drained.load(Relaxed);
+        tells.send_if_modified(|heard| {
+            let is_news = heard.greeting.is_none() || has_settings;
+            *heard = Heard { greeting: Some(greeting), has_settings };
+            is_news
+        });
+        if has_settings {
+            self.state.has_settings.store(true, Relaxed);
+            self.tells = None;
+        }
+    }
 }
 
 /// Drives a connection to its end. `on_goodbye` is called when the upstream announces it, or ends it without a word.
 async fn drive(mut connection: client::Connection<MeteredSocket>, mut driven: Driven, on_goodbye: impl Fn()) {
     let ended = poll_fn(|cx| {
         let polled = Pin::new(&mut connection).poll(cx);
-        let signs = &driven.meter.upstream;
-        if driven.greeting.is_some() && signs.greeting() != Greeting::Nothing {
-            let _ = driven.greeting.take().map(|greeting| greeting.send(Some(signs.greeting())));
-        }
-        if !driven.is_leaving && signs.is_leaving() {
+        driven.tell_beginning();
+        if !driven.is_leaving && driven.meter.upstream.is_leaving() {
             driven.is_leaving = true;
             driven.state.is_over.store(true, Relaxed);
             on_goodbye();
@@ -276,19 +319,39 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// What is left of a request that was answered before its end.
 #[derive(Debug)]
 struct RestOfRequest {
-    upload: H2Upload,
+    upload: Beside<H2Upload>,
     tasks: Tasks,
+}
+
+impl RestOfRequest {
+    fn begin(upload: H2Upload, tasks: &Tasks) -> Box<dyn Rest> {
+        let this = Self { upload: Beside::new(Some(upload), tasks.clone()), tasks: tasks.clone() };
+        this.upload.go_on(); // who asked until now may not ask again
+        Box::new(this)
+    }
+}
+
+impl GoesOn for H2Upload {
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        self.poll_sent(cx).is_ready()
+    }
 }
 
 impl Rest for RestOfRequest {
     fn is_sent(&mut self, cx: &mut Context<'_>) -> bool {
-        self.upload.poll_sent(cx).is_ready()
+        self.upload.ask(cx);
+        self.upload.go_on()
+    }
+
+    fn leave(&self) {
+        self.upload.leave();
     }
 
     fn go_on(self: Box<Self>) {
-        let Self { mut upload, tasks } = *self;
-        tasks.spawn(async move {
-            let _ = poll_fn(|cx| upload.poll_sent(cx).map(drop)).await;
-        });
+        if let Some(mut upload) = self.upload.take() {
+            self.tasks.spawn(async move {
+                let _ = poll_fn(|cx| upload.poll_sent(cx).map(drop)).await;
+            });
+        }
     }
 }

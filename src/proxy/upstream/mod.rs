@@ -196,7 +196,8 @@ async fn over_h1(
         context.on_goodbye();
     }
     keep_error_field_apart(response.headers_mut());
-    if in_flight.request_end().is_none() && (in_flight.is_multiplexed || closes) {
+    let is_early = in_flight.request_end().is_none();
+    if is_early && (in_flight.is_multiplexed || closes) {
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
         if !in_flight.is_multiplexed {
@@ -214,7 +215,8 @@ async fn over_h1(
         upgrade::splice(&context, client, &mut response, connection, in_flight);
         return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
     }
-    Ok(response.map(|body| ResponseBody::upstream(body, Some(connection), head)))
+    let body = |body| ResponseBody::upstream(body, Some(connection), head);
+    Ok(response.map(|incoming| if is_early { body(incoming).go_on_beside(&context.tasks) } else { body(incoming) }))
 }
 
 /// A request failed over HTTP/1.1. It goes over HTTP/2 if the upstream turns out to speak nothing else, and the request was `kept`.

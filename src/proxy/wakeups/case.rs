@@ -129,7 +129,9 @@ fn draw_exchange(kind: Kind) -> Exchange {
         download.length += 1; // the last piece waits
     }
     let reading = Reading { turns: if draw(3) == 0 { 1 << draw(6) } else { 0 } };
-    Exchange { upload, download, answering, reading, reads_after_upload: false, end }
+    // the server reads the request whatever becomes of the answer
+    let reads_after_upload = answering == Answering::BesideUpload && draw(2) == 0;
+    Exchange { upload, download, answering, reading, reads_after_upload, end }
 }
 
 impl Case {
@@ -139,11 +141,10 @@ impl Case {
         for exchange in exchanges.iter_mut().filter(|exchange| is_h2_client && exchange.answering == Answering::Echoes) {
             exchange.end = End::Whole;
         }
-        // h2 loses a stream's window if SETTINGS below the initial 65,535 bytes come while it sends, so windows are not below that.
         // A peer of HTTP/2 gives up over many small frames that nobody reads, fewer of them if the window is small
         let is_slow = exchanges.iter().any(|exchange| exchange.reading.turns > 0);
         let windows = Windows {
-            stream: (1 << (12 + draw(9))).max(65_536),
+            stream: 1 << (12 + draw(9)),
             connection: if is_slow || draw(2) == 0 { 1 << (20 + draw(4)) } else { 65_535 << draw(4) },
             frame: if draw(2) == 0 { 16_384 } else { 16_384 << draw(6) },
         };
