@@ -33,6 +33,9 @@ use super::settled::Settled;
 use super::shapes::Shapes;
 use super::span::IncomingSpan;
 
+/// An exchange's own span and those of its upstream: room is made for so many at once.
+const USUAL_SPANS: usize = 9;
+
 /// Waiting ledgers, in the order in which they closed.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -148,6 +151,9 @@ impl Pending {
         let seq = self.next;
         self.next += 1;
         let trace = self.traces.entry(trace_id).or_default();
+        if trace.owners.is_empty() {
+            trace.owners.reserve(USUAL_SPANS);
+        }
         trace.owners.insert(own, Owner::Exchange(seq));
         trace.callers.push(ledger.parent);
         (trace.waiting, trace.seen, trace.newest) = (trace.waiting + 1, trace.seen.saturating_add(1), seq);
