@@ -139,6 +139,8 @@ impl Case {
         let mut exchanges: Vec<_> = (0..1 + draw(3)).map(|_| draw_exchange(kind)).collect();
         // hyper resets no stream whose body still waits for a window, and neither an echo that nobody reads nor a server that reads nothing makes one
         for exchange in exchanges.iter_mut().filter(|_| is_h2_client) {
+            // hyper tells of an answer that broke off once it is taken; until then, or `client_stall_timeout`, the client's request waits
+            exchange.reads_after_upload &= kind == Kind::Whole;
             match exchange.answering {
                 Answering::Echoes => exchange.end = End::Whole,
                 Answering::Unread => exchange.end = End::ServerLeaves(2_000),
