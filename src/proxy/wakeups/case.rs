@@ -23,7 +23,7 @@ use crate::proxy::{Config, DataPlane, UpstreamProtocol};
 use crate::settings::ConfigHandle;
 
 /// A case that takes more steps does not end.
-const MAX_STEPS: u64 = 400_000;
+const MAX_STEPS: u64 = 1_500_000;
 /// Where somebody leaves, what the proxy does about it may take so long: below the time limits for bodies.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
@@ -137,9 +137,15 @@ fn draw_exchange(kind: Kind) -> Exchange {
 impl Case {
     pub(super) fn draw(is_h2_client: bool, is_h2_upstream: bool, kind: Kind) -> Self {
         let mut exchanges: Vec<_> = (0..1 + draw(3)).map(|_| draw_exchange(kind)).collect();
-        // hyper resets no stream whose body still waits for a window, and an echo that nobody reads makes none
-        for exchange in exchanges.iter_mut().filter(|exchange| is_h2_client && exchange.answering == Answering::Echoes) {
-            exchange.end = End::Whole;
+        // hyper resets no stream whose body still waits for a window, and neither an echo that nobody reads nor a server that reads nothing makes one
+        for exchange in exchanges.iter_mut().filter(|_| is_h2_client) {
+            // hyper tells of an answer that broke off once it is taken; until then, or `client_stall_timeout`, the client's request waits
+            exchange.reads_after_upload &= kind == Kind::Whole;
+            match exchange.answering {
+                Answering::Echoes => exchange.end = End::Whole,
+                Answering::Unread => exchange.end = End::ServerLeaves(2_000),
+                Answering::AfterUpload | Answering::BesideUpload => {}
+            }
         }
         // A peer of HTTP/2 gives up over many small frames that nobody reads, fewer of them if the window is small
         let is_slow = exchanges.iter().any(|exchange| exchange.reading.turns > 0);
