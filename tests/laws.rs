@@ -72,8 +72,8 @@ fn any_spans() -> impl Strategy<Value = Vec<IncomingSpan>> {
         process: ProcessId::default(),
         cache: CacheLookups::default(),
         server: None,
-        note: SpanNote::default(),
-        copy_of: None,
+        shifted_ns: 0,
+        shared: None,
     });
     proptest::collection::vec(span, 0..40)
 }

@@ -128,25 +128,28 @@ mod tests {
     use http::{Request, Response};
     use tokio::time::timeout;
 
+    use crate::net::Tasks;
+
     /// Sends `first` bytes before the server's `SETTINGS` have come, with a window of 4,096 bytes, and asks for room once the server has read all
     /// of it. Returns whether it gets any.
     async fn has_room_after(first: usize) -> bool {
         let (client, server) = tokio::io::duplex(1 << 20);
         let (mut streams, connection) = h2::client::handshake(client).await.unwrap();
-        tokio::spawn(connection);
+        let tasks = Tasks::default();
+        tasks.spawn(async move { drop(connection.await) });
         let (_answer, mut upload) = streams.send_request(Request::new(()), false).unwrap();
         upload.send_data(Bytes::from(vec![0; first]), false).unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await; // all of it is written
         let mut connection = h2::server::Builder::new().initial_window_size(4096).handshake::<_, Bytes>(server).await.unwrap();
         let (request, mut answer) = connection.accept().await.unwrap().unwrap();
         let _answer = answer.send_response(Response::new(()), false).unwrap();
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             let mut body = request.into_body();
             while let Some(Ok(piece)) = body.data().await {
                 body.flow_control().release_capacity(piece.len()).unwrap();
             }
         });
-        tokio::spawn(async move { while connection.accept().await.is_some() {} });
+        tasks.spawn(async move { while connection.accept().await.is_some() {} });
         tokio::time::sleep(Duration::from_secs(1)).await; // its settings apply
         upload.reserve_capacity(1);
         timeout(Duration::from_secs(600), poll_fn(|cx| upload.poll_capacity(cx))).await.is_ok()
