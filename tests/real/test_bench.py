@@ -100,6 +100,7 @@ def test_grpc(binary, tmp_path):
     assert raw["lapwing"]["counted"] == 3 * 1000 + 7 * 1000, out
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not all(map(shutil.which, ("wrk", "nginx", "nghttpd", "h2load"))), reason="wrk, nginx, nghttpd or h2load is not installed")
 def test_profiling_cost(binary, tmp_path):
     raw, out = run(binary, tmp_path, "profiling_cost.py", "--rounds", "1", "--seconds", "1")
