@@ -6,7 +6,7 @@ pub(super) mod spans;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::cache_hit;
 use super::rules::Rules;
@@ -53,12 +53,11 @@ struct ReportingFields {
 impl ReportingFields {
     /// Most answers have none or one of them, and to pass over a few names costs less than to look each of these up.
     fn of(headers: &HeaderMap) -> Self {
-        const COMPUTE_TYPE: HeaderName = headers::COMPUTE_TYPE;
         let mut found = Self::default();
         for name in headers.keys() {
             match name {
                 name if *name == SERVER_TIMING => found.server_timing = true,
-                name if *name == COMPUTE_TYPE => found.compute_type = true,
+                name if *name == headers::COMPUTE_TYPE => found.compute_type = true,
                 name if *name == gateway_usage::BEDROCK_INPUT || *name == gateway_usage::FIREWORKS_INPUT => found.usage = true,
                 _ => {}
             }
@@ -69,6 +68,8 @@ impl ReportingFields {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
     use crate::ledger::{Server, Stage, Stamp, Unit};
 

@@ -175,7 +175,8 @@ impl<'l> Places<'l> {
         (at(span.start_unix_ns), at(span.end_unix_ns))
     }
 
-    /// By how much `spans` may be moved so that all lie in the upstream window; `None` if they are too long for that, or say nothing.
+    /// What [`Self::fit`] finds if all of `spans` can lie in the upstream window, as most do, in one pass; `None` if they are too long for that, or
+    /// say nothing.
     fn fit_in_window(&self, spans: &[IncomingSpan]) -> Option<Bounds> {
         let (mut start, mut end) = (u64::MAX, 0);
         for span in spans.iter().filter(|span| is_evidence(span)) {
