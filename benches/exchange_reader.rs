@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use lapwing::ledger::{Ledger, Stamp};
-use lapwing::protocol::Protocols;
+use lapwing_ledger::{Ledger, Stamp};
+use lapwing_protocol::Protocols;
 
 fn head(fields: &[(&'static str, &str)]) -> HeaderMap {
     let field = |&(name, value): &(&'static str, &str)| {

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use lapwing::shadow::ab::{LatencyReport, PairCounts, Tracking};
+use lapwing_compare::ab::{LatencyReport, PairCounts, Tracking};
 
 /// Pairs before anything is measured: what an hour at 28 pairs a second counts.
 const PAIRS: u64 = 100_000;

@@ -11,11 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use lapwing::attribution::merge;
-use lapwing::ledger::{
-    Basis, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Stage, Stamp, Unit, UpstreamWindow,
-};
-use lapwing::metrics::{Config, Counters, Labels, Registry};
+use lapwing_attribution::merge;
+use lapwing_ledger::{Basis, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Stage, Stamp, Unit, UpstreamWindow};
+use lapwing_metrics::{Config, Counters, Labels, Registry};
 
 const US: u64 = 1_000;
 /// How many exchanges are recorded at a time, as by the aggregator.

@@ -8,15 +8,15 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
-use lapwing::ledger::{Ledger, TraceMark};
-use lapwing::metrics::Counters;
-use lapwing::net::{self, Target};
-use lapwing::protocol::ExchangeReader;
-use lapwing::protocol::trace_context::ContextPolicy;
-use lapwing::proxy::{
+use lapwing_ledger::{Ledger, TraceMark};
+use lapwing_metrics::Counters;
+use lapwing_net::Target;
+use lapwing_protocol::ExchangeReader;
+use lapwing_protocol::trace_context::ContextPolicy;
+use lapwing_proxy::{
     self, Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
 };
-use lapwing::settings::ConfigHandle;
+use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "jemalloc")]
@@ -66,8 +66,8 @@ fn main() {
         health: Arc::default(),
         counters,
     };
-    let listener =
-        net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, net::Sharing::Alone).expect("the address is free");
+    let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)
+        .expect("the address is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(proxy::serve(listener, parts, CancellationToken::new())).expect("it serves until it is killed");
+    runtime.block_on(lapwing_proxy::serve(listener, parts, CancellationToken::new())).expect("it serves until it is killed");
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lapwing::protocol::wire::{
+use lapwing_protocol::wire::{
     ElementMode, Frame, FrameReader, JsonPaths, JsonReader, ProtoFields, ProtoReader, ProtoShape, SsePiece, SseReader,
 };
 

@@ -12,10 +12,10 @@ use clap::{Args, Subcommand};
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::cost::{ModelDemand, Optimum};
-use crate::export::HostedModel;
-use crate::settings::{Bind, Checks, Period, Section};
-use crate::shadow::mapping::ModelPorts;
+use lapwing_admin::HostedModel;
+use lapwing_diagnosis::cost::{ModelDemand, Optimum};
+use lapwing_settings::{Bind, Checks, Period, Section};
+use lapwing_shadow::mapping::ModelPorts;
 
 const REASON: &str = "this build was made without the feature `engine`";
 /// The exit code of a command that cannot be carried out as it was written (`EX_USAGE`).

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use lapwing::attribution::{Rules, otlp::otlp_properties};
-use lapwing::protocol::amend::amend_properties;
-use lapwing::protocol::wire::reader_properties::{self, same_in_pieces};
-use lapwing::protocol::{Protocols, exchange_properties};
+use lapwing_attribution::{Rules, otlp::otlp_properties};
+use lapwing_protocol::amend::amend_properties;
+use lapwing_protocol::wire::reader_properties::{self, same_in_pieces};
+use lapwing_protocol::{Protocols, exchange_properties};
 
 /// Fewer files are no corpus: the folder was lost.
 const FEWEST: usize = 10;
@@ -62,8 +62,8 @@ fn otlp() {
 #[cfg(feature = "engine")]
 #[test]
 fn engine() {
-    use lapwing::serving::request_properties;
     use lapwing_engine::model::onnx_properties;
+    use lapwing_serving::request_properties;
 
     replay("engine_rest", request_properties::rest);
     replay("engine_grpc", request_properties::grpc);

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{
+use lapwing_attribution::{
     Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge, waterfall_bars,
 };
-use lapwing::ledger::{
+use lapwing_ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan,
     UpstreamWindow,
 };
-use lapwing::metrics::{Counter, Counters};
+use lapwing_metrics::{Counter, Counters};
 use proptest::prelude::*;
 
 const WALL: u64 = 1_700_000_000_000_000_000;

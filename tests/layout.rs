@@ -20,39 +20,26 @@ struct Tree {
     may_be_unsafe: &'static [&'static str],
 }
 
-const ROOT: Tree = Tree {
-    folder: "src",
-    floors: &[
-        ("compression", 0),
-        ("ledger", 0),
-        ("settings", 0),
-        ("metrics", 0),
-        ("protocol", 1),
-        ("net", 1),
-        ("collector", 2),
-        ("attribution", 2),
-        ("cost", 2),
-        ("shadow", 3),
-        ("diagnosis", 3),
-        ("telemetry", 3),
-        ("proxy", 4),
-        ("export", 4),
-        ("serving", 4),
-        ("config", 5),
-        ("app", 6),
-        // replaces parts of `serving` and `app` in a build without the engine
-        ("without_engine", 6),
-    ],
-    within: &[
-        ("metrics", "ledger"),
-        ("metrics", "settings"),
-        ("settings", "ledger"),
-        ("attribution", "collector"),
-        ("app", "without_engine"),
-        ("without_engine", "app"),
-    ],
-    may_be_unsafe: &[],
-};
+/// The crates in the order in which data meets them: each depends on earlier ones only. Cargo refuses circles of crates; this list
+/// says which way round.
+const CRATES: &[&str] = &[
+    "lapwing-ledger",
+    "lapwing-settings",
+    "lapwing-compression",
+    "lapwing-metrics",
+    "lapwing-protocol",
+    "lapwing-net",
+    "lapwing-attribution",
+    "lapwing-diagnosis",
+    "lapwing-compare",
+    "lapwing-shadow",
+    "lapwing-telemetry",
+    "lapwing-proxy",
+    "lapwing-admin",
+    "lapwing-engine",
+    "lapwing-serving",
+    "lapwing-testing",
+];
 const ENGINE: Tree = Tree {
     folder: "crates/lapwing-engine/src",
     floors: &[
@@ -78,7 +65,7 @@ const ENGINE: Tree = Tree {
     within: &[],
     may_be_unsafe: &["cpu", "gpu"],
 };
-const TREES: [&Tree; 2] = [&ROOT, &ENGINE];
+const TREES: [&Tree; 1] = [&ENGINE];
 const MAX_LINES: usize = 400;
 /// Folders whose Rust files must have a head and a limited length.
 const SOURCES: &[&str] = &["src", "crates", "tests", "benches", "fuzz"];
@@ -189,12 +176,12 @@ fn a_module_uses_lower_floors_only() {
         for (path, text) in sources(tree.folder) {
             let module = tree.module_of(&path);
             let Some(own) = tree.floor(&module) else { continue };
-            // the engine's tests compare executors with each other, so only the root's tests obey the floors
-            if tree.folder == ENGINE.folder && is_of_tests(&path) {
+            // tests compare executors with each other
+            if is_of_tests(&path) {
                 continue;
             }
             for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")) {
-                if tree.folder == ENGINE.folder && line.starts_with("mod tests") {
+                if line.starts_with("mod tests") {
                     break;
                 }
                 for used in uses(line) {
@@ -247,6 +234,51 @@ fn unsafe_is_where_it_may_be() {
             assert!(may_be || found == 0, "{} uses unsafe", path.display());
         }
     }
+    for name in CRATES.iter().filter(|name| **name != "lapwing-engine") {
+        let root = fs::read_to_string(of_crate(name).join("src/lib.rs")).unwrap();
+        assert!(root.contains("\n#![forbid(unsafe_code)]\n"), "{name} does not forbid unsafe code");
+    }
+}
+
+fn of_crate(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(name)
+}
+
+/// The crates of this workspace that one of them depends on, but for those that only its tests need.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(of_crate(name).join("Cargo.toml")).unwrap();
+    let normal = manifest.split_once("\n[dependencies]\n").map_or("", |(_, rest)| rest.split("\n[").next().unwrap());
+    let names = normal.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter(|name| name.starts_with("lapwing-")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crate_depends_on_earlier_ones_only() {
+    let mut faults = Vec::new();
+    let mut uses = 0;
+    for (at, name) in CRATES.iter().enumerate() {
+        for used in dependencies(name) {
+            uses += 1;
+            if !CRATES[..at].contains(&used.as_str()) {
+                faults.push(format!("{name} depends on {used}, which is not listed before it"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(uses > CRATES.len(), "{uses} dependencies found: the manifests are not read");
+}
+
+#[test]
+fn every_crate_has_its_place() {
+    let mut found: Vec<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("lapwing-"))
+        .collect();
+    found.sort_unstable();
+    let mut listed = CRATES.to_vec();
+    listed.sort_unstable();
+    assert_eq!(found, listed);
 }
 
 /// A module with parts is `name/mod.rs`, its tests are `name/tests.rs` or `name/tests/mod.rs`.
@@ -288,8 +320,8 @@ fn public_types(path: &Path, text: &str) -> Vec<String> {
 #[test]
 fn a_public_type_name_has_one_meaning() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for tree in TREES {
-        for (path, text) in sources(tree.folder) {
+    for folder in ["src", "crates"] {
+        for (path, text) in sources(folder) {
             for name in public_types(&path, &text) {
                 places.entry(name).or_default().push(path.display().to_string());
             }

@@ -10,7 +10,7 @@ fn read(path: &str) -> String {
 }
 
 /// The folders whose code is built into the binary.
-const SOURCES: [&str; 2] = ["src", "crates/lapwing-engine/src"];
+const SOURCES: [&str; 2] = ["src", "crates"];
 
 /// `path` without its `..`.
 fn resolved(path: &Path) -> PathBuf {
@@ -106,14 +106,14 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
 fn the_configuration_in_the_documentation_is_sound() {
     #[derive(serde::Deserialize)]
     struct File {
-        attribution: lapwing::attribution::Config,
+        attribution: lapwing_attribution::Config,
     }
     let blocks = blocks(&read("docs/REPORTING.md"), "yaml");
     let [cache_hit, mapping] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
     let [cache_hit, mapping] = [cache_hit, mapping].map(|block| {
         let File { attribution } = serde_saphyr::from_str(block).unwrap();
-        let mut checks = lapwing::settings::Checks::default();
-        lapwing::settings::Section::check(&attribution, &mut checks);
+        let mut checks = lapwing_settings::Checks::default();
+        lapwing_settings::Section::check(&attribution, &mut checks);
         let faults = checks.into_faults();
         assert!(faults.is_empty(), "{faults:?}");
         attribution

@@ -7,15 +7,14 @@ use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 use crossbeam_queue::ArrayQueue;
-use lapwing::attribution::{Rules, adapters};
-use lapwing::ledger::{Ledger, Outcome, Stamp, TraceMark};
-use lapwing::metrics::{Counters, Labels};
-use lapwing::net::{self, Target};
-use lapwing::protocol::Protocols;
-use lapwing::protocol::trace_context::ContextPolicy;
-use lapwing::proxy::{self, Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, ShadowTap, TraceSampling, Tracing};
-use lapwing::settings::ConfigHandle;
-use lapwing::shadow;
+use lapwing_attribution::{Rules, adapters};
+use lapwing_ledger::{Ledger, Outcome, Stamp, TraceMark};
+use lapwing_metrics::{Counters, Labels};
+use lapwing_net::Target;
+use lapwing_protocol::Protocols;
+use lapwing_protocol::trace_context::ContextPolicy;
+use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, ShadowTap, TraceSampling, Tracing};
+use lapwing_settings::ConfigHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -30,7 +29,7 @@ static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16,
 
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
 fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
-    let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, net::Sharing::Alone).unwrap();
+    let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
     let observer = Profiler::new(
@@ -59,7 +58,7 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
         health: Arc::default(),
         counters,
     };
-    let serving = async move { proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
+    let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
 }
 
@@ -168,17 +167,17 @@ pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
 
 /// A tap that copies this share; up to `waiting` copies are handed over.
 fn tap(share: &str, waiting: usize) -> Arc<ShadowTap> {
-    tap_of(shadow::Config { sample: share.parse().unwrap(), ..shadow::Config::default() }, waiting)
+    tap_of(lapwing_shadow::Config { sample: share.parse().unwrap(), ..lapwing_shadow::Config::default() }, waiting)
 }
 
-fn tap_of(config: shadow::Config, waiting: usize) -> Arc<ShadowTap> {
+fn tap_of(config: lapwing_shadow::Config, waiting: usize) -> Arc<ShadowTap> {
     Arc::new(ShadowTap::detached(&config, Arc::new(Protocols::default()), &LABELS.routes, waiting))
 }
 
 /// A tap that copies by a quota of `route` alone.
 fn quota(route: &str) -> Arc<ShadowTap> {
-    let quotas = vec![shadow::RouteQuota { route: route.to_owned(), per_minute: 1 }];
-    tap_of(shadow::Config { sample: "0%".parse().unwrap(), quotas, ..shadow::Config::default() }, 4)
+    let quotas = vec![lapwing_shadow::RouteQuota { route: route.to_owned(), per_minute: 1 }];
+    tap_of(lapwing_shadow::Config { sample: "0%".parse().unwrap(), quotas, ..lapwing_shadow::Config::default() }, 4)
 }
 
 /// The route has a quota, which is used up: every request is captured and let go.

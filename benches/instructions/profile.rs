@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::otlp::{ExportHandler, serve_http};
-use lapwing::attribution::{self, Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
-use lapwing::ledger::{
+use lapwing_attribution::otlp::{ExportHandler, serve_http};
+use lapwing_attribution::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation};
+use lapwing_ledger::{
     Basis, Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, SpanId, Stage, Stamp, TraceId, TracedSpan,
     Unit, UpstreamWindow,
 };
-use lapwing::metrics::{Config, Counters, Labels, Registry};
+use lapwing_metrics::{Config, Counters, Labels, Registry};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
@@ -60,7 +60,7 @@ pub(crate) fn merge(_: bool) -> Repeat {
     let closed = ledger(SeriesKey::default(), 1);
     Box::new(move |n| {
         for _ in 0..n {
-            std::hint::black_box(attribution::merge(std::hint::black_box(&closed).clone(), Vec::new()));
+            std::hint::black_box(lapwing_attribution::merge(std::hint::black_box(&closed).clone(), Vec::new()));
         }
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn merge(_: bool) -> Repeat {
 pub(crate) fn record(_: bool) -> Repeat {
     let labels = Arc::new(Labels::new(16, 1, 1));
     let key = |n: u64| SeriesKey { route: labels.routes.intern(&format!("POST /{n}")), ..SeriesKey::default() };
-    let merged: Vec<Exchange> = (0..64).map(|n| attribution::merge(ledger(key(n % 16), n), Vec::new())).collect();
+    let merged: Vec<Exchange> = (0..64).map(|n| lapwing_attribution::merge(ledger(key(n % 16), n), Vec::new())).collect();
     let mut registry = Registry::new(Config::default(), labels.clone(), Arc::new(Counters::default()));
     let mut now = begin();
     let mut count = 0;

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use lapwing::protocol::{Protocols, exchange_properties};
+use lapwing_protocol::{Protocols, exchange_properties};
 
 static PROTOCOLS: LazyLock<Protocols> = LazyLock::new(Protocols::default);
 

@@ -1,7 +1,7 @@
 //! JSON: one document, and documents one behind another.
 #![no_main]
 
-use lapwing::protocol::wire::reader_properties;
+use lapwing_protocol::wire::reader_properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert!(reader_properties::same_in_pieces(bytes, reader_properties::json));

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use lapwing::attribution::{Rules, otlp::otlp_properties};
+use lapwing_attribution::{Rules, otlp::otlp_properties};
 
 static RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
 

@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use lapwing::proxy::proxy_properties;
+use lapwing_proxy::proxy_properties;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::Duration;
 
-use crate::export::access_line;
-use crate::ledger::Exchange;
-use crate::metrics::{Counter, Counters, Labels};
+use lapwing_admin::access_line;
+use lapwing_ledger::Exchange;
+use lapwing_metrics::{Counter, Counters, Labels};
 
 /// Exchanges that may wait for the thread, of about two kilobytes each.
 const QUEUE: usize = 4096;
@@ -23,7 +23,7 @@ const STDOUT: &str = "-";
 
 /// The way to the access log's thread. Dropping it writes what waits, and ends the thread.
 #[derive(Debug)]
-pub(super) struct AccessLog {
+pub(crate) struct AccessLog {
     queue: Option<SyncSender<Box<Exchange>>>,
     /// Disconnected when the thread ends.
     ended: Receiver<()>,
@@ -36,7 +36,7 @@ impl AccessLog {
     /// # Errors
     ///
     /// If the file cannot be opened, or the thread not be started; the message names the file.
-    pub(super) fn open(path: &Path, labels: Arc<Labels>, counters: Arc<Counters>) -> Result<Self, String> {
+    pub(crate) fn open(path: &Path, labels: Arc<Labels>, counters: Arc<Counters>) -> Result<Self, String> {
         let named = |error: io::Error| format!("{}: {error}", path.display());
         let to: Box<dyn Write + Send> = if path == Path::new(STDOUT) {
             Box::new(io::stdout())
@@ -58,7 +58,7 @@ impl AccessLog {
     }
 
     /// Hands an exchange over, or counts it as lost.
-    pub(super) fn push(&self, exchange: &Exchange) {
+    pub(crate) fn push(&self, exchange: &Exchange) {
         let is_taken = self.queue.as_ref().is_some_and(|queue| queue.try_send(Box::new(exchange.clone())).is_ok());
         if !is_taken {
             self.counters.bump(Counter::AccessLogFull);
@@ -137,8 +137,8 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Ledger, Stamp};
-    use crate::metrics::Config;
+    use lapwing_ledger::{Ledger, Stamp};
+    use lapwing_metrics::Config;
 
     /// Fails each write, or waits for a word before each.
     struct Stubborn(Option<Receiver<()>>);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn exchange() -> Exchange {
-        crate::attribution::merge(Ledger::open(Stamp::now(), 0), Vec::new())
+        lapwing_attribution::merge(Ledger::open(Stamp::now(), 0), Vec::new())
     }
 
     fn log(to: Stubborn, counters: &Arc<Counters>) -> AccessLog {

@@ -11,11 +11,11 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use super::admin_token::TokenArgs;
 use super::printable::printable;
-use crate::net::{Body, Client, ClientLimits, MAX_ERROR_TEXT, Target};
-use crate::settings::{Bind, Upstream};
+use lapwing_net::{Body, Client, ClientLimits, MAX_ERROR_TEXT, Target};
+use lapwing_settings::{Bind, Upstream};
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
-pub(super) const UNAVAILABLE: u8 = 69;
+pub(crate) const UNAVAILABLE: u8 = 69;
 /// The bounds of one answer that is read as a whole: the largest `/stats` has every series that the configuration allows.
 const WHOLE: ClientLimits = ClientLimits {
     connect_timeout: Duration::from_secs(5),
@@ -28,7 +28,7 @@ const WHOLE: ClientLimits = ClientLimits {
 
 /// Which Lapwing a command asks, and the token that it shows.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(super) struct AdminArgs {
+pub(crate) struct AdminArgs {
     /// The admin address of the running Lapwing: HOST:PORT
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: String,
@@ -50,24 +50,24 @@ fn admin_address(text: &str) -> Result<String, String> {
 
 impl AdminArgs {
     /// The address, as an error names it.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.admin
     }
 
     /// A client with the bounds of answers that are read as a whole: 10 s, 64 MiB.
-    pub(super) fn client(&self) -> AdminClient {
+    pub(crate) fn client(&self) -> AdminClient {
         self.client_with(WHOLE)
     }
 
     /// A client with bounds of its own.
-    pub(super) fn client_with(&self, limits: ClientLimits) -> AdminClient {
+    pub(crate) fn client_with(&self, limits: ClientLimits) -> AdminClient {
         AdminClient { client: Client::new(Target::Tcp(self.admin.clone()), limits), args: self.clone() }
     }
 }
 
 /// A client of one admin address.
 #[derive(Clone, Debug)]
-pub(super) struct AdminClient {
+pub(crate) struct AdminClient {
     client: Client,
     args: AdminArgs,
 }
@@ -75,7 +75,7 @@ pub(super) struct AdminClient {
 impl AdminClient {
     /// The address, as an error names it.
     #[cfg(feature = "top")]
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         self.args.address()
     }
 
@@ -84,7 +84,7 @@ impl AdminClient {
     /// # Errors
     ///
     /// Address and reason, in one line that a terminal can show.
-    pub(super) async fn send(&self, request: Builder) -> Result<Response<Body>, String> {
+    pub(crate) async fn send(&self, request: Builder) -> Result<Response<Body>, String> {
         let named =
             |reason: &dyn std::fmt::Display| format!("{}: {}", self.args.admin, printable(&reason.to_string(), MAX_ERROR_TEXT));
         let signed = self.args.token.sign(request).map_err(|reason| named(&reason))?;
@@ -107,7 +107,7 @@ impl AdminClient {
     /// # Errors
     ///
     /// As those of [`AdminClient::send`], and if the answer breaks off or is too large.
-    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
         let response = self.send(Request::get(path).header(ACCEPT, accept)).await?;
         let body = response.into_body().collect().await;
         body.map(http_body_util::Collected::to_bytes).map_err(|error| format!("{}: {error}", self.args.admin))
@@ -119,7 +119,7 @@ impl AdminClient {
 /// # Errors
 ///
 /// Those of `asking`, and if there is no runtime to be had.
-pub(super) fn block_on<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+pub(crate) fn block_on<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     runtime.block_on(asking)
 }

@@ -9,11 +9,11 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Builder;
 
-use crate::settings::{AdminToken, File, Secret, Switch};
+use lapwing_settings::{AdminToken, File, Secret, Switch};
 
 /// Where a command finds the token.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(super) struct TokenArgs {
+pub(crate) struct TokenArgs {
     /// File with the admin token of the running Lapwing (its setting admin_token_file); needed from another machine
     /// [env: LAPWING_ADMIN_TOKEN_FILE]
     #[arg(long, value_name = "FILE")]
@@ -29,7 +29,7 @@ impl TokenArgs {
     /// # Errors
     ///
     /// If the file has none.
-    pub(super) fn sign(&self, request: Builder) -> Result<Builder, String> {
+    pub(crate) fn sign(&self, request: Builder) -> Result<Builder, String> {
         let variable = || std::env::var_os(Self::VARIABLE).filter(|path| !path.is_empty() && path != "off").map(Into::into);
         let Some(path) = self.token_file.clone().or_else(variable) else { return Ok(request) };
         let token = read(&path)?;
@@ -44,7 +44,7 @@ impl TokenArgs {
 /// # Errors
 ///
 /// If there is no token where one should be; the message names the setting.
-pub(super) fn of(token: &Switch<Secret>, file: &Switch<File>) -> Result<Option<AdminToken>, String> {
+pub(crate) fn of(token: &Switch<Secret>, file: &Switch<File>) -> Result<Option<AdminToken>, String> {
     let given = token.on().map(|token| AdminToken::parse(token.expose()).map_err(|reason| format!("admin_token: {reason}")));
     let read = file.on().map(|file| read(file.path()).map_err(|reason| format!("admin_token_file: {reason}")));
     given.or(read).transpose()
@@ -55,7 +55,7 @@ pub(super) fn of(token: &Switch<Secret>, file: &Switch<File>) -> Result<Option<A
 /// # Errors
 ///
 /// If the file cannot be read or has no token; the message names the file, and never the token.
-pub(super) fn read(path: &Path) -> Result<AdminToken, String> {
+pub(crate) fn read(path: &Path) -> Result<AdminToken, String> {
     let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let mut text = String::new();
     // room for white space around it; anything longer is no token

@@ -4,20 +4,20 @@
 use std::io::{self, Write};
 
 use crate::config::{Sources, load};
-use crate::settings::Fault;
+use lapwing_settings::Fault;
 
 /// The exit code for a wrong command line or configuration (`EX_USAGE`).
-pub(super) const USAGE: i32 = 64;
+pub(crate) const USAGE: i32 = 64;
 
 /// Checks `sources`. Prints the effective configuration to standard output and returns 0, or prints the faults to standard
 /// error and returns [`USAGE`]. Warnings go to standard error too.
-pub(super) fn check(sources: &Sources) -> i32 {
+pub(crate) fn check(sources: &Sources) -> i32 {
     // a write fails only if nothing reads the output; then there is nothing to report to
     report(sources, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(USAGE)
 }
 
 /// Writes the number of faults, then one line per fault.
-pub(super) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result<()> {
     let count = if faults.len() == 1 { "1 fault".to_owned() } else { format!("{} faults", faults.len()) };
     writeln!(err, "lapwing: {count} in the configuration")?;
     faults.iter().try_for_each(|fault| writeln!(err, "  {fault}"))

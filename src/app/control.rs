@@ -24,72 +24,72 @@ use super::record::Recorder;
 use super::running::StartError;
 use super::shadow::ShadowParts;
 use super::telemetry;
-use crate::attribution::otlp::OwnTraces;
-use crate::attribution::{Poller, Rules, Statistics};
 use crate::config::{Config, Loaded};
-use crate::cost::{DebtAssessor, ModelOptima};
-use crate::diagnosis::{ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
-use crate::export::{self, DiagnosisSurface, Surfaces};
-use crate::ledger::{Ledger, Stamp, clock};
-use crate::metrics::{Counters, Labels, Registry, Shown};
-use crate::net::Target;
-use crate::protocol::Tokenizers;
-use crate::protocol::trace_context::LearntContexts;
-use crate::proxy::{TraceSampling, UpstreamHealth};
-use crate::settings::{AdminToken, ConfigHandle};
+use lapwing_admin::{DiagnosisSurface, Surfaces};
+use lapwing_attribution::otlp::OwnTraces;
+use lapwing_attribution::{Poller, Rules, Statistics};
+use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
+use lapwing_diagnosis::{ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
+use lapwing_ledger::{Ledger, Stamp, clock};
+use lapwing_metrics::{Counters, Labels, Registry, Shown};
+use lapwing_net::Target;
+use lapwing_protocol::Tokenizers;
+use lapwing_protocol::trace_context::LearntContexts;
+use lapwing_proxy::{TraceSampling, UpstreamHealth};
+use lapwing_settings::{AdminToken, ConfigHandle};
 
 /// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// The phases of shutdown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Phases {
+pub(crate) struct Phases {
     /// Cancelled first: no more connections, no more requests.
-    pub(super) accepting: CancellationToken,
+    pub(crate) accepting: CancellationToken,
     /// Cancelled when the last request has ended: the aggregator merges what waits, the forwarder sends what is queued, both end.
-    pub(super) profiling: CancellationToken,
+    pub(crate) profiling: CancellationToken,
 }
 
 /// The control plane's listeners.
-pub(super) struct Listeners {
-    pub(super) admin: TcpListener,
-    pub(super) otlp_grpc: Option<TcpListener>,
-    pub(super) otlp_http: Option<TcpListener>,
+pub(crate) struct Listeners {
+    pub(crate) admin: TcpListener,
+    pub(crate) otlp_grpc: Option<TcpListener>,
+    pub(crate) otlp_http: Option<TcpListener>,
 }
 
 /// The parts of the control plane.
-pub(super) struct Control {
-    pub(super) config: ConfigHandle<Loaded>,
+pub(crate) struct Control {
+    pub(crate) config: ConfigHandle<Loaded>,
     /// Who shows it may read what users sent.
-    pub(super) admin_token: Option<AdminToken>,
+    pub(crate) admin_token: Option<AdminToken>,
     /// Gets a line for each exchange, if it is on.
-    pub(super) access_log: Option<AccessLog>,
-    pub(super) listeners: Listeners,
-    pub(super) counters: Arc<Counters>,
-    pub(super) labels: Arc<Labels>,
-    pub(super) ours: Arc<OwnTraces>,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) listeners: Listeners,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) ours: Arc<OwnTraces>,
     /// Where the join notes which trace contexts the upstream continues.
-    pub(super) contexts: Arc<LearntContexts>,
-    pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
-    pub(super) target: Target,
+    pub(crate) contexts: Arc<LearntContexts>,
+    pub(crate) queue: Arc<ArrayQueue<Box<Ledger>>>,
+    pub(crate) target: Target,
     /// What is known of the upstream.
-    pub(super) health: Arc<UpstreamHealth>,
+    pub(crate) health: Arc<UpstreamHealth>,
     /// The port that clients connect to.
-    pub(super) listen_port: u16,
-    pub(super) tokenizers: Tokenizers,
+    pub(crate) listen_port: u16,
+    pub(crate) tokenizers: Tokenizers,
     /// What the models' forward is compared with.
-    pub(super) optima: Arc<ModelOptima>,
+    pub(crate) optima: Arc<ModelOptima>,
     /// The engine's models, if it serves any.
-    pub(super) models: Option<Models>,
+    pub(crate) models: Option<Models>,
     /// What shadow-serving shares, if there is a target.
-    pub(super) shadow: Option<ShadowParts>,
-    pub(super) recorder: Recorder,
-    pub(super) phases: Phases,
+    pub(crate) shadow: Option<ShadowParts>,
+    pub(crate) recorder: Recorder,
+    pub(crate) phases: Phases,
 }
 
 impl Control {
     /// Starts the threads.
-    pub(super) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
+    pub(crate) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
         let Self {
             config: whole,
             admin_token,
@@ -165,7 +165,7 @@ impl Control {
         let telemetry = telemetry::spawn(&config.telemetry, &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
         let aggregation = aggregation.sampling(telemetry.sampler);
-        threads.push(spawn("lapwing-admin", async move || export::serve(listeners.admin, surfaces, stop).await)?);
+        threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);
         let aggregating = async move || {
             aggregation.run(spans, phases.profiling).await;
             drop(merging);
@@ -217,8 +217,8 @@ fn diagnosis(
 }
 
 /// The bounds of what waits to be joined and merged.
-fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<export::ProfilerLimits> {
-    whole.map(move |loaded| export::ProfilerLimits {
+fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<lapwing_admin::ProfilerLimits> {
+    whole.map(move |loaded| lapwing_admin::ProfilerLimits {
         queue,
         pending: loaded.config.attribution.max_pending,
         orphan_spans: loaded.config.attribution.max_orphan_spans,
@@ -253,7 +253,7 @@ where
 }
 
 /// Runs `run` in `runtime` on a thread of its own.
-pub(super) fn spawn_on<F>(
+pub(crate) fn spawn_on<F>(
     runtime: Runtime,
     name: &str,
     run: impl FnOnce() -> F + Send + 'static,
@@ -266,7 +266,7 @@ where
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.
-fn probe(target: Target, health: Arc<UpstreamHealth>, models: Option<Models>) -> export::Probing {
+fn probe(target: Target, health: Arc<UpstreamHealth>, models: Option<Models>) -> lapwing_admin::Probing {
     Box::pin(async move {
         if let Some(models) = models {
             models.readiness()?;

@@ -9,37 +9,37 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use tokio_util::sync::CancellationToken;
 
-use crate::attribution::otlp::OwnTraces;
-use crate::attribution::{Rules, adapters};
 use crate::config::Config;
-use crate::ledger::Ledger;
-use crate::metrics::{Counters, Labels};
-use crate::net::{self, Sharing};
-use crate::protocol::Protocols;
-use crate::protocol::trace_context::{ContextPolicy, LearntContexts};
-use crate::proxy::{
-    self, ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap,
-    TapBranch, TapParts, TraceSampling, Tracing, UpstreamProtocol,
+use lapwing_attribution::otlp::OwnTraces;
+use lapwing_attribution::{Rules, adapters};
+use lapwing_ledger::Ledger;
+use lapwing_metrics::{Counters, Labels};
+use lapwing_net::Sharing;
+use lapwing_protocol::Protocols;
+use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
+use lapwing_proxy::{
+    ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap, TapBranch,
+    TapParts, TraceSampling, Tracing, UpstreamProtocol,
 };
-use crate::settings::{ConfigHandle, Switch, Upstream};
-use crate::shadow::Sampler;
+use lapwing_settings::{ConfigHandle, Switch, Upstream};
+use lapwing_shadow::Sampler;
 
 /// The parts of the profiler that outlive each configuration.
-pub(super) struct Observing {
-    pub(super) queue: Arc<ArrayQueue<Box<Ledger>>>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) labels: Arc<Labels>,
-    pub(super) ours: Arc<OwnTraces>,
+pub(crate) struct Observing {
+    pub(crate) queue: Arc<ArrayQueue<Box<Ledger>>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) ours: Arc<OwnTraces>,
     /// The trace contexts that the upstream was found to continue.
-    pub(super) contexts: Arc<LearntContexts>,
+    pub(crate) contexts: Arc<LearntContexts>,
     /// Whether a receiver of spans listens. Without one no span can arrive, so requests keep their trace fields unchanged.
-    pub(super) receives_spans: bool,
+    pub(crate) receives_spans: bool,
     /// What the tap hands copies over with, if there is a shadow target.
-    pub(super) tap: Option<Arc<TapParts>>,
+    pub(crate) tap: Option<Arc<TapParts>>,
     /// Whether requests are recorded.
-    pub(super) recording: Arc<RecordingSwitch>,
+    pub(crate) recording: Arc<RecordingSwitch>,
     /// The numbers of copied requests.
-    pub(super) numbers: Arc<PairNumbers>,
+    pub(crate) numbers: Arc<PairNumbers>,
 }
 
 /// Tells the forwarder of every client's trace in which Lapwing's span takes the place of the client's.
@@ -58,7 +58,7 @@ fn continues(own: Arc<OwnTraces>) -> impl Fn(ContinuedTrace) + Send + Sync {
 
 impl Observing {
     /// The settings of connections that are accepted while `config` is in force.
-    pub(super) fn settings(&self, config: &Config) -> ConnectionSettings {
+    pub(crate) fn settings(&self, config: &Config) -> ConnectionSettings {
         let ours = self.ours.clone();
         let tracing = Tracing {
             sampling: if self.receives_spans { config.trace_sampling } else { TraceSampling::Off },
@@ -84,7 +84,7 @@ impl Observing {
             _ => config.proxy.upstream_protocol,
         };
         ConnectionSettings {
-            config: proxy::Config { upstream_protocol, ..config.proxy.clone() },
+            config: lapwing_proxy::Config { upstream_protocol, ..config.proxy.clone() },
             respond_server_timing: config.respond_server_timing,
             tracing,
             shadow: self.tap(config, protocols),
@@ -101,7 +101,7 @@ impl Observing {
     }
 
     /// The settings of the stack that sends copies to a target; closed ledgers go to `ledgers`, under the upstream's name `label`.
-    pub(super) fn settings_of_copies(
+    pub(crate) fn settings_of_copies(
         &self,
         config: &Config,
         label: &str,
@@ -118,7 +118,7 @@ impl Observing {
             adapters::reader(Arc::new(rules(config)), counters.clone()),
         );
         let timeout = config.shadow.timeout;
-        let proxy = proxy::Config {
+        let proxy = lapwing_proxy::Config {
             upstream_protocol: if is_h2 { UpstreamProtocol::H2 } else { UpstreamProtocol::Auto },
             connect_timeout: config.proxy.connect_timeout.min(timeout),
             header_timeout: Switch::On(timeout),
@@ -126,7 +126,7 @@ impl Observing {
             max_header_bytes: config.proxy.max_header_bytes,
             // what the upstream is asked for in addition, a target is asked for too
             amend: config.proxy.amend,
-            ..proxy::Config::default()
+            ..lapwing_proxy::Config::default()
         };
         let sampling = if self.receives_spans { TraceSampling::Auto } else { TraceSampling::Off };
         let contexts = ContextPolicy::new(config.trace_contexts, self.contexts.clone());
@@ -141,26 +141,26 @@ impl Observing {
 }
 
 /// The mapping of names to stages by `config`.
-pub(super) fn rules(config: &Config) -> Rules {
+pub(crate) fn rules(config: &Config) -> Rules {
     let attribution = &config.attribution;
     let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
     Rules::new(names, attribution.spans.iter().cloned()).with_cache_hit(attribution.cache_hit.clone())
 }
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.
-pub(super) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+pub(crate) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     let sharing = if workers > 1 { Sharing::First } else { Sharing::Alone };
-    let first = net::bind(address, backlog, sharing)?;
+    let first = lapwing_net::bind(address, backlog, sharing)?;
     let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..workers {
-        listeners.push(net::bind(address, backlog, Sharing::Further)?);
+        listeners.push(lapwing_net::bind(address, backlog, Sharing::Further)?);
     }
     Ok((address, listeners))
 }
 
 /// Starts the workers. They stop accepting at `stop`, and end when their requests have ended, or after the `drain` in force then.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     listeners: Vec<TcpListener>,
     parts: &DataPlane,
     stop: &CancellationToken,
@@ -183,7 +183,7 @@ fn worker(listener: TcpListener, parts: DataPlane, stop: CancellationToken, drai
     };
     runtime.block_on(async {
         tokio::select! {
-            served = proxy::serve(listener, parts, stop.clone()) => served,
+            served = lapwing_proxy::serve(listener, parts, stop.clone()) => served,
             drain = too_late => {
                 tracing::warn!(?drain, "requests were still in flight after drain_timeout and are cut off");
                 Ok(())

@@ -9,14 +9,10 @@ use std::thread::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::engine::trial::{self, LoadLimits};
-use crate::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
-use crate::export::{HostedFallback, HostedModel};
-use crate::ledger::Unit;
-use crate::net;
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
-use crate::settings::{Bind, Period, Switch};
-use crate::shadow::mapping::{ModelPorts, TensorPort};
+use lapwing_admin::{HostedFallback, HostedModel};
+use lapwing_diagnosis::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
 use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::model::{Model, ModelOptions};
@@ -24,6 +20,9 @@ use lapwing_engine::served::Served;
 use lapwing_engine::service::Servable;
 use lapwing_engine::tensor::TensorSpec;
 use lapwing_engine::{Backend, Device};
+use lapwing_ledger::Unit;
+use lapwing_settings::{Bind, Period, Switch};
+use lapwing_shadow::mapping::{ModelPorts, TensorPort};
 
 /// Why the engine could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +63,7 @@ pub enum HostError {
 
 /// The running engine. [`Hosted::stop`] ends it; dropping it waits for the calls in the models' queues.
 #[derive(Debug)]
-pub(super) struct Hosted {
+pub(crate) struct Hosted {
     address: SocketAddr,
     catalogue: Arc<Catalogue>,
     stop: CancellationToken,
@@ -78,7 +77,7 @@ impl Hosted {
     /// # Errors
     ///
     /// [`HostError`] names the setting or the model that is at fault; nothing is left running then.
-    pub(super) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
+    pub(crate) fn start(config: &Config, reserved: usize, drain: Period) -> Result<Self, HostError> {
         Self::start_with(config, reserved, drain, std::convert::identity)
     }
 
@@ -89,7 +88,8 @@ impl Hosted {
         adapt: impl FnOnce(Catalogue) -> Catalogue,
     ) -> Result<Self, HostError> {
         let address = config.listen.get();
-        let listener = net::bind(address, 1024, net::Sharing::Alone).map_err(|cause| HostError::Bind { address, cause })?;
+        let listener =
+            lapwing_net::bind(address, 1024, lapwing_net::Sharing::Alone).map_err(|cause| HostError::Bind { address, cause })?;
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;
@@ -130,29 +130,29 @@ impl Hosted {
     /// # Errors
     ///
     /// As for [`Hosted::start`].
-    pub(super) fn start_one(config: &Config, name: &str, path: &Path, reserved: usize, drain: Period) -> Result<Self, HostError> {
+    pub(crate) fn start_one(config: &Config, name: &str, path: &Path, reserved: usize, drain: Period) -> Result<Self, HostError> {
         let models = [(name.to_owned(), path.to_owned())].into();
         let alone = Config { model: Switch::Off, models, listen: Bind::loopback(0), ..config.clone() };
         Self::start_with(&alone, reserved, drain, Catalogue::answering_any_name)
     }
 
     /// The address it serves on.
-    pub(super) const fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The models that it serves.
-    pub(super) fn models(&self) -> Models {
+    pub(crate) fn models(&self) -> Models {
         Models(self.catalogue.clone())
     }
 
     /// What its one model takes and gives.
-    pub(super) fn ports(&self) -> ModelPorts {
+    pub(crate) fn ports(&self) -> ModelPorts {
         self.models().ports()
     }
 
     /// Whether its thread has ended unexpectedly.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
@@ -161,7 +161,7 @@ impl Hosted {
     /// # Errors
     ///
     /// The error with which its thread ended.
-    pub(super) fn stop(self) -> io::Result<()> {
+    pub(crate) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
     }
@@ -169,21 +169,21 @@ impl Hosted {
 
 /// The models that this process serves.
 #[derive(Clone, Debug)]
-pub(super) struct Models(Arc<Catalogue>);
+pub(crate) struct Models(Arc<Catalogue>);
 
 impl Models {
     /// Every version of every model, by name, then by version.
-    pub(super) fn list(&self) -> Vec<HostedModel> {
+    pub(crate) fn list(&self) -> Vec<HostedModel> {
         self.0.models().map(|model| hosted_model(&**model)).collect()
     }
 
     /// What the warm-up of a model measured, in its highest version; `None` until then.
-    pub(super) fn optimum(&self, name: &str) -> Option<Optimum> {
+    pub(crate) fn optimum(&self, name: &str) -> Option<Optimum> {
         self.optimum_named(name, "engine")
     }
 
     /// The same of the model of a shadow target; the optimum has the target's name.
-    pub(super) fn optimum_of_target(&self, name: &str) -> Option<Optimum> {
+    pub(crate) fn optimum_of_target(&self, name: &str) -> Option<Optimum> {
         self.optimum_named(name, &format!("engine {name}"))
     }
 
@@ -200,7 +200,7 @@ impl Models {
     }
 
     /// What the first model reads and answers.
-    pub(super) fn ports(&self) -> ModelPorts {
+    pub(crate) fn ports(&self) -> ModelPorts {
         // every datatype of the engine is one of the protocol
         let port = |spec: &TensorSpec| TensorPort::new(spec.name.clone(), spec.datatype.name(), spec.shape.clone());
         let ports = |specs: &[TensorSpec]| specs.iter().filter_map(port).collect();
@@ -214,7 +214,7 @@ impl Models {
     /// # Errors
     ///
     /// One line for each model that is not: its name, its version, and the reason.
-    pub(super) fn readiness(&self) -> Result<(), String> {
+    pub(crate) fn readiness(&self) -> Result<(), String> {
         self.0.readiness()
     }
 }
@@ -239,7 +239,11 @@ fn load(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> R
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
     let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
     if let (Some(node), Backend::Auto) = (model.unsupported(), config.executor) {
-        tracing::warn!(model = wanted.name, refused = net::error_text(&node), "has no plan and is run by tract, call by call");
+        tracing::warn!(
+            model = wanted.name,
+            refused = lapwing_net::error_text(&node),
+            "has no plan and is run by tract, call by call"
+        );
     }
     tell(&wanted.name, &model.placement());
     Ok(model)
@@ -266,7 +270,7 @@ fn tell(model: &str, placement: &Placement) {
 /// # Errors
 ///
 /// Why the file cannot be read, or has no plan.
-pub(super) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
+pub(crate) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
     use lapwing_engine::onnx::Graph;
     use lapwing_engine::plan::BatchSize;
     use lapwing_engine::{fuse, lower};
@@ -308,7 +312,7 @@ fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, R
 
 /// The processors to which the engine's threads are pinned.
 fn cpus(config: &Config, reserved: usize) -> Vec<usize> {
-    use crate::settings::Cpus;
+    use lapwing_settings::Cpus;
 
     let usable = lapwing_engine::cpu::threads::usable();
     let count = if config.threads == 0 { usable.len().saturating_sub(reserved) } else { config.threads };
@@ -339,7 +343,7 @@ fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Result<ModelOpti
 ///
 /// [`HostError::Device`] if the configuration names a device that cannot be used: nothing runs elsewhere then.
 fn device_request(config: &Config) -> Result<Option<DeviceRequest>, HostError> {
-    let directory = config.cuda_lib_dir.on().map(crate::settings::Folder::path);
+    let directory = config.cuda_lib_dir.on().map(lapwing_settings::Folder::path);
     let precision = config.precision.into();
     match config.device {
         Device::Cpu => Ok(None),

@@ -1,10 +1,10 @@
 //! What is inferred of a server that reports nothing, in words: for `lapwing stats`, `top`, `diagnose`, and the demo.
 
 use super::units::duration;
-use crate::diagnosis::{FittedStages, FittedValue};
+use lapwing_diagnosis::{FittedStages, FittedValue};
 
 /// `forward 12.0 ms (11.5 ms to 12.5 ms) in the mean, queue …`.
-pub(super) fn inferred_words(fitted: &FittedStages) -> String {
+pub(crate) fn inferred_words(fitted: &FittedStages) -> String {
     let with = |FittedValue { value, low, high }: FittedValue| {
         let [value, low, high] = [value, low, high].map(duration);
         format!("{value} ({low} to {high})")

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 use crate::config::LogFormat;
 
 /// Starts logging. The filter was checked when the configuration was loaded.
-pub(super) fn init(filter: &str, format: LogFormat) {
+pub(crate) fn init(filter: &str, format: LogFormat) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // a subscriber that was set before stays

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// `text` in at most `columns` columns (at least 1): what is not printed as itself is escaped as Rust does (`\u{1b}`, `\n`), and what
 /// does not fit is cut and ends in `…`.
-pub(super) fn printable(text: &str, columns: usize) -> String {
+pub(crate) fn printable(text: &str, columns: usize) -> String {
     let mut out = String::new();
     let (mut used, mut fits) = (0, 0);
     for char in text.chars() {
@@ -41,7 +41,7 @@ fn escaped(char: char) -> String {
 
 /// The columns that `text` takes, which [`printable`] made.
 #[cfg(any(feature = "top", test))]
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|char| char.width().unwrap_or(0)).sum()
 }
 

@@ -12,32 +12,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::spawn_on;
 use super::running::StartError;
-use crate::attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
-use crate::attribution::{IncomingSpan, Rules};
 use crate::config::Config;
-use crate::metrics::Counters;
-use crate::settings::ConfigHandle;
+use lapwing_attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
+use lapwing_attribution::{IncomingSpan, Rules};
+use lapwing_metrics::Counters;
+use lapwing_settings::ConfigHandle;
 
 /// How long forwarding the last telemetry may take at shutdown.
 const FORWARD_DRAIN: Duration = Duration::from_secs(5);
 
 /// The receivers and what they write to.
-pub(super) struct Receivers {
-    pub(super) grpc: Option<TcpListener>,
-    pub(super) http: Option<TcpListener>,
-    pub(super) own_traces: Arc<OwnTraces>,
-    pub(super) rules: ConfigHandle<Rules>,
-    pub(super) counters: Arc<Counters>,
-    pub(super) spans: mpsc::Sender<Vec<IncomingSpan>>,
+pub(crate) struct Receivers {
+    pub(crate) grpc: Option<TcpListener>,
+    pub(crate) http: Option<TcpListener>,
+    pub(crate) own_traces: Arc<OwnTraces>,
+    pub(crate) rules: ConfigHandle<Rules>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) spans: mpsc::Sender<Vec<IncomingSpan>>,
     /// Where exports that are refused are noted.
-    pub(super) refusals: Arc<OtlpRefusals>,
+    pub(crate) refusals: Arc<OtlpRefusals>,
     /// Cancelled when the last request has ended.
-    pub(super) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Receivers {
     /// Starts the thread; `None` if no receiver is on.
-    pub(super) fn spawn(self, config: &Config) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
+    pub(crate) fn spawn(self, config: &Config) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
         let Self { grpc, http, own_traces, rules, counters, spans, refusals, stop } = self;
         if grpc.is_none() && http.is_none() {
             return Ok(None);

@@ -12,7 +12,7 @@ use crate::config::{self, Loaded, Sources};
 pub fn run() -> ExitCode {
     #[cfg(feature = "engine")]
     engine::trial::enable();
-    if let Err(error) = crate::net::raise_descriptor_limit() {
+    if let Err(error) = lapwing_net::raise_descriptor_limit() {
         eprintln!("lapwing: cannot raise the limit on open files: {error}");
     }
     match cli::parse(std::env::args_os(), std::env::vars_os()) {

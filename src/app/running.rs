@@ -16,15 +16,15 @@ use super::record::Recorder;
 use super::shadow::{self, ShadowThreads};
 use super::telemetry;
 use crate::config::Loaded;
-use crate::cost::{CostError, ModelOptima};
-use crate::ledger::TraceMark;
-use crate::metrics::{Counters, Labels};
-use crate::net::{self, Sharing, Target};
-use crate::protocol::trace_context::LearntContexts;
-use crate::protocol::{TokenizerError, Tokenizers};
-use crate::proxy::{DataPlane, UpstreamHealth};
-use crate::settings::{Bind, ConfigCell, Switch};
-use crate::shadow::mapping::MappingError;
+use lapwing_diagnosis::cost::{CostError, ModelOptima};
+use lapwing_ledger::TraceMark;
+use lapwing_metrics::{Counters, Labels};
+use lapwing_net::{Sharing, Target};
+use lapwing_protocol::trace_context::LearntContexts;
+use lapwing_protocol::{TokenizerError, Tokenizers};
+use lapwing_proxy::{DataPlane, UpstreamHealth};
+use lapwing_settings::{Bind, ConfigCell, Switch};
+use lapwing_shadow::mapping::MappingError;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
@@ -56,10 +56,10 @@ pub enum StartError {
     AccessLog(String),
     /// The collector for forwarded telemetry cannot be used.
     #[error("otlp_forward: {0}")]
-    Forward(#[from] crate::collector::Error),
+    Forward(#[from] lapwing_attribution::collector::Error),
     /// The collector for Lapwing's own telemetry cannot be used.
     #[error("telemetry: {0}")]
-    Telemetry(crate::collector::Error),
+    Telemetry(lapwing_attribution::collector::Error),
     /// A tokenizer cannot be read any more.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
@@ -265,7 +265,7 @@ fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    net::bind(to.get(), BACKLOG, Sharing::Alone).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
+    lapwing_net::bind(to.get(), BACKLOG, Sharing::Alone).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {

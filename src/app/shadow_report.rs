@@ -25,7 +25,7 @@ pub struct ShadowReportArgs {
 }
 
 /// Runs the command. Returns the exit code.
-pub(super) fn run(command: &ShadowSub) -> u8 {
+pub(crate) fn run(command: &ShadowSub) -> u8 {
     let ShadowSub::Report(ShadowReportArgs { admin, json }) = command;
     let kind = if *json { "application/json" } else { "text/plain" };
     match block_on(async { admin.client().get("/shadow", kind).await }) {

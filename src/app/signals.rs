@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The signals that end the process, received from the creation of this value on.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     runtime: Runtime,
     term: Signal,
     interrupt: Signal,
@@ -22,7 +22,7 @@ impl Signals {
     /// # Errors
     ///
     /// The operating system's error.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let (term, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -33,7 +33,7 @@ impl Signals {
 
 /// Blocks until a signal arrives or `has_failed` returns true, and returns which. From then on a further signal ends the
 /// process at once, with the exit status that a shell reports for that signal.
-pub(super) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static str {
+pub(crate) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static str {
     let Signals { runtime, mut term, mut interrupt } = signals;
     let by = runtime.block_on(first(&mut term, &mut interrupt, has_failed));
     let second = move || {

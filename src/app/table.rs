@@ -10,17 +10,17 @@ const NAME: usize = 128;
 
 /// One measure, its values as text with their units.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TableRow {
-    pub(super) name: String,
-    pub(super) count: u64,
+pub(crate) struct TableRow {
+    pub(crate) name: String,
+    pub(crate) count: u64,
     /// Of the total time; `None` for what is no part of it.
-    pub(super) share: Option<f64>,
+    pub(crate) share: Option<f64>,
     /// Mean, p50, p90, p99 and maximum.
-    pub(super) values: [String; 5],
+    pub(crate) values: [String; 5],
 }
 
 /// The names of the columns.
-pub(super) fn heading() -> String {
+pub(crate) fn heading() -> String {
     let mut heading = format!("  {:<42} {:>10} {:>7}", "", "count", "share");
     for name in ["mean", "p50", "p90", "p99", "max"] {
         heading += &format!(" {name:>9}");
@@ -38,7 +38,7 @@ impl fmt::Display for TableRow {
 }
 
 /// The name of a series for people; what a client chose of it is escaped and cut.
-pub(super) fn series_title(route: &str, model: &str, upstream: &str) -> String {
+pub(crate) fn series_title(route: &str, model: &str, upstream: &str) -> String {
     let [route, model, upstream] = [route, model, upstream].map(|name| printable(name, NAME));
     if model.is_empty() { format!("{route} ({upstream})") } else { format!("{route}, model {model} ({upstream})") }
 }

@@ -10,31 +10,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::spawn_on;
 use super::running::StartError;
-use crate::attribution::otlp::OwnTraces;
-use crate::collector::Signal;
-use crate::export::{Surfaces, otlp_metrics};
-use crate::ledger::TraceMark;
-use crate::telemetry::{Config, MetricsExporter, ServiceResource, TailSampler, TraceQueue, TracesExporter};
+use lapwing_admin::{Surfaces, otlp_metrics};
+use lapwing_attribution::collector::Signal;
+use lapwing_attribution::otlp::OwnTraces;
+use lapwing_ledger::TraceMark;
+use lapwing_telemetry::{Config, MetricsExporter, ServiceResource, TailSampler, TraceQueue, TracesExporter};
 
 /// How long sending the last telemetry may take at shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The thread, and what chooses the exchanges that it sends as traces.
 #[derive(Default)]
-pub(super) struct Telemetry {
-    pub(super) thread: Option<JoinHandle<io::Result<()>>>,
-    pub(super) sampler: Option<TailSampler>,
+pub(crate) struct Telemetry {
+    pub(crate) thread: Option<JoinHandle<io::Result<()>>>,
+    pub(crate) sampler: Option<TailSampler>,
 }
 
 /// What is known of Lapwing's own spans: where traces are sent, also which of them are.
-pub(super) fn own_traces(config: &Config, mark: TraceMark) -> OwnTraces {
+pub(crate) fn own_traces(config: &Config, mark: TraceMark) -> OwnTraces {
     let own = OwnTraces::new(mark);
     if config.endpoint(Signal::Traces).is_some() { own.sending(config.sampling_threshold()) } else { own }
 }
 
 /// Starts the thread, unless everything is off. It ends once `closing` is cancelled, the sampler is dropped and the last telemetry is
 /// sent, or five seconds after `closing` is cancelled.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     config: &Config,
     surfaces: &Surfaces,
     own_traces: Arc<OwnTraces>,

@@ -1,7 +1,7 @@
 //! Numbers for people: durations of three digits with a fitting unit, and shares in percent.
 
 /// Nanoseconds as `640 ns`, `12.3 µs`, `1.23 ms` or `2.10 s`; three digits, at least zero.
-pub(super) fn duration(ns: f64) -> String {
+pub(crate) fn duration(ns: f64) -> String {
     let mut value = ns.max(0.0);
     if value < 999.5 {
         return format!("{value:.0} ns");
@@ -17,7 +17,7 @@ pub(super) fn duration(ns: f64) -> String {
 }
 
 /// Picoseconds as `640 ps`, else as [`duration`] shows them.
-pub(super) fn duration_ps(ps: f64) -> String {
+pub(crate) fn duration_ps(ps: f64) -> String {
     if ps < 999.5 { format!("{:.0} ps", ps.max(0.0)) } else { duration(ps / 1e3) }
 }
 
@@ -32,7 +32,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// A share of `0.0..=1.0` as `12.3 %`.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 

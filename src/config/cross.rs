@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::Config;
-use crate::attribution::SpanExpectation;
-use crate::collector::Signal;
-use crate::proxy::TraceSampling;
-use crate::settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
+use lapwing_attribution::SpanExpectation;
+use lapwing_attribution::collector::Signal;
+use lapwing_proxy::TraceSampling;
+use lapwing_settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
 
 /// The key of the headers that are sent with forwarded telemetry.
 const HEADERS: &str = "otlp_forward_headers";
@@ -16,7 +16,7 @@ const OWN_HEADERS: [&str; 7] =
     ["connection", "content-encoding", "content-length", "content-type", "host", "te", "transfer-encoding"];
 
 /// Reports contradictions. Of two settings, the one that the user gave is at fault; `is_given` tells whether a key was given.
-pub(super) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
+pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
     let binds = binds(config);
     for (at, (key, bind)) in binds.iter().enumerate() {
         for (earlier, other) in &binds[..at] {
@@ -125,7 +125,7 @@ fn headers(config: &Config, checks: &mut Checks) {
 }
 
 /// Warnings about settings that are allowed but probably a mistake.
-pub(super) fn warnings(config: &Config) -> Vec<String> {
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

@@ -7,24 +7,24 @@ use figment::{Figment, error::Error};
 
 use super::path::{Path, Step};
 use super::schema::Schema;
-use crate::settings::{Fault, Secret, Section};
+use lapwing_settings::{Fault, Secret, Section};
 
 /// The faults found so far, and the sources from which the origins of their values are derived.
-pub(super) struct Faults<'s> {
+pub(crate) struct Faults<'s> {
     schema: &'s Schema,
     figment: Figment,
     /// Starts with the tree as it was given, before any value is removed.
     given: Value,
-    pub(super) found: Vec<Fault>,
+    pub(crate) found: Vec<Fault>,
 }
 
 impl<'s> Faults<'s> {
-    pub(super) fn new(schema: &'s Schema, figment: Figment, given: Value, found: Vec<Fault>) -> Self {
+    pub(crate) fn new(schema: &'s Schema, figment: Figment, given: Value, found: Vec<Fault>) -> Self {
         Self { schema, figment, given, found }
     }
 
     /// The origin of the value at `path`, or of the section around it; empty if no source gave it.
-    pub(super) fn origin(&self, path: &Path) -> String {
+    pub(crate) fn origin(&self, path: &Path) -> String {
         // the root has values of many origins
         let value = path.nearest(&self.given);
         let metadata = if std::ptr::eq(value, &raw const self.given) { None } else { self.figment.get_metadata(value.tag()) };
@@ -32,12 +32,12 @@ impl<'s> Faults<'s> {
     }
 
     /// Whether a source gave a value at `path`.
-    pub(super) fn is_given(&self, path: &Path) -> bool {
+    pub(crate) fn is_given(&self, path: &Path) -> bool {
         path.get(&self.given).is_some()
     }
 
     /// Records a fault at `path`. It shows the value, unless the value is secret.
-    pub(super) fn note(&mut self, path: &Path, reason: impl Into<String>) {
+    pub(crate) fn note(&mut self, path: &Path, reason: impl Into<String>) {
         let text = match path.get(&self.given) {
             Some(value) if self.schema.is_secret(path) && !matches!(value, Value::Empty(..)) => Secret::new("").to_string(),
             Some(value) => shown(value),
@@ -47,12 +47,12 @@ impl<'s> Faults<'s> {
     }
 
     /// Records a fault, and adds the origin of `path` to it.
-    pub(super) fn push(&mut self, fault: Fault, path: &Path) {
+    pub(crate) fn push(&mut self, fault: Fault, path: &Path) {
         self.found.push(Fault { origin: self.origin(path), ..fault });
     }
 
     /// Records a fault at `path`, and removes the value from `tree`.
-    pub(super) fn refuse(&mut self, tree: &mut Value, path: &Path, reason: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, tree: &mut Value, path: &Path, reason: impl Into<String>) {
         self.note(path, reason);
         take_out(tree, path, self.schema);
     }
@@ -90,7 +90,7 @@ fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
 }
 
 /// Reads `tree` as a `T`, and returns the paths of unknown keys beside it.
-pub(super) fn decode<T: Section>(tree: &mut Value, faults: &mut Faults<'_>) -> (T, Vec<Path>) {
+pub(crate) fn decode<T: Section>(tree: &mut Value, faults: &mut Faults<'_>) -> (T, Vec<Path>) {
     loop {
         let mut unknown = Vec::new();
         let mut track = serde_path_to_error::Track::new();

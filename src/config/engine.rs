@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, LogFormat, Root, check_process};
 use crate::serving;
-use crate::settings::{Checks, Form, Period, Section};
+use lapwing_settings::{Checks, Form, Period, Section};
 
 /// The settings of a process that serves models and nothing else. A file may hold the other sections as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

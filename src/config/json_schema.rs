@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::schema::Schema;
 
 /// The schema of the effective configuration with origins and warnings. `defaults` is the configuration that has no file.
-pub(super) fn shown(schema: &Schema, defaults: &Json) -> Json {
+pub(crate) fn shown(schema: &Schema, defaults: &Json) -> Json {
     let origin = "`default`, `file …`, `env …` or `flag …`";
     json!({
         "type": "object",

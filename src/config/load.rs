@@ -14,7 +14,7 @@ use super::schema::Schema;
 use super::sources::{Layer, Sources, yaml};
 use super::standard::StandardVariables;
 use super::{Config, json_schema, render, suggest};
-use crate::settings::{Checks, Fault, Section};
+use lapwing_settings::{Checks, Fault, Section};
 
 /// The settings that a command reads: all, or only those that it uses.
 pub trait Root: Section {
@@ -162,7 +162,7 @@ fn origins(config: &impl Section, faults: &Faults<'_>) -> BTreeMap<String, Strin
 }
 
 /// Whether `line` reads as a section with only `key`, whose value is the text `value`.
-pub(super) fn reads_as(line: &str, key: &str, value: &str) -> bool {
+pub(crate) fn reads_as(line: &str, key: &str, value: &str) -> bool {
     match yaml(line) {
         Ok(Value::Dict(_, dict)) => dict.len() == 1 && dict.get(key).and_then(Value::as_str) == Some(value),
         _ => false,

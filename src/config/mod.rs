@@ -2,7 +2,7 @@
 //! shows the origin of each value.
 //!
 //! Each module owns its section: the type, the defaults, the ranges, and what its lists and names hold
-//! ([`crate::settings::Section`]). The loader knows none of them by name. Nothing here shows a secret.
+//! ([`lapwing_settings::Section`]). The loader knows none of them by name. Nothing here shows a secret.
 
 mod cross;
 mod decode;
@@ -27,11 +27,11 @@ pub use load::{Loaded, Root, load, load_as};
 use serde::{Deserialize, Serialize};
 pub use sources::{Flag, Sources};
 
-use crate::settings::{
+use crate::serving;
+use lapwing_settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceContexts, TraceSampler,
     Upstream,
 };
-use crate::{attribution, cost, diagnosis, metrics, protocol, proxy, serving, shadow, telemetry};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub struct Config {
     /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say, else `parentbased_always_on`.
     pub otlp_forward_sampler: TraceSampler,
     /// Which requests are traced. Default `auto`.
-    pub trace_sampling: proxy::TraceSampling,
+    pub trace_sampling: lapwing_proxy::TraceSampling,
     /// Which trace contexts are written beside `traceparent`. Default `auto`.
     pub trace_contexts: TraceContexts,
     /// Whether responses carry `Server-Timing`. Default `false`.
@@ -86,21 +86,21 @@ pub struct Config {
     /// The format of log lines. Default `text`.
     pub log_format: LogFormat,
     /// The data plane.
-    pub proxy: proxy::Config,
+    pub proxy: lapwing_proxy::Config,
     /// How traffic is read.
-    pub protocol: protocol::Config,
+    pub protocol: lapwing_protocol::Config,
     /// How reports become stages.
-    pub attribution: attribution::Config,
+    pub attribution: lapwing_attribution::Config,
     /// How much is remembered.
-    pub metrics: metrics::Config,
+    pub metrics: lapwing_metrics::Config,
     /// The optima that models are compared with.
-    pub cost: cost::Config,
+    pub cost: lapwing_diagnosis::cost::Config,
     /// Whether and over which time Lapwing diagnoses.
-    pub diagnosis: diagnosis::Config,
+    pub diagnosis: lapwing_diagnosis::Config,
     /// Which requests are copied to other targets.
-    pub shadow: shadow::Config,
+    pub shadow: lapwing_shadow::Config,
     /// What Lapwing sends of its own signals to a collector.
-    pub telemetry: telemetry::Config,
+    pub telemetry: lapwing_telemetry::Config,
     /// Models that Lapwing runs itself.
     pub engine: serving::Config,
 }
@@ -120,20 +120,20 @@ impl Default for Config {
             otlp_forward: Switch::Off,
             otlp_forward_headers: BTreeMap::new(),
             otlp_forward_sampler: TraceSampler::default(),
-            trace_sampling: proxy::TraceSampling::default(),
+            trace_sampling: lapwing_proxy::TraceSampling::default(),
             trace_contexts: TraceContexts::default(),
             respond_server_timing: false,
             drain_timeout: Period::from_secs(30),
             log: "info".to_owned(),
             log_format: LogFormat::default(),
-            proxy: proxy::Config::default(),
-            protocol: protocol::Config::default(),
-            attribution: attribution::Config::default(),
-            metrics: metrics::Config::default(),
-            cost: cost::Config::default(),
-            diagnosis: diagnosis::Config::default(),
-            shadow: shadow::Config::default(),
-            telemetry: telemetry::Config::default(),
+            proxy: lapwing_proxy::Config::default(),
+            protocol: lapwing_protocol::Config::default(),
+            attribution: lapwing_attribution::Config::default(),
+            metrics: lapwing_metrics::Config::default(),
+            cost: lapwing_diagnosis::cost::Config::default(),
+            diagnosis: lapwing_diagnosis::Config::default(),
+            shadow: lapwing_shadow::Config::default(),
+            telemetry: lapwing_telemetry::Config::default(),
             engine: serving::Config::default(),
         }
     }
@@ -143,14 +143,14 @@ impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
-        ("proxy", Form::Section(proxy::Config::FORMS)),
-        ("protocol", Form::Section(protocol::Config::FORMS)),
-        ("attribution", Form::Section(attribution::Config::FORMS)),
-        ("metrics", Form::Section(metrics::Config::FORMS)),
-        ("cost", Form::Section(cost::Config::FORMS)),
-        ("diagnosis", Form::Section(diagnosis::Config::FORMS)),
-        ("shadow", Form::Section(shadow::Config::FORMS)),
-        ("telemetry", Form::Section(telemetry::Config::FORMS)),
+        ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
+        ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
+        ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
+        ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),
+        ("cost", Form::Section(lapwing_diagnosis::cost::Config::FORMS)),
+        ("diagnosis", Form::Section(lapwing_diagnosis::Config::FORMS)),
+        ("shadow", Form::Section(lapwing_shadow::Config::FORMS)),
+        ("telemetry", Form::Section(lapwing_telemetry::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
     ];
 

@@ -9,7 +9,7 @@ use super::path::Path;
 use super::schema::Schema;
 
 /// Brings `tree` into the shape of `schema`. A value of another shape is a fault and is removed.
-pub(super) fn normalise(tree: &mut Value, schema: &Schema, faults: &mut Faults<'_>) {
+pub(crate) fn normalise(tree: &mut Value, schema: &Schema, faults: &mut Faults<'_>) {
     walk(tree, &Path::default(), schema, faults);
 }
 

@@ -10,7 +10,7 @@ use super::path::Path;
 
 /// A tree of values.
 #[derive(Debug)]
-pub(super) enum Ordered {
+pub(crate) enum Ordered {
     Section(Vec<(String, Ordered)>),
     List(Vec<Ordered>),
     Leaf(Json),
@@ -18,13 +18,13 @@ pub(super) enum Ordered {
 
 impl Ordered {
     /// The tree of `value`, by way of its JSON text.
-    pub(super) fn of(value: &impl Serialize) -> Self {
+    pub(crate) fn of(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or(Self::Section(Vec::new()))
     }
 
     /// Calls `each` with every value that has no parts; an empty section or list is such a value.
-    pub(super) fn leaves(&self, path: &Path, each: &mut impl FnMut(&Path)) {
+    pub(crate) fn leaves(&self, path: &Path, each: &mut impl FnMut(&Path)) {
         match self {
             Self::Section(section) if !section.is_empty() => {
                 section.iter().for_each(|(key, value)| value.leaves(&path.key(key), each));

@@ -6,37 +6,37 @@ use figment::value::Value;
 
 /// One step from a section or list to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
 
 /// The steps from the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Path(pub(super) Vec<Step>);
+pub(crate) struct Path(pub(crate) Vec<Step>);
 
 impl Path {
-    pub(super) fn key(&self, key: &str) -> Self {
+    pub(crate) fn key(&self, key: &str) -> Self {
         self.with(Step::Key(key.to_owned()))
     }
 
-    pub(super) fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         self.with(Step::Index(index))
     }
 
-    pub(super) fn with(&self, step: Step) -> Self {
+    pub(crate) fn with(&self, step: Step) -> Self {
         let mut steps = self.0.clone();
         steps.push(step);
         Self(steps)
     }
 
     /// The value at this path.
-    pub(super) fn get<'v>(&self, tree: &'v Value) -> Option<&'v Value> {
+    pub(crate) fn get<'v>(&self, tree: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(tree, child)
     }
 
     /// The value at this path, or the nearest section or list around it.
-    pub(super) fn nearest<'v>(&self, tree: &'v Value) -> &'v Value {
+    pub(crate) fn nearest<'v>(&self, tree: &'v Value) -> &'v Value {
         let mut at = tree;
         for step in &self.0 {
             let Some(next) = child(at, step) else { break };
@@ -46,7 +46,7 @@ impl Path {
     }
 
     /// The value at this path, mutably.
-    pub(super) fn get_mut<'v>(&self, tree: &'v mut Value) -> Option<&'v mut Value> {
+    pub(crate) fn get_mut<'v>(&self, tree: &'v mut Value) -> Option<&'v mut Value> {
         self.0.iter().try_fold(tree, |at, step| match (at, step) {
             (Value::Dict(_, dict), Step::Key(key)) => dict.get_mut(key),
             (Value::Array(_, list), Step::Index(index)) => list.get_mut(*index),
@@ -55,7 +55,7 @@ impl Path {
     }
 
     /// Removes the key at the end of the path; `false` if there is no such key.
-    pub(super) fn remove(&self, tree: &mut Value) -> bool {
+    pub(crate) fn remove(&self, tree: &mut Value) -> bool {
         let Some((Step::Key(last), before)) = self.0.split_last() else { return false };
         match Self(before.to_vec()).get_mut(tree) {
             Some(Value::Dict(_, dict)) => dict.remove(last).is_some(),

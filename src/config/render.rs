@@ -14,12 +14,12 @@ use super::path::Path;
 const COMMENTS_AT: usize = 44;
 
 /// The origin of the value at `path`.
-pub(super) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &'o str {
+pub(crate) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &'o str {
     origins.get(path).map_or("default", String::as_str)
 }
 
 /// `config` as YAML, in the order of its fields.
-pub(super) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>) -> String {
+pub(crate) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>) -> String {
     let mut writer = Writer { origins, text: String::new() };
     if let Ordered::Section(section) = Ordered::of(config) {
         for (key, value) in &section {

@@ -3,11 +3,11 @@
 use serde_json::Value as Json;
 
 use super::path::{Path, Step};
-use crate::settings::{Form, Record, Section};
+use lapwing_settings::{Form, Record, Section};
 
 /// What a place in the configuration holds.
 #[derive(Debug)]
-pub(super) enum Schema {
+pub(crate) enum Schema {
     /// Text; a number counts as its text.
     Text,
     /// Text; any scalar counts as its text.
@@ -34,7 +34,7 @@ pub(super) enum Schema {
 
 impl Schema {
     /// The schema of a whole configuration.
-    pub(super) fn of<T: Section>() -> Self {
+    pub(crate) fn of<T: Section>() -> Self {
         let defaults = serde_json::to_value(T::default()).unwrap_or_default();
         Self::section(&defaults, T::FORMS)
     }
@@ -80,13 +80,13 @@ impl Schema {
     }
 
     /// The keys that are known here; none if the user chooses the names.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &Self)> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, &Self)> {
         let keys = if let Self::Section { keys, .. } = self { keys.as_slice() } else { &[] };
         keys.iter().map(|(key, node)| (key.as_str(), node))
     }
 
     /// The schema one step further.
-    pub(super) fn step(&self, step: &Step) -> Option<&Self> {
+    pub(crate) fn step(&self, step: &Step) -> Option<&Self> {
         match (self, step) {
             (Self::Section { .. }, Step::Key(key)) => self.keys().find(|(name, _)| name == key).map(|(_, node)| node),
             (Self::Named { value, .. }, Step::Key(_)) => Some(value),
@@ -96,12 +96,12 @@ impl Schema {
     }
 
     /// The schema at `path`.
-    pub(super) fn at(&self, path: &[Step]) -> Option<&Self> {
+    pub(crate) fn at(&self, path: &[Step]) -> Option<&Self> {
         path.iter().try_fold(self, Self::step)
     }
 
     /// Whether the value at `path`, or any part of it, is secret.
-    pub(super) fn is_secret(&self, path: &Path) -> bool {
+    pub(crate) fn is_secret(&self, path: &Path) -> bool {
         let hides = |node: &Self| match node {
             Self::Secret => true,
             Self::Named { value, .. } => matches!(**value, Self::Secret),
@@ -111,7 +111,7 @@ impl Schema {
     }
 
     /// Parses a path: `a.b` or `a[2].b`. Names that the user chooses may contain any characters.
-    pub(super) fn path(&self, text: &str) -> Path {
+    pub(crate) fn path(&self, text: &str) -> Path {
         let (mut path, mut at, mut rest) = (Path::default(), Some(self), text);
         loop {
             if let Some(Self::Named { value, .. }) = at {
@@ -136,7 +136,7 @@ impl Schema {
     }
 
     /// Parses the path in a variable's name, given in lower case and without the prefix: `a__b`.
-    pub(super) fn variable_path(&self, name: &str) -> Path {
+    pub(crate) fn variable_path(&self, name: &str) -> Path {
         let (mut path, mut at, mut rest) = (Path::default(), Some(self), name);
         loop {
             if let Some(Self::Named { is_header: true, .. }) = at {

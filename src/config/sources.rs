@@ -9,7 +9,7 @@ use figment::{Metadata, Profile, Provider};
 
 use super::path::{Path, Step};
 use super::schema::Schema;
-use crate::settings::Fault;
+use lapwing_settings::Fault;
 
 /// The prefix of Lapwing's environment variables.
 const PREFIX: &str = "LAPWING_";
@@ -48,7 +48,7 @@ impl Sources {
 }
 
 /// Values of one origin.
-pub(super) struct Layer {
+pub(crate) struct Layer {
     origin: String,
     dict: Dict,
 }
@@ -65,7 +65,7 @@ impl Provider for Layer {
 
 impl Layer {
     /// Reads the file's layer. The error is a fault of the file as a whole.
-    pub(super) fn file(path: &FilePath) -> Result<Self, Fault> {
+    pub(crate) fn file(path: &FilePath) -> Result<Self, Fault> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Fault::new(&name, "", format!("cannot be read: {}", in_house_style(&error.to_string()))))?;
@@ -80,7 +80,7 @@ impl Layer {
 
     /// The layers of the environment and the flags, in the order in which they override. `schema` tells which texts are numbers,
     /// switches or sections.
-    pub(super) fn texts(sources: &Sources, schema: &Schema) -> Vec<Self> {
+    pub(crate) fn texts(sources: &Sources, schema: &Schema) -> Vec<Self> {
         let mut env: Vec<_> = sources.env.iter().filter(|(name, value)| is_setting(name, value)).collect();
         // a whole section before its parts
         env.sort();
@@ -96,13 +96,13 @@ impl Layer {
     }
 
     /// One value as text.
-    pub(super) fn text(path: Path, text: &str, origin: String, schema: &Schema) -> Self {
+    pub(crate) fn text(path: Path, text: &str, origin: String, schema: &Schema) -> Self {
         let value = typed(text, schema.at(&path.0));
         Self::value(path, value, origin)
     }
 
     /// One value.
-    pub(super) fn value(path: Path, mut value: Value, origin: String) -> Self {
+    pub(crate) fn value(path: Path, mut value: Value, origin: String) -> Self {
         let mut dict = Dict::new();
         for (depth, step) in path.0.into_iter().enumerate().rev() {
             let Step::Key(key) = step else { continue };
@@ -117,7 +117,7 @@ impl Layer {
 }
 
 /// The variable that sets `path`, as in `LAPWING_PROXY__WORKERS`.
-pub(super) fn variable(path: &str) -> String {
+pub(crate) fn variable(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "__").to_uppercase())
 }
 
@@ -153,7 +153,7 @@ fn typed(text: &str, schema: Option<&Schema>) -> Value {
 
 /// Parses one YAML document. The error is the reason, with line and column. Only `true` and `false` are booleans; `off` stays
 /// text.
-pub(super) fn yaml(text: &str) -> Result<Value, String> {
+pub(crate) fn yaml(text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,

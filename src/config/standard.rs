@@ -12,18 +12,18 @@ use percent_encoding::percent_decode_str;
 
 use super::schema::Schema;
 use super::sources::{Layer, Sources};
-use crate::settings::{Collector, CollectorEndpoint, Invalid, TraceSampler};
+use lapwing_settings::{Collector, CollectorEndpoint, Invalid, TraceSampler};
 
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// What the standard variables say.
-pub(super) struct StandardVariables {
+pub(crate) struct StandardVariables {
     /// A layer for each setting.
-    pub(super) layers: Vec<Layer>,
+    pub(crate) layers: Vec<Layer>,
     /// Settings for which a variable has a value that cannot be used, each with a warning.
-    pub(super) ignored: Vec<(&'static str, String)>,
+    pub(crate) ignored: Vec<(&'static str, String)>,
 }
 
 /// Makes a setting's value, or says why the variable's text is none.
@@ -31,7 +31,7 @@ type Read<'a> = &'a dyn Fn(&str) -> Result<Value, Invalid>;
 
 impl StandardVariables {
     /// Reads them for the settings that `schema` has.
-    pub(super) fn of(sources: &Sources, schema: &Schema) -> Self {
+    pub(crate) fn of(sources: &Sources, schema: &Schema) -> Self {
         let given = |name: &str| {
             let value = sources.env.iter().find(|(key, value)| key == name && !value.trim().is_empty());
             value.map(|(_, text)| text.trim())

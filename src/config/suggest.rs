@@ -10,7 +10,7 @@ const LIKE: f64 = 0.7;
 const MOVED: f64 = 0.95;
 
 /// The reason why the key at `path` is refused. If a variable set it, the suggestion is a variable too.
-pub(super) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
+pub(crate) fn unknown(path: &Path, origin: &str, schema: &Schema) -> String {
     let Some((Step::Key(key), parent)) = path.0.split_last() else { return "unknown key".to_owned() };
     let parent = Path(parent.to_vec());
     let beside = schema.at(&parent.0).into_iter().flat_map(Schema::keys).map(|(other, _)| {

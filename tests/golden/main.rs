@@ -18,7 +18,7 @@ mod traffic;
 use axum::body::Body;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use lapwing::export::{Surfaces, router};
+use lapwing_admin::{Surfaces, router};
 use tower::ServiceExt;
 
 use self::recording::Recording;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::{Aggregator, IncomingSpan, JoinSettings};
-use lapwing::export::{ProfilerLimits, Surfaces};
-use lapwing::ledger::{Ledger, Stamp};
-use lapwing::metrics::{Config, Counter, Counters, Labels, PolledInterval, PolledKey, Registry};
-use lapwing::settings::ConfigHandle;
+use lapwing_admin::{ProfilerLimits, Surfaces};
+use lapwing_attribution::{Aggregator, IncomingSpan, JoinSettings};
+use lapwing_ledger::{Ledger, Stamp};
+use lapwing_metrics::{Config, Counter, Counters, Labels, PolledInterval, PolledKey, Registry};
+use lapwing_settings::ConfigHandle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -132,7 +132,7 @@ impl Recording {
             recording: Arc::default(),
             diagnosis: None,
             admin_token: None,
-            admin_token_for: lapwing::settings::AdminTokenFor::default(),
+            admin_token_for: lapwing_settings::AdminTokenFor::default(),
             config_schema: Arc::default(),
             record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),

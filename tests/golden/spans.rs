@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use lapwing::attribution::otlp::{ExportHandler, serve_http};
-use lapwing::attribution::{IncomingSpan, Rules, SpanRule};
-use lapwing::ledger::{Ledger, Server, SpanId, Stage, TraceId};
-use lapwing::metrics::{Counter, Counters, Labels};
+use lapwing_attribution::otlp::{ExportHandler, serve_http};
+use lapwing_attribution::{IncomingSpan, Rules, SpanRule};
+use lapwing_ledger::{Ledger, Server, SpanId, Stage, TraceId};
+use lapwing_metrics::{Counter, Counters, Labels};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};

@@ -1,11 +1,11 @@
 //! The recorded requests: OIP over HTTP and gRPC, chats, embeddings, retries, failures of every kind, long streams, and more
 //! routes than there is room for. Every figure comes from a generator with a fixed seed.
 
-use lapwing::ledger::{
+use lapwing_ledger::{
     Basis, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report, ReportPlace, SeriesKey, Server,
     SpanId, Stage, TraceId, Unit, UpstreamWindow,
 };
-use lapwing::metrics::{BatchStatistics, Labels, PolledInterval, PolledStage, PolledSum};
+use lapwing_metrics::{BatchStatistics, Labels, PolledInterval, PolledStage, PolledSum};
 
 use crate::recording::{Event, Events, MS, WALL_UNIX_NS, at};
 

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lapwing::ledger::{Basis, Ledger, Outcome, Unit};
-use lapwing::metrics::Counter;
-use lapwing::protocol::amend::AmendOptions;
-use lapwing::protocol::{ExchangeReader, Protocols};
-use lapwing::proxy::{Config, Observer, UpstreamProtocol};
+use lapwing_ledger::{Basis, Ledger, Outcome, Unit};
+use lapwing_metrics::Counter;
+use lapwing_protocol::amend::AmendOptions;
+use lapwing_protocol::{ExchangeReader, Protocols};
+use lapwing_proxy::{Config, Observer, UpstreamProtocol};
 use tokio_util::task::TaskTracker;
 
 use crate::wire::{LIMIT, Message, Wire};

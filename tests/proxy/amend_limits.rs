@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-use lapwing::ledger::Outcome;
-use lapwing::metrics::Counter;
+use lapwing_ledger::Outcome;
+use lapwing_metrics::Counter;
 
 use crate::amend::{CHAT, STREAM, WITH_META, amending, events, post};
 use crate::wire::{LIMIT, Message, Wire};

@@ -18,16 +18,16 @@ use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
 use http::{HeaderMap, Method};
-use lapwing::attribution::merge;
-use lapwing::ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
-use lapwing::metrics::{Counter, Counters, Labels};
-use lapwing::net::{self, Target};
-use lapwing::protocol::ExchangeReader;
-use lapwing::protocol::trace_context::ContextPolicy;
-use lapwing::proxy::{
+use lapwing_attribution::merge;
+use lapwing_ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
+use lapwing_metrics::{Counter, Counters, Labels};
+use lapwing_net::Target;
+use lapwing_protocol::ExchangeReader;
+use lapwing_protocol::trace_context::ContextPolicy;
+use lapwing_proxy::{
     self, Config, ConnectionSettings, DataPlane, Observer, Profiler, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
 };
-use lapwing::settings::{ConfigHandle, Size, Switch};
+use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
-        let listener = net::bind("127.0.0.1:0".parse().unwrap(), 64, net::Sharing::Alone).unwrap();
+        let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let parts =
             DataPlane { settings, target: Target::Tcp(upstream.to_string()), health: Arc::default(), counters: counters.clone() };
@@ -56,7 +56,7 @@ impl Proxy {
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(proxy::serve(listener, parts, stopped)).unwrap();
+            runtime.block_on(lapwing_proxy::serve(listener, parts, stopped)).unwrap();
         });
         Self { address, counters, stop, thread }
     }

@@ -1,7 +1,7 @@
 //! The configuration is replaced while the proxy runs: a connection keeps what it began with, the next one has the new values.
 
-use lapwing::settings::ConfigCell;
 use lapwing::{app, config};
+use lapwing_settings::ConfigCell;
 
 use super::*;
 

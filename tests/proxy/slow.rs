@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use lapwing::attribution::merge;
-use lapwing::ledger::{ObservedEvent, Outcome, Stage};
-use lapwing::proxy::Config;
-use lapwing::settings::{Period, Switch};
+use lapwing_attribution::merge;
+use lapwing_ledger::{ObservedEvent, Outcome, Stage};
+use lapwing_proxy::Config;
+use lapwing_settings::{Period, Switch};
 
 use crate::wire::LIMIT;
 use crate::{GET, Proxy, answering, h2, over_h1, upstream};

@@ -1,6 +1,6 @@
 """What is said of candidates that are off by much, and of answers that cannot be compared: live, and by the gates of a replay.
 
-The servers answer as Python's `json` writes; the whole table of candidates and protocols is src/shadow/tests.
+The servers answer as Python's `json` writes; the whole table of candidates and protocols is crates/lapwing-shadow/src/tests.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Troubles of outcomes and of missing telemetry before the real binary: the first lines of `lapwing diagnose` name each, and the exit code says so.
 
-`src/diagnosis/tests/troubles.rs` has more of them, without sockets.
+`crates/lapwing-diagnosis/src/tests/troubles.rs` has more of them, without sockets.
 """
 
 import concurrent.futures

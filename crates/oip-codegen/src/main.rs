@@ -1,4 +1,4 @@
-//! Generates the messages of the Open Inference Protocol: `src/serving/grpc/messages.rs` from `open_inference.proto` beside it.
+//! Generates the messages of the Open Inference Protocol: `crates/lapwing-serving/src/grpc/messages.rs` from `open_inference.proto` beside it.
 //!
 //! The code is committed, so that a build of Lapwing needs neither this tool nor `protoc`. `--check` writes nothing and fails where
 //! the committed code is not what would be generated.
@@ -12,7 +12,7 @@ const CODE: &str = "messages.rs";
 const USAGE: &str = "\
 usage: cargo run --manifest-path crates/oip-codegen/Cargo.toml [-- --check]
 
-Writes src/serving/grpc/messages.rs from src/serving/grpc/open_inference.proto.
+Writes crates/lapwing-serving/src/grpc/messages.rs from crates/lapwing-serving/src/grpc/open_inference.proto.
   --check   write nothing; exit with 1 if the committed code is not what would be generated";
 const HEAD: &str = "\
 //! The messages of `inference.GRPCInferenceService`, generated from `open_inference.proto` by `crates/oip-codegen`: not to be edited.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(only_check: bool) -> Result<(), Box<dyn Error>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/serving/grpc");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lapwing-serving/src/grpc");
     let code = generate(&folder)?;
     let path = folder.join(CODE);
     if !only_check {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::app::printable::printable;
-use crate::diagnosis::{Diagnostician, HostReading};
-use crate::ledger::{Exchange, Stamp};
+use lapwing_diagnosis::{Diagnostician, HostReading};
+use lapwing_ledger::{Exchange, Stamp};
 
 /// Exchanges that may wait while a diagnosis is made: 50 ms of 20,000 requests a second.
 const MOST_WAITING: usize = 1024;
@@ -21,7 +21,7 @@ const TICK_NS: u64 = 100_000_000;
 const LINE: usize = 1000;
 
 /// What the aggregator hands over, and what of it waits.
-pub(in crate::app) struct DiagnosisFeed {
+pub(crate) struct DiagnosisFeed {
     diagnostician: Arc<Mutex<Diagnostician>>,
     waiting: VecDeque<(Exchange, Stamp)>,
     /// Whether names have given way that the diagnostician still holds.
@@ -31,12 +31,12 @@ pub(in crate::app) struct DiagnosisFeed {
 
 impl DiagnosisFeed {
     /// Feeds `diagnostician`.
-    pub(in crate::app) fn new(diagnostician: Arc<Mutex<Diagnostician>>) -> Self {
+    pub(crate) fn new(diagnostician: Arc<Mutex<Diagnostician>>) -> Self {
         Self { diagnostician, waiting: VecDeque::new(), has_unnamed: false, ticked: Stamp::now() }
     }
 
     /// Takes a merged exchange of a client.
-    pub(super) fn record(&mut self, exchange: &Exchange, now: Stamp) {
+    pub(crate) fn record(&mut self, exchange: &Exchange, now: Stamp) {
         let shared = self.diagnostician.clone();
         let free = if self.waiting.len() < MOST_WAITING { shared.try_lock() } else { Some(shared.lock()) };
         match free {
@@ -49,7 +49,7 @@ impl DiagnosisFeed {
     }
 
     /// Records what waited, and every tenth of a second lets time pass and logs what has changed.
-    pub(super) fn tick(&mut self, now: Stamp) {
+    pub(crate) fn tick(&mut self, now: Stamp) {
         let is_due = now.since(self.ticked) >= TICK_NS;
         if !is_due && !self.has_unnamed && self.waiting.is_empty() {
             return;
@@ -74,7 +74,7 @@ impl DiagnosisFeed {
     }
 
     /// Has the diagnostician forget the series whose names gave way, as soon as it is free.
-    pub(super) const fn retain_named(&mut self) {
+    pub(crate) const fn retain_named(&mut self) {
         self.has_unnamed = true;
     }
 
@@ -96,8 +96,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::ledger::Ledger;
-    use crate::metrics::Labels;
+    use lapwing_ledger::Ledger;
+    use lapwing_metrics::Labels;
 
     fn feed() -> DiagnosisFeed {
         let diagnostician = Diagnostician::new(BTreeMap::new(), Arc::new(Labels::new(8, 8, 8)));

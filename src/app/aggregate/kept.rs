@@ -10,29 +10,29 @@ use super::diagnosis_feed::DiagnosisFeed;
 use crate::app::access_log::AccessLog;
 use crate::app::record::RecordAccounts;
 use crate::app::shadow::ShadowParts;
-use crate::cost::DebtAssessor;
-use crate::ledger::{Exchange, Ledger, Outcome, Stamp};
-use crate::metrics::Registry;
-use crate::shadow::{PairHalf, PairTable};
-use crate::telemetry::TailSampler;
+use lapwing_diagnosis::cost::DebtAssessor;
+use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
+use lapwing_metrics::Registry;
+use lapwing_shadow::{PairHalf, PairTable};
+use lapwing_telemetry::TailSampler;
 
 /// Everything that merged exchanges go to.
-pub(super) struct Destinations {
-    pub(super) registry: Arc<Mutex<Registry>>,
-    pub(super) shadow: Option<ShadowParts>,
+pub(crate) struct Destinations {
+    pub(crate) registry: Arc<Mutex<Registry>>,
+    pub(crate) shadow: Option<ShadowParts>,
     /// For the accounts of recorded requests.
-    pub(super) records: Option<Arc<RecordAccounts>>,
-    pub(super) access_log: Option<AccessLog>,
+    pub(crate) records: Option<Arc<RecordAccounts>>,
+    pub(crate) access_log: Option<AccessLog>,
     /// Chooses what is sent as traces.
-    pub(super) sampler: Option<Mutex<TailSampler>>,
+    pub(crate) sampler: Option<Mutex<TailSampler>>,
     /// Hands clients' exchanges to the diagnostician.
-    pub(super) diagnosis: Option<Mutex<DiagnosisFeed>>,
-    pub(super) assessor: DebtAssessor,
+    pub(crate) diagnosis: Option<Mutex<DiagnosisFeed>>,
+    pub(crate) assessor: DebtAssessor,
 }
 
 impl Destinations {
     /// Locks the tables for one round of the aggregator.
-    pub(super) fn lock(&self, now: Stamp) -> Kept<'_> {
+    pub(crate) fn lock(&self, now: Stamp) -> Kept<'_> {
         let sampler = self.sampler.as_ref().map(Mutex::lock);
         let diagnosis = self.diagnosis.as_ref().map(Mutex::lock);
         Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), sampler, diagnosis, to: self, now }
@@ -40,8 +40,8 @@ impl Destinations {
 }
 
 /// The tables, locked for one round of the aggregator.
-pub(super) struct Kept<'l> {
-    pub(super) registry: MutexGuard<'l, Registry>,
+pub(crate) struct Kept<'l> {
+    pub(crate) registry: MutexGuard<'l, Registry>,
     copies: Option<Copies<'l>>,
     sampler: Option<MutexGuard<'l, TailSampler>>,
     diagnosis: Option<MutexGuard<'l, DiagnosisFeed>>,
@@ -62,7 +62,7 @@ impl<'l> Copies<'l> {
 
 impl Kept<'_> {
     /// Records an exchange. `behind` more wait to be recorded.
-    pub(super) fn keep(&mut self, mut exchange: Exchange, behind: usize) {
+    pub(crate) fn keep(&mut self, mut exchange: Exchange, behind: usize) {
         self.assess(&mut exchange);
         if exchange.ledger.is_recorded {
             self.record(&exchange);
@@ -110,7 +110,7 @@ impl Kept<'_> {
     }
 
     /// Records what late spans add. A pair keeps the figures that it was recorded with.
-    pub(super) fn mend(&mut self, mut exchange: Exchange) {
+    pub(crate) fn mend(&mut self, mut exchange: Exchange) {
         self.assess(&mut exchange);
         match &mut self.copies {
             Some(copies) if exchange.ledger.is_copy => copies.registry.mend(exchange),
@@ -119,7 +119,7 @@ impl Kept<'_> {
     }
 
     /// Takes the results of comparisons that wait, and lets time pass for the pairs.
-    pub(super) fn tick_pairs(&mut self) {
+    pub(crate) fn tick_pairs(&mut self) {
         let (Some(copies), Some(shadow)) = (&mut self.copies, &self.to.shadow) else { return };
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
@@ -135,7 +135,7 @@ impl Kept<'_> {
     }
 
     /// Forgets what was kept of routes and models whose names gave way.
-    pub(super) fn forget_unnamed(&mut self) {
+    pub(crate) fn forget_unnamed(&mut self) {
         self.registry.retire_unnamed();
         if let Some(copies) = &mut self.copies {
             copies.registry.retire_unnamed();
@@ -148,35 +148,35 @@ impl Kept<'_> {
     }
 
     /// Tells the forwarder whether a closed ledger will be sent as a trace: its spans may come before it is merged.
-    pub(super) fn foresee(&self, ledger: &Ledger) {
+    pub(crate) fn foresee(&self, ledger: &Ledger) {
         if let Some(sampler) = &self.sampler {
             sampler.foresee(ledger);
         }
     }
 
     /// Sends the slowest of a minute that is over.
-    pub(super) fn tick_sampler(&mut self) {
+    pub(crate) fn tick_sampler(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.tick(self.now);
         }
     }
 
     /// Lets time pass for the diagnosis, and records what waited for it.
-    pub(super) fn tick_diagnosis(&mut self) {
+    pub(crate) fn tick_diagnosis(&mut self) {
         if let Some(diagnosis) = &mut self.diagnosis {
             diagnosis.tick(self.now);
         }
     }
 
     /// Sends the slowest of the last minute, at the end.
-    pub(super) fn flush_sampler(&mut self) {
+    pub(crate) fn flush_sampler(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.flush();
         }
     }
 
     /// Advances windows.
-    pub(super) fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         self.registry.rotate(self.now);
         if let Some(copies) = &mut self.copies {
             copies.registry.rotate(self.now);

@@ -14,19 +14,19 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::diagnosis_feed::DiagnosisFeed;
+pub(crate) use self::diagnosis_feed::DiagnosisFeed;
 use self::kept::Destinations;
 use super::access_log::AccessLog;
 use super::record::RecordAccounts;
 use super::shadow::ShadowParts;
-use crate::attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
-use crate::cost::DebtAssessor;
-use crate::ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
-use crate::metrics::{Counter, Counters, Labels, Registry};
-use crate::protocol::Tokenizers;
-use crate::protocol::trace_context::LearntContexts;
-use crate::settings::ConfigHandle;
-use crate::telemetry::TailSampler;
+use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics, merge};
+use lapwing_diagnosis::cost::DebtAssessor;
+use lapwing_ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
+use lapwing_metrics::{Counter, Counters, Labels, Registry};
+use lapwing_protocol::Tokenizers;
+use lapwing_protocol::trace_context::LearntContexts;
+use lapwing_settings::ConfigHandle;
+use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.
 const LOOK: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ fn valid_ns(config: &Config) -> u64 {
 }
 
 /// The aggregator and what it reads and writes.
-pub(super) struct Aggregation {
+pub(crate) struct Aggregation {
     aggregator: Aggregator<Merge>,
     statistics: Arc<Statistics>,
     queue: Arc<ArrayQueue<Box<Ledger>>>,
@@ -74,7 +74,7 @@ pub(super) struct Aggregation {
 
 impl Aggregation {
     /// Joins by `config`, which is read at each look, and compares what is merged with the optima of `assessor`.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: ConfigHandle<Config>,
         assessor: DebtAssessor,
         queue: Arc<ArrayQueue<Box<Ledger>>>,
@@ -125,45 +125,45 @@ impl Aggregation {
     }
 
     /// Notes there which trace contexts the upstream is found to continue.
-    pub(super) fn learning_contexts(mut self, contexts: Arc<LearntContexts>) -> Self {
+    pub(crate) fn learning_contexts(mut self, contexts: Arc<LearntContexts>) -> Self {
         self.aggregator.learn_contexts(contexts);
         self
     }
 
     /// Counts the tokens of prompts with these tokenizers.
-    pub(super) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
+    pub(crate) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
         Self { tokenizers: Some(tokenizers), ..self }
     }
 
     /// Takes the accounts of copies too.
-    pub(super) fn shadowing(self, shadow: Option<ShadowParts>) -> Self {
+    pub(crate) fn shadowing(self, shadow: Option<ShadowParts>) -> Self {
         Self { destinations: Destinations { shadow, ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
-    pub(super) fn recording(self, records: Arc<RecordAccounts>) -> Self {
+    pub(crate) fn recording(self, records: Arc<RecordAccounts>) -> Self {
         Self { destinations: Destinations { records: Some(records), ..self.destinations }, ..self }
     }
 
     /// Writes each exchange to the access log.
-    pub(super) fn logging(self, access_log: Option<AccessLog>) -> Self {
+    pub(crate) fn logging(self, access_log: Option<AccessLog>) -> Self {
         Self { destinations: Destinations { access_log, ..self.destinations }, ..self }
     }
 
     /// Sends what `sampler` chooses as traces.
-    pub(super) fn sampling(self, sampler: Option<TailSampler>) -> Self {
+    pub(crate) fn sampling(self, sampler: Option<TailSampler>) -> Self {
         let sampler = sampler.map(Mutex::new);
         Self { destinations: Destinations { sampler, ..self.destinations }, ..self }
     }
 
     /// Hands clients' exchanges to the diagnosis too.
-    pub(super) fn diagnosing(self, feed: Option<DiagnosisFeed>) -> Self {
+    pub(crate) fn diagnosing(self, feed: Option<DiagnosisFeed>) -> Self {
         let diagnosis = feed.map(Mutex::new);
         Self { destinations: Destinations { diagnosis, ..self.destinations }, ..self }
     }
 
     /// Runs until `stop`, then merges and records everything that waits.
-    pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, mut spans: mpsc::Receiver<Vec<IncomingSpan>>, stop: CancellationToken) {
         let mut pause = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
             tokio::select! {

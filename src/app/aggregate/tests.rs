@@ -4,14 +4,14 @@
 use http::{HeaderMap, Method};
 
 use super::*;
-use crate::ledger::{Basis, Unit, clock};
-use crate::metrics::{Labels, Order};
-use crate::protocol::{Config, Protocols};
+use lapwing_ledger::{Basis, Unit, clock};
+use lapwing_metrics::{Labels, Order};
+use lapwing_protocol::{Config, Protocols};
 
 fn aggregation(capacity: usize, config: &Config) -> Aggregation {
     let (labels, counters) = (Arc::new(Labels::new(8, 8, 8)), Arc::new(Counters::default()));
-    let registry = Registry::new(crate::metrics::Config::default(), labels, counters.clone());
-    let (queue, joining) = (Arc::new(ArrayQueue::new(capacity)), ConfigHandle::fixed(crate::attribution::Config::default()));
+    let registry = Registry::new(lapwing_metrics::Config::default(), labels, counters.clone());
+    let (queue, joining) = (Arc::new(ArrayQueue::new(capacity)), ConfigHandle::fixed(lapwing_attribution::Config::default()));
     let assessor = DebtAssessor::new(Arc::default(), registry.labels().clone());
     Aggregation::new(joining, assessor, queue, Arc::new(Mutex::new(registry)), counters, Arc::default())
         .tokenizing(Tokenizers::load(config).unwrap())

@@ -33,7 +33,7 @@ impl CompletionShell {
 }
 
 /// Prints the completions. Returns the exit code.
-pub(in crate::app) fn print_completions(shell: CompletionShell) -> i32 {
+pub(crate) fn print_completions(shell: CompletionShell) -> i32 {
     // a closed pipe is not an error
     drop(io::stdout().lock().write_all(&shell.script()));
     0

@@ -22,7 +22,7 @@ pub struct ManArgs {
 }
 
 /// Prints or writes the manual. Returns the exit code.
-pub(in crate::app) fn print_man(args: &ManArgs) -> i32 {
+pub(crate) fn print_man(args: &ManArgs) -> i32 {
     let Some(folder) = &args.out else {
         // a closed pipe is not an error
         drop(io::stdout().lock().write_all(&page(&root()).unwrap_or_default()));

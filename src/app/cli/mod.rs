@@ -11,9 +11,9 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 pub use self::completions::CompletionShell;
-pub(super) use self::completions::print_completions;
+pub(crate) use self::completions::print_completions;
 pub use self::man::ManArgs;
-pub(super) use self::man::print_man;
+pub(crate) use self::man::print_man;
 use super::demo::DemoArgs;
 use super::diagnose::DiagnoseArgs;
 use super::engine::EngineSub;
@@ -27,7 +27,7 @@ use super::top::TopArgs;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
-use crate::ledger::Server;
+use lapwing_ledger::Server;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -297,7 +297,7 @@ struct Settings {
     /// How long requests in flight may take to end after SIGTERM [default: 30s]
     #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
     drain_timeout: Option<String>,
-    /// Log level: error, warn, info, debug or trace; per module as in info,lapwing::proxy=debug [default: info]
+    /// Log level: error, warn, info, debug or trace; per module as in info,lapwing_proxy=debug [default: info]
     #[arg(long, value_name = "FILTER", help_heading = "Behaviour")]
     log: Option<String>,
     /// Format of log lines: text or json [default: text]

@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 
 use super::scenario::{Changes, LoadLevel, Played, SCENARIOS, STORY, Scenario, find, play_story};
 use super::{Demo, Places, run};
-use crate::settings::Bind;
+use lapwing_settings::Bind;
 
 /// The arguments of `lapwing demo`.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the demonstration; writes an error to standard error.
-pub(in crate::app) fn run_command(args: &DemoArgs) -> ExitCode {
+pub(crate) fn run_command(args: &DemoArgs) -> ExitCode {
     let DemoArgs { seconds, rate, clients, listen, admin, scenario, seed, load, instances, model_ms, budget_ms, truth } =
         args.clone();
     let places = Places { listen: listen.map(Bind::get), admin: admin.map(Bind::get) };

@@ -8,18 +8,18 @@ use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 
-use crate::net::{Client, ClientLimits, Target};
+use lapwing_net::{Client, ClientLimits, Target};
 
 /// The time limit of one request, including the connection.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of one server.
 #[derive(Debug)]
-pub(super) struct HttpClient(Client);
+pub(crate) struct HttpClient(Client);
 
 impl HttpClient {
     /// Creates a client, which connects at the first request.
-    pub(super) fn new(to: SocketAddr) -> Self {
+    pub(crate) fn new(to: SocketAddr) -> Self {
         let limits = ClientLimits { connect_timeout: TIMEOUT, timeout: TIMEOUT, max_idle: 1, ..ClientLimits::default() };
         Self(Client::new(Target::Tcp(to.to_string()), limits))
     }
@@ -29,7 +29,7 @@ impl HttpClient {
     /// # Errors
     ///
     /// The server's address and why there is no response.
-    pub(super) async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), String> {
+    pub(crate) async fn get(&self, path: &str) -> Result<(StatusCode, Bytes), String> {
         self.fetch(Request::builder().method(Method::GET).uri(path), Bytes::new()).await
     }
 
@@ -38,7 +38,7 @@ impl HttpClient {
     /// # Errors
     ///
     /// The server's address and why there is no response.
-    pub(super) async fn post(&self, path: &str, json: Bytes) -> Result<(StatusCode, Bytes), String> {
+    pub(crate) async fn post(&self, path: &str, json: Bytes) -> Result<(StatusCode, Bytes), String> {
         let head = Request::builder().method(Method::POST).uri(path).header(CONTENT_TYPE, "application/json");
         self.fetch(head, json).await
     }

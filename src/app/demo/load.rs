@@ -22,13 +22,13 @@ use super::client::HttpClient;
 use super::report::LoadReport;
 use super::spans::ROUTE;
 use super::tickets::{self, TOP};
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// Rows per request and their frequency in percent, the smallest first. Most of the rows are in large batches, so that the
 /// server's own work shows beside the cost of HTTP.
 const BATCHES: [(usize, u32); 4] = [(1, 30), (8, 30), (32, 25), (128, 15)];
 /// The fewest and the most rows of a request.
-pub(super) const ROWS: (usize, usize) = (BATCHES[0].0, BATCHES[BATCHES.len() - 1].0);
+pub(crate) const ROWS: (usize, usize) = (BATCHES[0].0, BATCHES[BATCHES.len() - 1].0);
 /// How long the end waits for requests in flight, so that clients and proxy count the same requests.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -95,7 +95,7 @@ async fn drained(stop: &CancellationToken) {
 }
 
 /// A client's own sequence of requests.
-pub(super) struct Requests {
+pub(crate) struct Requests {
     /// The right team of each ticket that is asked for, in the order of the table.
     teams: Arc<[usize]>,
     /// Rows per request and their weights.
@@ -105,7 +105,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Requests for the first tickets of the table, whose right teams are `teams`, with rows by the weights of `batches`.
-    pub(super) fn new(teams: Arc<[usize]>, batches: &'static [(usize, u32)], seed: u64) -> Self {
+    pub(crate) fn new(teams: Arc<[usize]>, batches: &'static [(usize, u32)], seed: u64) -> Self {
         Self { teams, batches, random: StdRng::seed_from_u64(seed) }
     }
 
@@ -116,7 +116,7 @@ impl Requests {
     }
 
     /// The next body, and the right team of each of its rows.
-    pub(super) fn next(&mut self) -> (Bytes, Vec<usize>) {
+    pub(crate) fn next(&mut self) -> (Bytes, Vec<usize>) {
         let count = self.batch();
         let rows: Vec<usize> = (0..count).map(|_| self.row()).collect();
         let ids: Vec<String> = rows.iter().map(|row| tickets::id(*row).to_string()).collect();
@@ -156,7 +156,7 @@ struct Output {
 }
 
 /// How many rows were classified correctly; an error if the response is not one label list per row.
-pub(super) fn check_answer(body: &[u8], labels: &[usize]) -> Result<usize, String> {
+pub(crate) fn check_answer(body: &[u8], labels: &[usize]) -> Result<usize, String> {
     let answer: Answer = serde_json::from_slice(body).map_err(|e| format!("response: {e}"))?;
     let output = answer.outputs.iter().find(|o| o.name == "label").ok_or("response: no output named `label`")?;
     if output.data.len() != labels.len() * TOP {

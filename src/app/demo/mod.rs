@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use cli::DemoArgs;
-pub(super) use cli::run_command;
+pub(crate) use cli::run_command;
 pub use load::run_load;
 pub use report::LoadReport;
 pub use run::{DemoError, Places, run};

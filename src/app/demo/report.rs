@@ -44,20 +44,20 @@ impl LoadReport {
         if self.rows == 0 { 0.0 } else { self.rows_right as f64 / self.rows as f64 }
     }
 
-    pub(super) fn answered(&mut self, latency_ns: u64, rows: usize, right: usize) {
+    pub(crate) fn answered(&mut self, latency_ns: u64, rows: usize, right: usize) {
         self.requests += 1;
         self.rows += rows as u64;
         self.rows_right += right as u64;
         self.latency.saturating_record(latency_ns);
     }
 
-    pub(super) fn failed(&mut self, reason: String) {
+    pub(crate) fn failed(&mut self, reason: String) {
         self.requests += 1;
         self.errors += 1;
         self.first_error.get_or_insert(reason);
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.errors += other.errors;
         if self.first_error.is_none() {

@@ -11,7 +11,7 @@ use super::scenario::{Played, Script};
 use super::server::start_scripted_server;
 use crate::app::running::{self, StartError};
 use crate::config::{self, Flag, Sources};
-use crate::settings::Fault;
+use lapwing_settings::Fault;
 
 /// The addresses on which Lapwing listens; `None` is any free port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ pub fn run(demo: Demo, places: Places) -> Result<(), DemoError> {
 }
 
 /// The same, until `stop` too, which Ctrl-C cancels.
-pub(super) fn run_until(demo: Demo, places: Places, stop: &CancellationToken) -> Result<(), DemoError> {
+pub(crate) fn run_until(demo: Demo, places: Places, stop: &CancellationToken) -> Result<(), DemoError> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // the server must know where to send its spans before Lapwing, which needs the server's address, is started
     let otlp = TcpListener::bind(any)?.local_addr()?;

@@ -9,11 +9,11 @@ use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 
 use super::scenario::truth::{self, Injected};
-use crate::ledger::{Stage, Stamp};
+use lapwing_ledger::{Stage, Stamp};
 
 /// A step of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Features were looked up: the number of rows, and how many of them were in the cache.
     Hydration { rows: usize, hits: usize },
     /// Texts were tokenized; padding counts as tokens.
@@ -26,15 +26,15 @@ pub(super) enum Step {
 
 /// A step and when it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimedStep {
-    pub(super) step: Step,
-    pub(super) start: Stamp,
-    pub(super) end: Stamp,
+pub(crate) struct TimedStep {
+    pub(crate) step: Step,
+    pub(crate) start: Stamp,
+    pub(crate) end: Stamp,
 }
 
 impl Step {
     /// The stage that it is.
-    pub(super) const fn stage(self) -> Stage {
+    pub(crate) const fn stage(self) -> Stage {
         match self {
             Self::Hydration { .. } => Stage::Hydration,
             Self::Preprocessing { .. } => Stage::Preprocessing,
@@ -45,11 +45,11 @@ impl Step {
 }
 
 /// The steps of one request, in order.
-pub(super) type Steps = ArrayVec<TimedStep, 4>;
+pub(crate) type Steps = ArrayVec<TimedStep, 4>;
 
 /// Records the steps of one request, and what a scenario's script added to them.
 #[derive(Debug, Default)]
-pub(super) struct StepRecorder {
+pub(crate) struct StepRecorder {
     steps: Mutex<Steps>,
     injected: Mutex<Injected>,
 }
@@ -60,32 +60,32 @@ tokio::task_local! {
 
 impl StepRecorder {
     /// Adds a step; a fifth is ignored.
-    pub(super) fn record(&self, step: Step, start: Stamp, end: Stamp) {
+    pub(crate) fn record(&self, step: Step, start: Stamp, end: Stamp) {
         let _ = self.steps.lock().try_push(TimedStep { step, start, end });
     }
 
     /// The steps so far.
-    pub(super) fn steps(&self) -> Steps {
+    pub(crate) fn steps(&self) -> Steps {
         self.steps.lock().clone()
     }
 
     /// Adds time that the script took in a stage.
-    pub(super) fn inject(&self, stage: Stage, ns: u64) {
+    pub(crate) fn inject(&self, stage: Stage, ns: u64) {
         truth::add(&mut self.injected.lock(), stage, ns);
     }
 
     /// The time that the script took so far, by stage.
-    pub(super) fn injected(&self) -> Injected {
+    pub(crate) fn injected(&self) -> Injected {
         self.injected.lock().clone()
     }
 
     /// Runs `request`; the handler that it calls finds this recorder by [`Self::current`].
-    pub(super) async fn scope<F: Future>(self: Arc<Self>, request: F) -> F::Output {
+    pub(crate) async fn scope<F: Future>(self: Arc<Self>, request: F) -> F::Output {
         RECORDER.scope(self, request).await
     }
 
     /// The recorder of the request in whose task this is called; `None` if it is not recorded.
-    pub(super) fn current() -> Option<Arc<Self>> {
+    pub(crate) fn current() -> Option<Arc<Self>> {
         RECORDER.try_with(Arc::clone).ok()
     }
 }

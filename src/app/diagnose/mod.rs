@@ -9,11 +9,11 @@ use bytes::Bytes;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-pub(super) use self::words::words;
+pub(crate) use self::words::words;
 use super::admin_client::{AdminArgs, UNAVAILABLE, block_on};
 use super::stats::NameFilter;
-use crate::diagnosis::{Diagnosis, DiagnosisWindow, Status};
-use crate::settings::Period;
+use lapwing_diagnosis::{Diagnosis, DiagnosisWindow, Status};
+use lapwing_settings::Period;
 
 /// The exit code while every route that is judged keeps its budget.
 const HEALTHY: u8 = 0;
@@ -48,7 +48,7 @@ pub struct DiagnoseArgs {
 }
 
 fn period(text: &str) -> Result<Period, String> {
-    text.parse().map_err(|invalid: crate::settings::Invalid| invalid.reason)
+    text.parse().map_err(|invalid: lapwing_settings::Invalid| invalid.reason)
 }
 
 /// An answer of `/diagnosis`, as it came and as it was read.
@@ -58,7 +58,7 @@ struct Answer {
 }
 
 /// Runs the command. Returns the exit code.
-pub(super) fn run(args: &DiagnoseArgs) -> u8 {
+pub(crate) fn run(args: &DiagnoseArgs) -> u8 {
     match block_on(asked(args)) {
         Ok(Answer { bytes, diagnosis }) => {
             let text = if args.json { [&bytes[..], b"\n"].concat() } else { words(&diagnosis).into_bytes() };

@@ -2,7 +2,7 @@
 
 use super::words::ROUTES;
 use super::*;
-use crate::diagnosis::{
+use lapwing_diagnosis::{
     BoundVerdict, Cause, Evidence, FailureKind, FailureVerdict, GapCause, HostLoad, LatencyBound, MeasuredBudget, Missing,
     RouteDiagnosis, RouteOutcomes, TailShare, TelemetryGap,
 };

@@ -6,13 +6,13 @@ use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::table::series_title;
 use crate::app::units::{duration, percent};
-use crate::diagnosis::{
+use lapwing_diagnosis::{
     BoundVerdict, Diagnosis, Evidence, FailureVerdict, FittedValue, HostLoad, InferredStages, Missing, Notice, RouteDiagnosis,
     RouteOutcomes, Status, TailShare, TcpState, TelemetryGap,
 };
 
 /// The most routes; the ones that lost most time come first.
-pub(super) const ROUTES: usize = 32;
+pub(crate) const ROUTES: usize = 32;
 /// The most verdicts of a route.
 const VERDICTS: usize = 4;
 /// The most entries of each other list of a route or a verdict.
@@ -24,7 +24,7 @@ const SENTENCE: usize = 500;
 const NAME: usize = 100;
 
 /// The whole diagnosis.
-pub(in crate::app) fn words(diagnosis: &Diagnosis) -> String {
+pub(crate) fn words(diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     let window = duration(diagnosis.window_seconds * 1e9);
     missing(&mut out, &diagnosis.missing);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Asserts that docs/ENGINE.md names every field of an object, except the fields below `but`.
-pub(super) fn documented(value: &serde_json::Value, but: &[&str]) {
+pub(crate) fn documented(value: &serde_json::Value, but: &[&str]) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ENGINE.md")).unwrap();
     fn hold(value: &serde_json::Value, but: &[&str], text: &str) {
         for (name, value) in value.as_object().into_iter().flatten() {

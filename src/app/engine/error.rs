@@ -6,7 +6,7 @@ use lapwing_engine::EngineError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ToolError {
+pub(crate) enum ToolError {
     /// The model is at fault.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -27,16 +27,16 @@ pub(super) enum ToolError {
 }
 
 impl ToolError {
-    pub(super) fn argument(argument: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn argument(argument: &str, reason: impl Into<String>) -> Self {
         Self::Argument { argument: argument.to_owned(), reason: reason.into() }
     }
 
-    pub(super) fn told(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn told(error: impl std::fmt::Display) -> Self {
         Self::Told(error.to_string())
     }
 
     /// Whether the reader of the output closed its end, which is not an error.
-    pub(super) fn is_nobody_listening(&self) -> bool {
+    pub(crate) fn is_nobody_listening(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }

@@ -7,7 +7,7 @@ use super::error::ToolError;
 use lapwing_engine::cpu::threads::{Threads, pin, usable};
 
 /// A pool of `count` threads, each pinned to a processor of the list if there is one.
-pub(super) fn threads(count: usize, cpus: Option<&CpuList>) -> Result<Arc<Threads>, ToolError> {
+pub(crate) fn threads(count: usize, cpus: Option<&CpuList>) -> Result<Arc<Threads>, ToolError> {
     let cpus = cpus.map_or(&[][..], |cpus| &cpus.0);
     if !cpus.is_empty() && cpus.len() < count {
         return Err(ToolError::argument("cpus", format!("{cpus:?} are too few for {count} threads")));
@@ -21,7 +21,7 @@ pub(super) fn threads(count: usize, cpus: Option<&CpuList>) -> Result<Arc<Thread
 
 /// Runs `work` on a new thread. If `threads` is a single thread, this thread does its work and is pinned to the list's first
 /// processor; several threads are pinned already.
-pub(super) fn apart<T: Send>(
+pub(crate) fn apart<T: Send>(
     threads: &Threads,
     cpus: Option<&CpuList>,
     work: impl FnOnce() -> Result<T, ToolError> + Send,
@@ -41,7 +41,7 @@ pub(super) fn apart<T: Send>(
 
 /// The vector instructions of this processor that kernels may use, as Linux names them.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn cpu_flags() -> String {
+pub(crate) fn cpu_flags() -> String {
     let flags = [
         ("avx2", is_x86_feature_detected!("avx2")),
         ("fma", is_x86_feature_detected!("fma")),
@@ -58,12 +58,12 @@ pub(super) fn cpu_flags() -> String {
 
 /// The vector instructions of this processor that kernels may use: none are known.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn cpu_flags() -> String {
+pub(crate) fn cpu_flags() -> String {
     String::new()
 }
 
 /// The percentile of sorted times; 0 if there are none.
-pub(super) fn percentile(sorted_ns: &[u64], share: f64) -> u64 {
+pub(crate) fn percentile(sorted_ns: &[u64], share: f64) -> u64 {
     let rank = (share * sorted_ns.len() as f64).ceil() as usize;
     sorted_ns.get(rank.max(1) - 1).copied().unwrap_or(0)
 }

@@ -10,7 +10,7 @@ mod quantize;
 mod serve;
 mod shapes;
 mod synthetic_inputs;
-pub(in crate::app) mod trial;
+pub(crate) mod trial;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ use trial::LoadLimits;
 
 /// Runs a command and returns the exit code: 1 for any error, which is written to standard error; 64 if settings are at fault.
 /// `env` holds the `LAPWING_` variables.
-pub(super) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
+pub(crate) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     let mut out = io::stdout();
     let limits = LoadLimits::default();
     let tried = |path: &Path| trial::load(path, limits).map_err(ToolError::told);

@@ -3,7 +3,7 @@
 const PREFIXES: [&str; 9] = ["n", "µ", "m", "", "k", "M", "G", "T", "P"];
 
 /// Formats 3,147,776 as `3.148 M`, or with a unit as `3.148 MFLOP`; zero as `0`.
-pub(super) fn si(value: f64, unit: &str) -> String {
+pub(crate) fn si(value: f64, unit: &str) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value} {unit}").trim_end().to_owned();
     }
@@ -27,12 +27,12 @@ pub(super) fn si(value: f64, unit: &str) -> String {
 }
 
 /// Formats a number that may be unknown; `-` if it is.
-pub(super) fn known(value: Option<f64>, unit: &str) -> String {
+pub(crate) fn known(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| si(value, unit))
 }
 
 /// Formats a whole number with commas.
-pub(super) fn whole(value: u64) -> String {
+pub(crate) fn whole(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -11,7 +11,7 @@ use crate::config::{self, EngineConfig, Flag, Sources};
 use crate::serving::config::{stem, versioned};
 
 /// Shown below the flags.
-pub(super) const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   lapwing engine serve --model model.onnx                          serve the Open Inference Protocol on 127.0.0.1:8081
   lapwing engine serve --model fraud@2=new.onnx --model fraud=old.onnx   two versions; the highest is the default
@@ -118,7 +118,7 @@ impl ServeArgs {
 }
 
 /// Serves until a signal; returns the exit code.
-pub(super) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
+pub(crate) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
     let names: Vec<String> = args.named().map(|(name, _)| name).collect();
     let is_twice = |(at, name): &(usize, &String)| names[..*at].iter().any(|other| versioned(other) == versioned(name));
     if let Some((_, name)) = names.iter().enumerate().find(is_twice) {

@@ -5,24 +5,24 @@ use lapwing_engine::Model;
 
 /// The shape of a batch: its rows, and the tokens of each if the model has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     /// Rows, or sequences.
-    pub(super) batch: usize,
+    pub(crate) batch: usize,
     /// Tokens of each; `None` if calls choose no length.
-    pub(super) length: Option<usize>,
+    pub(crate) length: Option<usize>,
 }
 
 /// The requested sizes, and their defaults.
-pub(super) struct Asked<'a> {
-    pub(super) batch: &'a [u64],
-    pub(super) length: &'a [u64],
-    pub(super) batch_default: &'a [u64],
-    pub(super) length_default: &'a [u64],
+pub(crate) struct Asked<'a> {
+    pub(crate) batch: &'a [u64],
+    pub(crate) length: &'a [u64],
+    pub(crate) batch_default: &'a [u64],
+    pub(crate) length_default: &'a [u64],
 }
 
 impl Asked<'_> {
     /// Every batch size at every length, small ones first, without duplicates.
-    pub(super) fn shapes(&self, model: &Model) -> Result<Vec<Shape>, ToolError> {
+    pub(crate) fn shapes(&self, model: &Model) -> Result<Vec<Shape>, ToolError> {
         let batches = self.batches(model)?;
         let lengths = self.lengths(model)?;
         let of = |length: Option<usize>| batches.iter().map(move |batch| Shape { batch: *batch, length });

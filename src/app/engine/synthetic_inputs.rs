@@ -9,7 +9,7 @@ use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The inputs of a call: normally distributed floats, ids below the smallest table that looks them up, masks of ones, other integers
 /// 0 or 1. In a model without a plan, ids and masks are unknown.
-pub(super) fn inputs(ports: &[TensorSpec], plan: Option<&Plan>, shape: Shape, seed: u64) -> Vec<Tensor> {
+pub(crate) fn inputs(ports: &[TensorSpec], plan: Option<&Plan>, shape: Shape, seed: u64) -> Vec<Tensor> {
     let mut random = StdRng::seed_from_u64(seed);
     let mask = plan.and_then(Plan::mask);
     let mut tensors = Vec::with_capacity(ports.len());

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::ledger::Stamp;
-use crate::settings::{Period, Size};
 use lapwing_engine::Model;
 use lapwing_engine::model::{ModelOptions, Workspace};
+use lapwing_ledger::Stamp;
+use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.
 const COPIES: u64 = 4;
@@ -29,7 +29,7 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Lets models be tried first. Only the command calls it: another program that uses this library cannot be started as `lapwing`, and
 /// loads models without a trial.
-pub(in crate::app) fn enable() {
+pub(crate) fn enable() {
     if let Ok(program) = std::env::current_exe() {
         // a second call finds the same path
         drop(PROGRAM.set(program));
@@ -38,11 +38,11 @@ pub(in crate::app) fn enable() {
 
 /// What loading a model may take.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::app) struct LoadLimits {
+pub(crate) struct LoadLimits {
     /// Memory besides [`COPIES`] times the model's files.
-    pub(in crate::app) memory: Size,
+    pub(crate) memory: Size,
     /// Processor time.
-    pub(in crate::app) time: Period,
+    pub(crate) time: Period,
 }
 
 impl Default for LoadLimits {
@@ -54,7 +54,7 @@ impl Default for LoadLimits {
 
 /// Why a model could not be loaded by its trial.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::app) enum TrialError {
+pub(crate) enum TrialError {
     /// It says itself what is wrong with the model.
     #[error("{0}")]
     Refused(String),
@@ -92,7 +92,7 @@ pub struct TryLoadArgs {
 /// # Errors
 ///
 /// [`TrialError`] says what is wrong with the model, or which limit it exceeds.
-pub(in crate::app) fn load(path: &Path, limits: LoadLimits) -> Result<(), TrialError> {
+pub(crate) fn load(path: &Path, limits: LoadLimits) -> Result<(), TrialError> {
     let Some(program) = PROGRAM.get() else { return Ok(()) };
     let memory = limits.memory.get().saturating_add(files(path).saturating_mul(COPIES));
     let seconds = limits.time.get().as_secs().max(1);
@@ -154,7 +154,7 @@ fn files(path: &Path) -> u64 {
 }
 
 /// The trial itself: loads the model within the limits, and runs one row if tract runs it, because tract sizes its tensors as it runs.
-pub(super) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
+pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     let loaded = lapwing_engine::process::limit(args.memory, args.seconds).map_err(|error| error.to_string());
     let loaded = loaded.and_then(|()| try_here(&args.model).map_err(|error| error.to_string()));
     let (code, said) = match loaded {

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use super::log::HdrLog;
 use super::table::{named, shown, sum, worded};
-use crate::ledger::Stage;
+use lapwing_ledger::Stage;
 
 /// Of a standard normal distribution: 99.9 % lie within.
 const Z: f64 = 3.29;
@@ -75,7 +75,7 @@ impl Verdict {
 }
 
 /// What changed, in words and a table.
-pub(super) fn compared(before: &HdrLog, after: &HdrLog) -> String {
+pub(crate) fn compared(before: &HdrLog, after: &HdrLog) -> String {
     let mut out = String::new();
     for (series, lines) in before.series() {
         let both: Vec<_> = lines.iter().filter_map(|line| Some((*line, after.line(&line.tag)?))).collect();

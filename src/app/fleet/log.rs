@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// The histograms of one or more logs, each measure of each series once.
 #[derive(Debug, Default)]
-pub(super) struct HdrLog {
+pub(crate) struct HdrLog {
     /// In the order in which they were first read.
     lines: Vec<Line>,
     places: HashMap<String, usize>,
@@ -24,21 +24,21 @@ pub(super) struct HdrLog {
 
 /// A measure of a series.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// The whole tag, as it was read.
-    pub(super) tag: String,
-    pub(super) series: SeriesName,
+    pub(crate) tag: String,
+    pub(crate) series: SeriesName,
     /// The measure with what distinguishes it: `total`, `forward_per_unit;unit=row`.
-    pub(super) measure: String,
-    pub(super) histogram: Histogram<u64>,
+    pub(crate) measure: String,
+    pub(crate) histogram: Histogram<u64>,
 }
 
 /// A route, model and upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct SeriesName {
-    pub(super) route: String,
-    pub(super) model: String,
-    pub(super) upstream: String,
+pub(crate) struct SeriesName {
+    pub(crate) route: String,
+    pub(crate) model: String,
+    pub(crate) upstream: String,
 }
 
 impl HdrLog {
@@ -47,7 +47,7 @@ impl HdrLog {
     /// # Errors
     ///
     /// Why the file cannot be read, or is no log of Lapwing's; the message names the file and the entry.
-    pub(super) fn add_file(&mut self, path: &Path) -> Result<(), String> {
+    pub(crate) fn add_file(&mut self, path: &Path) -> Result<(), String> {
         let named = |reason: String| format!("{}: {reason}", path.display());
         let length = std::fs::metadata(path).map_err(|error| named(error.to_string()))?.len();
         if length > MAX_BYTES {
@@ -87,7 +87,7 @@ impl HdrLog {
     }
 
     /// The series, each with its measures in the order in which they were read.
-    pub(super) fn series(&self) -> Vec<(&SeriesName, Vec<&Line>)> {
+    pub(crate) fn series(&self) -> Vec<(&SeriesName, Vec<&Line>)> {
         let mut found: std::collections::BTreeMap<&SeriesName, Vec<&Line>> = std::collections::BTreeMap::new();
         for line in &self.lines {
             found.entry(&line.series).or_default().push(line);
@@ -96,7 +96,7 @@ impl HdrLog {
     }
 
     /// The line of a measure of a series.
-    pub(super) fn line(&self, tag: &str) -> Option<&Line> {
+    pub(crate) fn line(&self, tag: &str) -> Option<&Line> {
         self.places.get(tag).map(|place| &self.lines[*place])
     }
 
@@ -105,7 +105,7 @@ impl HdrLog {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub(super) fn write(&self, out: &mut impl io::Write) -> Result<(), String> {
+    pub(crate) fn write(&self, out: &mut impl io::Write) -> Result<(), String> {
         let mut serializer = V2DeflateSerializer::new();
         let mut log = IntervalLogWriterBuilder::new()
             .add_comment("[Histogram log format version 1.3]")

@@ -40,12 +40,12 @@ pub struct CompareArgs {
 }
 
 /// Runs `lapwing merge`. Returns the exit code.
-pub(super) fn merge(args: &MergeArgs) -> u8 {
+pub(crate) fn merge(args: &MergeArgs) -> u8 {
     report("merge", merged(args))
 }
 
 /// Runs `lapwing compare`. Returns the exit code.
-pub(super) fn compare(args: &CompareArgs) -> u8 {
+pub(crate) fn compare(args: &CompareArgs) -> u8 {
     let both = read(&args.before).and_then(|before| Ok((before, read(&args.after)?)));
     report("compare", both.map(|(before, after)| compare::compared(&before, &after)).map_err(|reason| (DATA, reason)))
 }

@@ -15,7 +15,7 @@ const DEBT: &str = "computational_debt";
 const NAME: usize = 100;
 
 /// A value of a measure with its unit.
-pub(super) fn shown(measure: &str, value: f64) -> String {
+pub(crate) fn shown(measure: &str, value: f64) -> String {
     let name = measure.split(';').next().unwrap_or_default();
     if name == DEBT {
         return format!("{:.2}×", value / 1e6);
@@ -24,19 +24,19 @@ pub(super) fn shown(measure: &str, value: f64) -> String {
 }
 
 /// All time in a histogram of time.
-pub(super) fn sum(histogram: &Histogram<u64>) -> f64 {
+pub(crate) fn sum(histogram: &Histogram<u64>) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a share")]
     let count = histogram.len() as f64;
     histogram.mean() * count
 }
 
 /// The name of a series for people.
-pub(super) fn named(series: &SeriesName) -> String {
+pub(crate) fn named(series: &SeriesName) -> String {
     series_title(&series.route, &series.model, &series.upstream)
 }
 
 /// The measure for people: `class;from=4;unit=row` is `class from 4, unit row`.
-pub(super) fn worded(measure: &str) -> String {
+pub(crate) fn worded(measure: &str) -> String {
     let (name, rest) = measure.split_once(';').unwrap_or((measure, ""));
     let rest = rest.split(';').filter(|part| !part.is_empty()).map(|part| part.replacen('=', " ", 1));
     let words: Vec<_> = std::iter::once(name.to_owned()).chain(rest).collect();
@@ -44,7 +44,7 @@ pub(super) fn worded(measure: &str) -> String {
 }
 
 /// The table.
-pub(super) fn table(log: &HdrLog) -> String {
+pub(crate) fn table(log: &HdrLog) -> String {
     let mut out = String::new();
     for (series, lines) in log.series() {
         let total = lines.iter().find(|line| line.measure == "total").map(|line| sum(&line.histogram));
@@ -60,7 +60,7 @@ pub(super) fn table(log: &HdrLog) -> String {
 
 fn row(line: &Line, total: Option<f64>) -> TableRow {
     let Line { measure, histogram, .. } = line;
-    let is_stage = crate::ledger::Stage::ALL.iter().any(|stage| stage.name() == measure);
+    let is_stage = lapwing_ledger::Stage::ALL.iter().any(|stage| stage.name() == measure);
     let share = total.filter(|total| is_stage && *total > 0.0).map(|total| sum(histogram) / total);
     let at = |quantile: f64| histogram.value_at_quantile(quantile);
     #[allow(clippy::cast_precision_loss, reason = "shown with three digits")]

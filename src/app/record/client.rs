@@ -13,10 +13,10 @@ use http::Request;
 use http_body_util::BodyExt;
 
 use crate::app::admin_client::{AdminArgs, UNAVAILABLE, block_on};
-use crate::net::ClientLimits;
-use crate::settings::{Period, Share, Size};
-use crate::shadow::ShadowDrop;
-use crate::shadow::recording::{RecordingEnd, RecordingLine};
+use lapwing_net::ClientLimits;
+use lapwing_settings::{Period, Share, Size};
+use lapwing_shadow::ShadowDrop;
+use lapwing_shadow::recording::{RecordingEnd, RecordingLine};
 
 /// What is recorded, where it is asked for, and where it is written.
 #[derive(Args, Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ struct Written {
 }
 
 /// Runs the command. Returns the exit code.
-pub(in crate::app) fn run(args: &RecordArgs) -> u8 {
+pub(crate) fn run(args: &RecordArgs) -> u8 {
     match record(args) {
         Ok(Written { bytes, end: Some(end) }) => {
             let dropped: Vec<String> = end.dropped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -97,7 +97,7 @@ fn create(path: &Path) -> io::Result<BufWriter<File>> {
 }
 
 /// Writes whole lines until the body ends, or the user interrupts.
-async fn write(body: crate::net::Body, mut file: impl Write) -> io::Result<Written> {
+async fn write(body: lapwing_net::Body, mut file: impl Write) -> io::Result<Written> {
     let mut body = pin!(body);
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let (mut line, mut last, mut bytes) = (Vec::new(), Vec::new(), 0);

@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, Version};
 
 use crate::app::shadow::{CopiedParts, reason};
 use crate::config::Config;
-use crate::ledger::{PairId, Stamp};
-use crate::proxy::{CapturedBody, PrimaryAnswer, ShadowJob};
-use crate::shadow::compare::Redactor;
-use crate::shadow::recording::{RecordedAnswer, RecordedExchange};
-use crate::shadow::{AnsweredExchange, JudgedRequest, Repeatable, ShadowDrop, SideAccount, Standing};
+use lapwing_compare::outputs::Redactor;
+use lapwing_ledger::{PairId, Stamp};
+use lapwing_proxy::{CapturedBody, PrimaryAnswer, ShadowJob};
+use lapwing_shadow::recording::{RecordedAnswer, RecordedExchange};
+use lapwing_shadow::{AnsweredExchange, JudgedRequest, Repeatable, ShadowDrop, SideAccount, Standing};
 
 /// The header fields of an answer that say how its body is to be read. No other is recorded.
 const ANSWER_FIELDS: [HeaderName; 4] = [
@@ -22,8 +22,8 @@ const ANSWER_FIELDS: [HeaderName; 4] = [
 
 /// A request and its answer, both complete.
 #[derive(Debug)]
-pub(super) struct CompleteJob {
-    pub(super) pair: PairId,
+pub(crate) struct CompleteJob {
+    pub(crate) pair: PairId,
     arrived: Stamp,
     method: Method,
     path: http::uri::PathAndQuery,
@@ -41,7 +41,7 @@ impl CompleteJob {
     /// # Errors
     ///
     /// Why there is no copy of one of them.
-    pub(super) async fn of(job: ShadowJob) -> Result<Self, ShadowDrop> {
+    pub(crate) async fn of(job: ShadowJob) -> Result<Self, ShadowDrop> {
         let ShadowJob { pair, arrived, method, path, version, headers, body, answer, .. } = job;
         let body = body.await.map_err(reason)?;
         let PrimaryAnswer { status, headers: answer_headers, body: answer, .. } = answer.await.map_err(|_| ShadowDrop::Cut)?;
@@ -54,7 +54,7 @@ impl CompleteJob {
     /// # Errors
     ///
     /// Why it may not be.
-    pub(super) fn judge(&self, repeatable: &Repeatable) -> Result<(JudgedRequest, Standing), ShadowDrop> {
+    pub(crate) fn judge(&self, repeatable: &Repeatable) -> Result<(JudgedRequest, Standing), ShadowDrop> {
         let request = repeatable.request(&self.method, self.path.path(), &self.headers, self.body.pieces());
         let (trailers, body) = (self.answer.trailers(), self.answer.pieces());
         let answer = AnsweredExchange { status: self.status, headers: &self.answer_headers, trailers, body };
@@ -65,20 +65,20 @@ impl CompleteJob {
 
 /// What is left out of records.
 #[derive(Debug)]
-pub(super) struct Redaction {
+pub(crate) struct Redaction {
     copied: CopiedParts,
     bodies: Redactor,
 }
 
 impl Redaction {
     /// By `config`.
-    pub(super) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self { copied: CopiedParts::new(config), bodies: Redactor::new(&config.shadow.compare) }
     }
 
     /// The record of `job` in a recording that began at `began`. `None` if there are values to hide and the request's body is none in
     /// which they can be found and replaced. An answer of which that holds is left out.
-    pub(super) fn record(&self, job: &CompleteJob, account: Option<SideAccount>, began: Stamp) -> Option<RecordedExchange> {
+    pub(crate) fn record(&self, job: &CompleteJob, account: Option<SideAccount>, began: Stamp) -> Option<RecordedExchange> {
         let mut headers = self.copied.headers.of(&job.headers);
         headers.remove(CONTENT_LENGTH);
         let grpc_status = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();

@@ -8,6 +8,6 @@ mod client;
 mod entry;
 mod recorder;
 
-pub(super) use client::RecordArgs;
-pub(super) use client::run;
-pub(super) use recorder::{RecordAccounts, Recorder};
+pub(crate) use client::RecordArgs;
+pub(crate) use client::run;
+pub(crate) use recorder::{RecordAccounts, Recorder};

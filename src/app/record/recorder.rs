@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry::{CompleteJob, Redaction};
 use crate::config::Loaded;
-use crate::export::{RecordOptions, RecordedLines};
-use crate::ledger::{PairId, Stamp, clock};
-use crate::metrics::Labels;
-use crate::proxy::{RecordingSwitch, RunningRecording, TapBranch, TapParts};
-use crate::settings::{ConfigHandle, Switch};
-use crate::shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
-use crate::shadow::{self, JudgedRequest, PairHalf, Repeatable, Sampler, ShadowCounters, ShadowDrop, Standing};
+use lapwing_admin::{RecordOptions, RecordedLines};
+use lapwing_ledger::{PairId, Stamp, clock};
+use lapwing_metrics::Labels;
+use lapwing_proxy::{RecordingSwitch, RunningRecording, TapBranch, TapParts};
+use lapwing_settings::{ConfigHandle, Switch};
+use lapwing_shadow::recording::{RecordingEnd, RecordingHeader, RecordingLine, to_line};
+use lapwing_shadow::{JudgedRequest, PairHalf, Repeatable, Sampler, ShadowCounters, ShadowDrop, Standing};
 
 /// Sampled requests that may wait for the recorder's thread.
 const QUEUE: usize = 1024;
@@ -38,7 +38,7 @@ const LEARNING_NS: u64 = 60_000_000_000;
 
 /// The accounts of recorded requests, from the aggregator.
 #[derive(Debug)]
-pub(in crate::app) struct RecordAccounts {
+pub(crate) struct RecordAccounts {
     queue: ArrayQueue<(PairId, PairHalf)>,
     /// How many were lost since the recording began.
     lost: AtomicU64,
@@ -52,7 +52,7 @@ impl Default for RecordAccounts {
 
 impl RecordAccounts {
     /// Hands an account over. If nobody takes them, the oldest is lost and counted.
-    pub(in crate::app) fn push(&self, pair: PairId, half: PairHalf) {
+    pub(crate) fn push(&self, pair: PairId, half: PairHalf) {
         if self.queue.force_push((pair, half)).is_some() {
             self.lost.fetch_add(1, Relaxed);
         }
@@ -66,15 +66,15 @@ impl RecordAccounts {
 }
 
 /// Starts recordings.
-pub(in crate::app) struct Recorder {
-    pub(in crate::app) config: ConfigHandle<Loaded>,
-    pub(in crate::app) switch: Arc<RecordingSwitch>,
-    pub(in crate::app) accounts: Arc<RecordAccounts>,
-    pub(in crate::app) labels: Arc<Labels>,
+pub(crate) struct Recorder {
+    pub(crate) config: ConfigHandle<Loaded>,
+    pub(crate) switch: Arc<RecordingSwitch>,
+    pub(crate) accounts: Arc<RecordAccounts>,
+    pub(crate) labels: Arc<Labels>,
     /// What all recordings did not write.
-    pub(in crate::app) counters: Arc<ShadowCounters>,
+    pub(crate) counters: Arc<ShadowCounters>,
     /// Ends a recording when the process drains.
-    pub(in crate::app) stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
 }
 
 impl Recorder {
@@ -83,13 +83,13 @@ impl Recorder {
     /// # Errors
     ///
     /// If one runs already, or its thread cannot be started.
-    pub(in crate::app) fn start(&self, options: RecordOptions) -> Result<RecordedLines, String> {
+    pub(crate) fn start(&self, options: RecordOptions) -> Result<RecordedLines, String> {
         let loaded = self.config.load();
         let config = &loaded.config;
         let limits = TapParts::limits(&config.shadow, &config.proxy);
         let parts = TapParts::counted(QUEUE, limits, self.counters.clone(), Arc::default());
         let dropped_before = self.counters.all_dropped();
-        let sampled = shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
+        let sampled = lapwing_shadow::Config { sample: options.sample, header: Switch::Off, ..config.shadow.clone() };
         let branch = TapBranch { parts: parts.clone(), sampler: Sampler::new(&sampled) };
         let running = self.switch.turn_on(branch).ok_or("a recording runs already; there is one at a time")?;
         let (sender, lines) = mpsc::channel(LINES);
@@ -335,7 +335,7 @@ impl RecordingSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shadow::SideAccount;
+    use lapwing_shadow::SideAccount;
 
     #[test]
     fn accounts_that_nobody_takes_are_counted_as_lost() {

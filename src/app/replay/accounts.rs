@@ -13,23 +13,23 @@ use super::durations::Durations;
 use super::receiver::SpanReceiver;
 use super::schedule::DueTimes;
 use crate::app::shadow::ComparedOutputs;
-use crate::attribution::Aggregator;
-use crate::ledger::{Exchange, LabelId, Ledger, Outcome, Stamp, WallClock};
-use crate::metrics::{Labels, Registry};
-use crate::shadow::recording::{PairEvent, PairsHeader, to_line};
-use crate::shadow::{PairHalf, PairTable, SideAccount};
+use lapwing_attribution::Aggregator;
+use lapwing_ledger::{Exchange, LabelId, Ledger, Outcome, Stamp, WallClock};
+use lapwing_metrics::{Labels, Registry};
+use lapwing_shadow::recording::{PairEvent, PairsHeader, to_line};
+use lapwing_shadow::{PairHalf, PairTable, SideAccount};
 
 /// How many messages of spans are taken in one look.
 const SPAN_MESSAGES: usize = 64;
 
 /// The file of pairs.
-pub(super) struct PairsFile(BufWriter<File>);
+pub(crate) struct PairsFile(BufWriter<File>);
 
 impl PairsFile {
     /// # Errors
     ///
     /// If the file exists, or cannot be written.
-    pub(super) fn create(path: &Path, header: &PairsHeader) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, header: &PairsHeader) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let mut file = BufWriter::new(file);
         file.write_all(&to_line(header)?)?;
@@ -38,28 +38,28 @@ impl PairsFile {
 }
 
 /// What becomes known of pairs, in order.
-pub(super) struct Accounts {
-    pub(super) aggregator: Aggregator,
+pub(crate) struct Accounts {
+    pub(crate) aggregator: Aggregator,
     /// Where the targets' spans come from, if they are received.
-    pub(super) receiver: Option<SpanReceiver>,
-    pub(super) registry: Arc<Mutex<Registry>>,
-    pub(super) pairs: Arc<Mutex<PairTable>>,
-    pub(super) labels: Arc<Labels>,
-    pub(super) started: Stamp,
-    pub(super) due: DueTimes,
+    pub(crate) receiver: Option<SpanReceiver>,
+    pub(crate) registry: Arc<Mutex<Registry>>,
+    pub(crate) pairs: Arc<Mutex<PairTable>>,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) started: Stamp,
+    pub(crate) due: DueTimes,
     /// What answered requests took from the time at which they were due, by target.
-    pub(super) from_due: Vec<(LabelId, Durations)>,
+    pub(crate) from_due: Vec<(LabelId, Durations)>,
     /// The label of the first target, if the others are compared with it.
-    pub(super) baseline: Option<LabelId>,
+    pub(crate) baseline: Option<LabelId>,
     /// The labels of the targets that are compared.
-    pub(super) targets: Vec<LabelId>,
+    pub(crate) targets: Vec<LabelId>,
     /// What was recorded, by request, if that is compared with.
-    pub(super) recorded: Vec<Option<SideAccount>>,
-    pub(super) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
-    pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
-    pub(super) file: Option<PairsFile>,
+    pub(crate) recorded: Vec<Option<SideAccount>>,
+    pub(crate) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
+    pub(crate) compared: Arc<ArrayQueue<ComparedOutputs>>,
+    pub(crate) file: Option<PairsFile>,
     /// Exchanges that were taken.
-    pub(super) taken: u64,
+    pub(crate) taken: u64,
 }
 
 impl Accounts {
@@ -68,7 +68,7 @@ impl Accounts {
     /// # Errors
     ///
     /// If the file of pairs cannot be written.
-    pub(super) fn look(&mut self) -> io::Result<()> {
+    pub(crate) fn look(&mut self) -> io::Result<()> {
         let (now, wall) = (Stamp::now(), WallClock::read());
         let mut merged = Vec::new();
         while let Some(mut ledger) = self.ledgers.pop() {
@@ -92,7 +92,7 @@ impl Accounts {
     /// # Errors
     ///
     /// As for [`Self::look`].
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.look()?;
         let (now, mut merged) = (Stamp::now(), Vec::new());
         self.aggregator.flush(now, &mut |exchange| merged.push(exchange));

@@ -21,18 +21,18 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-pub(super) use self::args::ReplayArgs;
+pub(crate) use self::args::ReplayArgs;
 use self::report::{ReplayReport, assumptions, in_words};
 use super::check;
 use crate::config::{self, Config, Flag, Sources};
-use crate::export::{ShadowSurface, compared_targets};
-use crate::ledger::Stamp;
-use crate::metrics::{Counters, Registry};
-use crate::settings::Fault;
-use crate::shadow::compare::Comparer;
-use crate::shadow::gates::{Gate, GateInputs, GateResult, check_all};
-use crate::shadow::recording::{FileError, FileLimits, PairsHeader, read_pairs};
-use crate::shadow::{OutputAccounts, PairOrder, PairTable, ShadowCounters, TargetInfo};
+use lapwing_admin::{ShadowSurface, compared_targets};
+use lapwing_compare::outputs::Comparer;
+use lapwing_ledger::Stamp;
+use lapwing_metrics::{Counters, Registry};
+use lapwing_settings::Fault;
+use lapwing_shadow::gates::{Gate, GateInputs, GateResult, check_all};
+use lapwing_shadow::recording::{FileError, FileLimits, PairsHeader, read_pairs};
+use lapwing_shadow::{OutputAccounts, PairOrder, PairTable, ShadowCounters, TargetInfo};
 
 /// The exit code if a gate does not hold.
 const GATE_FAILED: u8 = 1;
@@ -59,7 +59,7 @@ enum ReplayError {
 }
 
 /// Runs the command. `env` are the variables of the environment. Returns the exit code.
-pub(super) fn run(args: &ReplayArgs, env: Vec<(String, String)>) -> u8 {
+pub(crate) fn run(args: &ReplayArgs, env: Vec<(String, String)>) -> u8 {
     let report = match replay(args, env) {
         Ok(report) => report,
         Err(ReplayError::Settings(faults)) => {

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::durations::Durations;
 use super::schedule::{DueTimes, keep_time};
 use crate::app::shadow::{AnswerSide, ComparePair, Comparing, CopyRequest, CopyTarget, Head};
-use crate::ledger::{PairId, Stamp, TraceId};
-use crate::net::{LocalListener, Tasks};
-use crate::proxy::{self, CaptureBudget, CapturedBody, DataPlane};
-use crate::shadow::{ShadowCounters, ShadowDrop};
+use lapwing_ledger::{PairId, Stamp, TraceId};
+use lapwing_net::{LocalListener, Tasks};
+use lapwing_proxy::{CaptureBudget, CapturedBody, DataPlane};
+use lapwing_shadow::{ShadowCounters, ShadowDrop};
 
 /// Before the first request is due: time for the threads to start.
 const LEAD_NS: u64 = 50_000_000;
@@ -23,38 +23,38 @@ const LEAD_NS: u64 = 50_000_000;
 const CLOSING: Duration = Duration::from_millis(100);
 
 /// A request that is ready to be sent.
-pub(super) struct PreparedRequest {
-    pub(super) head: Arc<Head>,
+pub(crate) struct PreparedRequest {
+    pub(crate) head: Arc<Head>,
     /// As it was recorded.
-    pub(super) body: Arc<CapturedBody>,
+    pub(crate) body: Arc<CapturedBody>,
     /// As each target gets it; `None` where it gets none.
-    pub(super) copies: Vec<Option<CopyRequest>>,
+    pub(crate) copies: Vec<Option<CopyRequest>>,
     /// What was recorded, if it is compared with.
-    pub(super) recorded: Option<AnswerSide>,
+    pub(crate) recorded: Option<AnswerSide>,
 }
 
 /// A target and how many requests it may have in flight.
-pub(super) struct PlayedTarget {
-    pub(super) target: CopyTarget,
-    pub(super) permits: Semaphore,
+pub(crate) struct PlayedTarget {
+    pub(crate) target: CopyTarget,
+    pub(crate) permits: Semaphore,
 }
 
 /// What the tasks of the thread share.
-pub(super) struct Player {
-    pub(super) requests: Vec<PreparedRequest>,
+pub(crate) struct Player {
+    pub(crate) requests: Vec<PreparedRequest>,
     /// The baseline first, unless the recorded answers are the baseline.
-    pub(super) targets: Vec<PlayedTarget>,
-    pub(super) is_baseline_recorded: bool,
-    pub(super) budget: Arc<CaptureBudget>,
+    pub(crate) targets: Vec<PlayedTarget>,
+    pub(crate) is_baseline_recorded: bool,
+    pub(crate) budget: Arc<CaptureBudget>,
     /// By target.
-    pub(super) counters: Arc<ShadowCounters>,
-    pub(super) comparing: Comparing,
-    pub(super) lateness: Arc<Durations>,
-    pub(super) due: DueTimes,
+    pub(crate) counters: Arc<ShadowCounters>,
+    pub(crate) comparing: Comparing,
+    pub(crate) lateness: Arc<Durations>,
+    pub(crate) due: DueTimes,
 }
 
 /// When requests are sent.
-pub(super) enum Timing {
+pub(crate) enum Timing {
     /// When they are due, from the start, in nanoseconds.
     Open(Vec<u64>),
     /// By so many clients.
@@ -67,13 +67,13 @@ impl Player {
     /// # Errors
     ///
     /// If a thread or its runtime cannot be started.
-    pub(super) fn run(self, stacks: Vec<(LocalListener, DataPlane)>, timing: Timing) -> io::Result<()> {
+    pub(crate) fn run(self, stacks: Vec<(LocalListener, DataPlane)>, timing: Timing) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, serving) = (CancellationToken::new(), Tasks::default());
         runtime.block_on(async {
             for (listener, plane) in stacks {
                 let until = stop.clone();
-                serving.spawn(proxy::serve_local(listener, plane, until));
+                serving.spawn(lapwing_proxy::serve_local(listener, plane, until));
             }
             let player = Arc::new(self);
             match timing {
@@ -158,6 +158,6 @@ impl Player {
 }
 
 /// The number of the pair of the request at this place.
-pub(super) fn pair_of(at: usize) -> Option<PairId> {
+pub(crate) fn pair_of(at: usize) -> Option<PairId> {
     PairId::new(at as u64 + 1)
 }

@@ -10,15 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::ReplayArgs;
 use crate::app::data;
-use crate::attribution::IncomingSpan;
-use crate::attribution::otlp::{self, ExportHandler};
 use crate::config::Config;
-use crate::metrics::Counters;
-use crate::net;
-use crate::settings::{Bind, ConfigHandle};
+use lapwing_attribution::IncomingSpan;
+use lapwing_attribution::otlp::{self, ExportHandler};
+use lapwing_metrics::Counters;
+use lapwing_settings::{Bind, ConfigHandle};
 
 /// A receiver that runs.
-pub(super) struct SpanReceiver {
+pub(crate) struct SpanReceiver {
     spans: mpsc::Receiver<Vec<IncomingSpan>>,
     stop: CancellationToken,
     thread: JoinHandle<io::Result<()>>,
@@ -30,7 +29,7 @@ impl SpanReceiver {
     /// # Errors
     ///
     /// If an address cannot be listened on, or the thread cannot be started.
-    pub(super) fn start(args: &ReplayArgs, config: &Config, counters: &Arc<Counters>) -> Result<Option<Self>, String> {
+    pub(crate) fn start(args: &ReplayArgs, config: &Config, counters: &Arc<Counters>) -> Result<Option<Self>, String> {
         let (grpc, http) = (listen("--otlp-grpc", args.otlp_grpc)?, listen("--otlp-http", args.otlp_http)?);
         if grpc.is_none() && http.is_none() {
             return Ok(None);
@@ -63,7 +62,7 @@ impl SpanReceiver {
     }
 
     /// The spans of a message that has arrived.
-    pub(super) fn take(&mut self) -> Option<Vec<IncomingSpan>> {
+    pub(crate) fn take(&mut self) -> Option<Vec<IncomingSpan>> {
         self.spans.try_recv().ok()
     }
 
@@ -72,13 +71,15 @@ impl SpanReceiver {
     /// # Errors
     ///
     /// The error with which it ended.
-    pub(super) fn stop(self) -> io::Result<()> {
+    pub(crate) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the receiver's thread panicked")))
     }
 }
 
 fn listen(flag: &str, to: Option<Bind>) -> Result<Option<TcpListener>, String> {
-    let listener = |to: Bind| net::bind(to.get(), 128, net::Sharing::Alone).map_err(|error| format!("{flag}: {to}: {error}"));
+    let listener = |to: Bind| {
+        lapwing_net::bind(to.get(), 128, lapwing_net::Sharing::Alone).map_err(|error| format!("{flag}: {to}: {error}"))
+    };
     to.map(listener).transpose()
 }

@@ -6,68 +6,68 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::durations::DurationsSnapshot;
-use crate::export::ComparedTargets;
-use crate::shadow::ab::ASSUMPTIONS;
-use crate::shadow::gates::GateResult;
+use lapwing_admin::ComparedTargets;
+use lapwing_compare::ab::ASSUMPTIONS;
+use lapwing_shadow::gates::GateResult;
 
 /// The report of a replay.
 #[derive(Debug, Serialize)]
-pub(super) struct ReplayReport {
+pub(crate) struct ReplayReport {
     /// The file.
-    pub(super) file: String,
+    pub(crate) file: String,
     /// How requests were sent; absent where the report is made again from pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) sending: Option<SendingReport>,
+    pub(crate) sending: Option<SendingReport>,
     /// What the targets are compared with: `recorded`, or the name of the first target.
-    pub(super) baseline: String,
-    pub(super) targets: ComparedTargets,
-    pub(super) gates: Vec<GateResult>,
-    pub(super) assumptions: &'static str,
+    pub(crate) baseline: String,
+    pub(crate) targets: ComparedTargets,
+    pub(crate) gates: Vec<GateResult>,
+    pub(crate) assumptions: &'static str,
 }
 
 /// How requests were sent.
 #[derive(Debug, Serialize)]
-pub(super) struct SendingReport {
+pub(crate) struct SendingReport {
     /// Requests of the recording.
-    pub(super) requests: usize,
-    pub(super) pace: String,
+    pub(crate) requests: usize,
+    pub(crate) pace: String,
     /// From the first to the last, in nanoseconds.
-    pub(super) duration_ns: u64,
+    pub(crate) duration_ns: u64,
     /// How late they were sent.
-    pub(super) lateness: DurationsSnapshot,
+    pub(crate) lateness: DurationsSnapshot,
     /// What answered requests took from the time at which they were due to the last byte, lateness included; by target.
-    pub(super) from_due: Vec<FromDueReport>,
+    pub(crate) from_due: Vec<FromDueReport>,
     /// The first target, if it is the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) baseline: Option<BaselineReport>,
+    pub(crate) baseline: Option<BaselineReport>,
 }
 
 /// What the answered requests to one target took from the time at which they were due.
 #[derive(Debug, Serialize)]
-pub(super) struct FromDueReport {
-    pub(super) target: String,
+pub(crate) struct FromDueReport {
+    pub(crate) target: String,
     #[serde(flatten)]
-    pub(super) durations: DurationsSnapshot,
+    pub(crate) durations: DurationsSnapshot,
 }
 
 /// What became of the requests to the baseline.
 #[derive(Debug, Serialize)]
-pub(super) struct BaselineReport {
-    pub(super) address: String,
-    pub(super) sent: u64,
-    pub(super) answered: u64,
-    pub(super) failed: u64,
+pub(crate) struct BaselineReport {
+    pub(crate) address: String,
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
+    pub(crate) failed: u64,
 }
 
 impl ReplayReport {
     /// The gates that do not hold.
-    pub(super) fn failed_gates(&self) -> impl Iterator<Item = &GateResult> {
+    pub(crate) fn failed_gates(&self) -> impl Iterator<Item = &GateResult> {
         self.gates.iter().filter(|gate| !gate.holds)
     }
 }
 
 /// A gate's result in words: `p99_ratio<=1.05 of fast: p99_ratio is 1.02`.
-pub(super) fn in_words(gate: &GateResult) -> String {
+pub(crate) fn in_words(gate: &GateResult) -> String {
     let of = |value: f64| match gate.field.rsplit('.').next() {
         Some("mismatch" | "failed" | "excused" | "unjudged") => format!("{:.4} %", value * 100.0),
         Some("lateness_p99") => format!("{:.3} ms", value / 1e6),
@@ -120,6 +120,6 @@ impl fmt::Display for ReplayReport {
 }
 
 /// The report's assumptions, which are those of the comparison.
-pub(super) const fn assumptions() -> &'static str {
+pub(crate) const fn assumptions() -> &'static str {
     ASSUMPTIONS
 }

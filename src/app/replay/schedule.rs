@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// How fast requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// At the recorded times, so many times as fast.
     Speed(f64),
     /// So many per second, evenly.
@@ -35,7 +35,7 @@ impl Pace {
     /// When each request is due, from the start, in nanoseconds. `arrivals` are the recorded ones, in ascending order. `None` for a
     /// closed loop.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "times of days")]
-    pub(super) fn due_ns(self, arrivals: &[u64]) -> Option<Vec<u64>> {
+    pub(crate) fn due_ns(self, arrivals: &[u64]) -> Option<Vec<u64>> {
         let first = arrivals.first().copied().unwrap_or(0);
         match self {
             Self::Speed(factor) => Some(arrivals.iter().map(|at| ((at - first) as f64 / factor) as u64).collect()),
@@ -47,26 +47,26 @@ impl Pace {
 
 /// When each request was due, by its place; empty until it is.
 #[derive(Clone, Debug)]
-pub(super) struct DueTimes(Arc<[AtomicU64]>);
+pub(crate) struct DueTimes(Arc<[AtomicU64]>);
 
 impl DueTimes {
-    pub(super) fn new(requests: usize) -> Self {
+    pub(crate) fn new(requests: usize) -> Self {
         Self((0..requests).map(|_| AtomicU64::new(0)).collect())
     }
 
-    pub(super) fn set(&self, at: usize, due: Stamp) {
+    pub(crate) fn set(&self, at: usize, due: Stamp) {
         if let Some(place) = self.0.get(at) {
             place.store(due.as_ns(), Relaxed);
         }
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<Stamp> {
+    pub(crate) fn get(&self, at: usize) -> Option<Stamp> {
         Stamp::from_ns(self.0.get(at)?.load(Relaxed))
     }
 }
 
 /// Sends the place of each request when it is due. It sleeps on a thread of its own: timers of the runtime are a millisecond coarse.
-pub(super) fn keep_time(due_ns: &[u64], start: Stamp, due: &DueTimes, sender: &mpsc::UnboundedSender<usize>) {
+pub(crate) fn keep_time(due_ns: &[u64], start: Stamp, due: &DueTimes, sender: &mpsc::UnboundedSender<usize>) {
     for (at, offset) in due_ns.iter().enumerate() {
         let time = start.plus(*offset);
         let left = time.since(Stamp::now());

@@ -23,21 +23,21 @@ use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
     AnswerSide, CompareWorker, ComparedOutputs, CopiedParts, CopyRequest, Head, NamedTarget, compare_channel, whole_body,
 };
-use crate::attribution::Aggregator;
-use crate::attribution::otlp::OwnTraces;
 use crate::config::Config;
-use crate::export::{ShadowSurface, compared_targets};
-use crate::ledger::{CopyCause, LabelId, Ledger, Stamp, TraceMark};
-use crate::metrics::{Counters, Labels, Registry};
-use crate::net::{self, LocalListener};
-use crate::proxy::{CaptureBudget, CaptureLimits, DataPlane};
-use crate::settings::ConfigHandle;
-use crate::shadow::compare::Comparer;
-use crate::shadow::recording::{FileLimits, PairsHeader, RecordedExchange, read_recording};
-use crate::shadow::{OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
+use lapwing_admin::{ShadowSurface, compared_targets};
+use lapwing_attribution::Aggregator;
+use lapwing_attribution::otlp::OwnTraces;
+use lapwing_compare::outputs::Comparer;
+use lapwing_ledger::{CopyCause, LabelId, Ledger, Stamp, TraceMark};
+use lapwing_metrics::{Counters, Labels, Registry};
+use lapwing_net::LocalListener;
+use lapwing_proxy::{CaptureBudget, CaptureLimits, DataPlane};
+use lapwing_settings::ConfigHandle;
+use lapwing_shadow::recording::{FileLimits, PairsHeader, RecordedExchange, read_recording};
+use lapwing_shadow::{OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
 
 /// What the targets are compared with if there is one: the recorded answers.
-pub(super) const RECORDED: &str = "recorded";
+pub(crate) const RECORDED: &str = "recorded";
 /// Closed ledgers that may wait.
 const LEDGERS: usize = 65_536;
 /// Pairs of outputs that may wait to be compared.
@@ -52,12 +52,12 @@ const PATIENCE_NS: u64 = 600_000_000_000;
 const WARM_UP_NS: u64 = 120_000_000_000;
 
 /// The tables of names.
-pub(super) fn labels(config: &Config) -> Labels {
+pub(crate) fn labels(config: &Config) -> Labels {
     Labels::new(config.metrics.max_routes, config.metrics.max_models, 64)
 }
 
 /// Replays the recording in `file`.
-pub(super) fn replay(
+pub(crate) fn replay(
     args: &ReplayArgs,
     config: &Config,
     file: impl BufRead,
@@ -231,7 +231,7 @@ impl Session {
             numbers: Arc::default(),
         };
         let stack = |(index, target): (usize, NamedTarget)| {
-            let (address, listener) = net::local();
+            let (address, listener) = lapwing_net::local();
             let settings =
                 observing.settings_of_copies(&self.config, &target.label(), target.is_h2(), &self.ledgers, &self.counters);
             let shadow = &self.config.shadow;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// How many failures in a row open the circuit.
 const FAILURES: u32 = 5;
@@ -13,7 +13,7 @@ const OPEN_NS: u64 = 10_000_000_000;
 
 /// A circuit breaker.
 #[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+pub(crate) struct Breaker(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,7 +25,7 @@ struct State {
 
 impl Breaker {
     /// Whether a copy may be sent `now`. After a pause the first caller may, and the others wait for what becomes of it.
-    pub(super) fn allows(&self, now: Stamp) -> bool {
+    pub(crate) fn allows(&self, now: Stamp) -> bool {
         let state = &mut *self.0.lock();
         match state.open_until {
             Some(until) if now < until => false,
@@ -38,12 +38,12 @@ impl Breaker {
     }
 
     /// Whether nothing would be sent `now`.
-    pub(super) fn is_open(&self, now: Stamp) -> bool {
+    pub(crate) fn is_open(&self, now: Stamp) -> bool {
         self.0.lock().open_until.is_some_and(|until| now < until)
     }
 
     /// A copy was answered, or was not. Returns for how long nothing is sent if the circuit opens now.
-    pub(super) fn on_result(&self, is_answered: bool, now: Stamp) -> Option<Duration> {
+    pub(crate) fn on_result(&self, is_answered: bool, now: Stamp) -> Option<Duration> {
         let state = &mut *self.0.lock();
         if is_answered {
             *state = State::default();

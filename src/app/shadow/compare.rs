@@ -12,63 +12,63 @@ use parking_lot::Mutex;
 use super::copy::Head;
 
 use crate::config::Config;
-use crate::ledger::{CopyCause, Ledger, PairId, Stamp, TraceId};
-use crate::net::error_text;
-use crate::protocol::{DetectedProtocol, OutputKind, Protocols, fold_route};
-use crate::proxy::CapturedBody;
-use crate::shadow::compare::{AnswerReading, Asked, Comparer, FieldScales, FinishedAnswer, may_be_drawn};
-use crate::shadow::mapping::{MappingTable, RequestMapping};
-use crate::shadow::{OutputAccounts, OutputVerdict, ShadowCounters, ShadowDrop};
+use lapwing_compare::outputs::{AnswerReading, Asked, Comparer, FieldScales, FinishedAnswer, may_be_drawn};
+use lapwing_ledger::{CopyCause, Ledger, PairId, Stamp, TraceId};
+use lapwing_net::error_text;
+use lapwing_protocol::{DetectedProtocol, OutputKind, Protocols, fold_route};
+use lapwing_proxy::CapturedBody;
+use lapwing_shadow::mapping::{MappingTable, RequestMapping};
+use lapwing_shadow::{OutputAccounts, OutputVerdict, ShadowCounters, ShadowDrop};
 
 /// One side's answer.
 #[derive(Clone, Debug)]
-pub(in crate::app) struct AnswerSide {
-    pub(in crate::app) status: StatusCode,
-    pub(in crate::app) headers: HeaderMap,
-    pub(in crate::app) body: Arc<CapturedBody>,
+pub(crate) struct AnswerSide {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Arc<CapturedBody>,
     /// By what the request was made of the copied one, if it was not that itself.
-    pub(in crate::app) mapping: Option<Arc<RequestMapping>>,
+    pub(crate) mapping: Option<Arc<RequestMapping>>,
 }
 
 /// Two answers to the same request.
 #[derive(Debug)]
-pub(in crate::app) struct ComparePair {
-    pub(in crate::app) head: Arc<Head>,
+pub(crate) struct ComparePair {
+    pub(crate) head: Arc<Head>,
     /// The request's body.
-    pub(in crate::app) request: Arc<CapturedBody>,
-    pub(in crate::app) target: usize,
-    pub(in crate::app) trace: TraceId,
-    pub(in crate::app) primary: AnswerSide,
-    pub(in crate::app) copy: AnswerSide,
+    pub(crate) request: Arc<CapturedBody>,
+    pub(crate) target: usize,
+    pub(crate) trace: TraceId,
+    pub(crate) primary: AnswerSide,
+    pub(crate) copy: AnswerSide,
 }
 
 /// The end that pairs are handed to.
 #[derive(Clone, Debug)]
-pub(in crate::app) struct Comparing(SyncSender<ComparePair>);
+pub(crate) struct Comparing(SyncSender<ComparePair>);
 
 /// A channel in which so many pairs may wait to be compared.
-pub(in crate::app) fn channel(room: usize) -> (Comparing, Receiver<ComparePair>) {
+pub(crate) fn channel(room: usize) -> (Comparing, Receiver<ComparePair>) {
     let (sender, receiver) = sync_channel(room);
     (Comparing(sender), receiver)
 }
 
 impl Comparing {
     /// Hands a pair over. Returns whether there was room.
-    pub(in crate::app) fn compare(&self, pair: ComparePair) -> bool {
+    pub(crate) fn compare(&self, pair: ComparePair) -> bool {
         self.0.try_send(pair).is_ok()
     }
 }
 
 /// What the comparison of a pair's outputs says.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::app) struct ComparedOutputs {
-    pub(in crate::app) pair: PairId,
-    pub(in crate::app) target: usize,
-    pub(in crate::app) verdict: OutputVerdict,
+pub(crate) struct ComparedOutputs {
+    pub(crate) pair: PairId,
+    pub(crate) target: usize,
+    pub(crate) verdict: OutputVerdict,
 }
 
 /// The thread's own state.
-pub(in crate::app) struct Worker {
+pub(crate) struct Worker {
     comparer: Comparer,
     protocols: Protocols,
     accounts: Arc<Mutex<OutputAccounts>>,
@@ -84,7 +84,7 @@ pub(in crate::app) struct Worker {
 
 impl Worker {
     /// The results of target 0 and those after it are counted from `first_target` on.
-    pub(in crate::app) fn new(
+    pub(crate) fn new(
         config: &Config,
         accounts: Arc<Mutex<OutputAccounts>>,
         results: Arc<ArrayQueue<ComparedOutputs>>,
@@ -98,7 +98,7 @@ impl Worker {
     }
 
     /// Compares what comes until nobody sends any more.
-    pub(in crate::app) fn run(self, pairs: &Receiver<ComparePair>) {
+    pub(crate) fn run(self, pairs: &Receiver<ComparePair>) {
         while let Ok(pair) = pairs.recv() {
             // a comparison that panics costs its result, and neither the thread nor any request
             if catch_unwind(AssertUnwindSafe(|| self.compare(&pair))).is_err() {
@@ -185,7 +185,7 @@ struct RouteOfPair<'p> {
 
 impl AnswerSide {
     /// The answer to a request as it was copied.
-    pub(in crate::app) const fn of_upstream(status: StatusCode, headers: HeaderMap, body: Arc<CapturedBody>) -> Self {
+    pub(crate) const fn of_upstream(status: StatusCode, headers: HeaderMap, body: Arc<CapturedBody>) -> Self {
         Self { status, headers, body, mapping: None }
     }
 

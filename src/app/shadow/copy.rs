@@ -6,37 +6,37 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request};
 
 use crate::config::Config;
-use crate::proxy::{CapturedBody, PAIR_FIELD, ReplayBody, ShadowJob};
-use crate::shadow::{KeptHeaders, SHADOW_FIELD, Secrets};
+use lapwing_proxy::{CapturedBody, PAIR_FIELD, ReplayBody, ShadowJob};
+use lapwing_shadow::{KeptHeaders, SHADOW_FIELD, Secrets};
 
 /// What of a request goes into its copies: the headers of a list, and everything else but secrets.
 #[derive(Clone, Debug)]
-pub(in crate::app) struct CopiedParts {
-    pub(in crate::app) headers: KeptHeaders,
-    pub(in crate::app) secrets: Secrets,
+pub(crate) struct CopiedParts {
+    pub(crate) headers: KeptHeaders,
+    pub(crate) secrets: Secrets,
 }
 
 impl CopiedParts {
     /// By `config`.
-    pub(in crate::app) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self { headers: KeptHeaders::new(&config.shadow, &config.protocol), secrets: Secrets::new(&config.shadow) }
     }
 
     /// The headers of the copies of a request with `headers`.
-    pub(in crate::app) fn headers(&self, headers: &HeaderMap) -> HeaderMap {
+    pub(crate) fn headers(&self, headers: &HeaderMap) -> HeaderMap {
         let mut copied = self.headers.of(headers);
         copied.insert(SHADOW_FIELD, HeaderValue::from_static("1"));
         copied
     }
 
     /// Where the copies of a request to `path` go.
-    pub(in crate::app) fn path(&self, path: &PathAndQuery) -> PathAndQuery {
+    pub(crate) fn path(&self, path: &PathAndQuery) -> PathAndQuery {
         self.secrets.without(path)
     }
 }
 
 /// A copy of the request of `job` with these headers, for the stack that sends copies.
-pub(super) fn request(job: &Head, body: &Arc<CapturedBody>) -> Request<ReplayBody> {
+pub(crate) fn request(job: &Head, body: &Arc<CapturedBody>) -> Request<ReplayBody> {
     let mut request = Request::new(body.replay());
     *request.method_mut() = job.method.clone();
     *request.uri_mut() = job.path.clone().into();
@@ -47,18 +47,18 @@ pub(super) fn request(job: &Head, body: &Arc<CapturedBody>) -> Request<ReplayBod
 
 /// The head of a copy.
 #[derive(Debug)]
-pub(in crate::app) struct Head {
-    pub(in crate::app) pair: crate::ledger::PairId,
-    pub(in crate::app) cause: crate::ledger::CopyCause,
-    pub(in crate::app) method: http::Method,
-    pub(in crate::app) path: PathAndQuery,
-    pub(in crate::app) is_h2: bool,
-    pub(in crate::app) headers: HeaderMap,
+pub(crate) struct Head {
+    pub(crate) pair: lapwing_ledger::PairId,
+    pub(crate) cause: lapwing_ledger::CopyCause,
+    pub(crate) method: http::Method,
+    pub(crate) path: PathAndQuery,
+    pub(crate) is_h2: bool,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Head {
     /// The head of the copies of `job`.
-    pub(super) fn new(job: &ShadowJob, parts: &CopiedParts) -> Self {
+    pub(crate) fn new(job: &ShadowJob, parts: &CopiedParts) -> Self {
         let is_h2 = job.version == http::Version::HTTP_2;
         Self {
             pair: job.pair,

@@ -22,29 +22,29 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::compare::{
+pub(crate) use self::compare::{
     AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
 };
-pub(super) use self::copy::{CopiedParts, Head};
+pub(crate) use self::copy::{CopiedParts, Head};
 use self::patience::{LONGEST, Patience};
-pub(super) use self::prepare::{CopyRequest, whole_body};
+pub(crate) use self::prepare::{CopyRequest, whole_body};
 use self::runner::Runner;
-pub(super) use self::runner::reason;
-pub(super) use self::target::CopyTarget;
+pub(crate) use self::runner::reason;
+pub(crate) use self::target::CopyTarget;
 use super::data::Observing;
 use super::hosted::{Hosted, Models};
 use super::running::StartError;
 use crate::config::Config;
-use crate::cost::TargetEngine;
-use crate::export::ShadowSurface;
-use crate::ledger::{LabelId, Ledger, Stamp};
-use crate::metrics::{Counters, Labels, Registry};
-use crate::net::{self, LocalAddress, LocalListener, Target, Tasks};
-use crate::proxy::{self, DataPlane, TapParts};
-use crate::settings::{ConfigHandle, ShadowTarget, Upstream};
-use crate::shadow::compare::Comparer;
-use crate::shadow::mapping::MappingTable;
-use crate::shadow::{self, CopyOrder, OutputAccounts, PairTable, QuotaTable, Repeatable, TargetInfo, UPSTREAM_AGAIN};
+use lapwing_admin::ShadowSurface;
+use lapwing_compare::outputs::Comparer;
+use lapwing_diagnosis::cost::TargetEngine;
+use lapwing_ledger::{LabelId, Ledger, Stamp};
+use lapwing_metrics::{Counters, Labels, Registry};
+use lapwing_net::{LocalAddress, LocalListener, Target, Tasks};
+use lapwing_proxy::{DataPlane, TapParts};
+use lapwing_settings::{ConfigHandle, ShadowTarget, Upstream};
+use lapwing_shadow::mapping::MappingTable;
+use lapwing_shadow::{CopyOrder, OutputAccounts, PairTable, QuotaTable, Repeatable, TargetInfo, UPSTREAM_AGAIN};
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
 const QUEUE: usize = 1024;
@@ -55,28 +55,28 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// The parts of shadow-serving that the planes use.
 #[derive(Clone)]
-pub(super) struct ShadowParts {
+pub(crate) struct ShadowParts {
     /// For the tap.
-    pub(super) tap: Arc<TapParts>,
+    pub(crate) tap: Arc<TapParts>,
     /// Closed ledgers of copies.
-    pub(super) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
+    pub(crate) ledgers: Arc<ArrayQueue<Box<Ledger>>>,
     /// Results of comparisons.
-    pub(super) compared: Arc<ArrayQueue<ComparedOutputs>>,
+    pub(crate) compared: Arc<ArrayQueue<ComparedOutputs>>,
     /// The series of copies, apart from those of clients.
-    pub(super) registry: Arc<Mutex<Registry>>,
+    pub(crate) registry: Arc<Mutex<Registry>>,
     /// Both sides together.
-    pub(super) pairs: Arc<Mutex<PairTable>>,
+    pub(crate) pairs: Arc<Mutex<PairTable>>,
     /// What outputs differ in.
-    pub(super) outputs: Arc<Mutex<OutputAccounts>>,
+    pub(crate) outputs: Arc<Mutex<OutputAccounts>>,
     /// Which routes may be repeated.
-    pub(super) repeatable: Arc<Repeatable>,
+    pub(crate) repeatable: Arc<Repeatable>,
     /// In the order of their indices.
-    pub(super) targets: Arc<[TargetInfo]>,
+    pub(crate) targets: Arc<[TargetInfo]>,
 }
 
 impl ShadowParts {
     /// What the admin server reads.
-    pub(super) fn surface(self, order: CopyOrder, labels: &Arc<Labels>) -> ShadowSurface {
+    pub(crate) fn surface(self, order: CopyOrder, labels: &Arc<Labels>) -> ShadowSurface {
         let Self { tap, registry, pairs, outputs, repeatable, targets, .. } = self;
         ShadowSurface {
             registry,
@@ -95,7 +95,7 @@ impl ShadowParts {
 
 /// Running threads. One that ends early costs copies, and never a request: the process goes on without it.
 #[derive(Debug)]
-pub(super) struct ShadowThreads {
+pub(crate) struct ShadowThreads {
     stop: CancellationToken,
     copying: JoinHandle<io::Result<()>>,
     comparing: JoinHandle<()>,
@@ -106,7 +106,7 @@ pub(super) struct ShadowThreads {
 const COMPARISONS: usize = 256;
 
 /// A target before its stack runs.
-pub(super) struct NamedTarget {
+pub(crate) struct NamedTarget {
     name: String,
     address: String,
     target: Target,
@@ -122,7 +122,7 @@ impl NamedTarget {
     /// # Errors
     ///
     /// If a model cannot be loaded, or a mapping does not fit it.
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         name: String,
         target: &ShadowTarget,
         whole: &Config,
@@ -156,37 +156,37 @@ impl NamedTarget {
     }
 
     /// A sender of copies to it at this place among the targets, through the stack at `stack`.
-    pub(super) fn sender(&self, index: usize, stack: &LocalAddress, config: &shadow::Config) -> CopyTarget {
+    pub(crate) fn sender(&self, index: usize, stack: &LocalAddress, config: &lapwing_shadow::Config) -> CopyTarget {
         CopyTarget::new(self.name.clone(), index, self.is_upstream, stack, config, self.mappings.clone())
     }
 
     /// Its name.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Its mappings.
-    pub(super) fn mappings(&self) -> Arc<MappingTable> {
+    pub(crate) fn mappings(&self) -> Arc<MappingTable> {
         self.mappings.clone()
     }
 
     /// Its label among the upstreams.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         label(&self.name)
     }
 
     /// Whether it speaks HTTP/2 only.
-    pub(super) const fn is_h2(&self) -> bool {
+    pub(crate) const fn is_h2(&self) -> bool {
         self.is_h2
     }
 
     /// The server that it is.
-    pub(super) fn into_target(self) -> Target {
+    pub(crate) fn into_target(self) -> Target {
         self.target
     }
 
     /// As surfaces name it.
-    pub(super) fn info(&self) -> TargetInfo {
+    pub(crate) fn info(&self) -> TargetInfo {
         TargetInfo {
             name: self.name.clone(),
             address: self.address.clone(),
@@ -201,7 +201,7 @@ impl NamedTarget {
 /// # Errors
 ///
 /// If a model cannot be loaded, or a thread not be started.
-pub(super) fn start(
+pub(crate) fn start(
     whole: &Config,
     observing: &Observing,
     labels: &Arc<Labels>,
@@ -247,7 +247,7 @@ pub(super) fn start(
     let mut stacks = Vec::new();
     let mut targets = Vec::new();
     for (index, target) in named.into_iter().enumerate() {
-        let (address, listener) = net::local();
+        let (address, listener) = lapwing_net::local();
         let settings = observing.settings_of_copies(&unlimited, &label(&target.name), target.is_h2, &parts.ledgers, &counters);
         targets.push(target.sender(index, &address, &unlimited.shadow));
         let (target, health) = (target.target, Arc::default());
@@ -294,7 +294,7 @@ fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: 
     runtime.block_on(async {
         let tasks = Tasks::default();
         for (listener, plane) in stacks {
-            tasks.spawn(proxy::serve_local(listener, plane, stop.clone()));
+            tasks.spawn(lapwing_proxy::serve_local(listener, plane, stop.clone()));
         }
         Arc::new(runner).run(stop).await;
     });
@@ -303,7 +303,7 @@ fn copy_requests(runner: Runner, stacks: Vec<(LocalListener, DataPlane)>, stop: 
 
 impl ShadowThreads {
     /// The optima of the models that the engine runs as these targets.
-    pub(super) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
+    pub(crate) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
         let is_engine = |(_, (_, target)): &(usize, (&String, &ShadowTarget))| matches!(target, ShadowTarget::Engine(_));
         // engines are in the order of their targets
         let engines = targets.iter().enumerate().filter(is_engine).zip(&self.engines);
@@ -315,7 +315,7 @@ impl ShadowThreads {
     /// # Errors
     ///
     /// The error with which a thread ended.
-    pub(super) fn stop(self) -> io::Result<()> {
+    pub(crate) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         let copied = self.copying.join().unwrap_or_else(|_| Err(io::Error::other("the shadow's thread panicked")));
         // its sender is gone with the runner

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::ledger::Stamp;
-use crate::settings::Period;
+use lapwing_ledger::Stamp;
+use lapwing_settings::Period;
 
 /// The limit of the stacks and clients that carry copies: longer than any copy may take.
-pub(super) const LONGEST: Period = Period::from_secs(7 * 24 * 3600);
+pub(crate) const LONGEST: Period = Period::from_secs(7 * 24 * 3600);
 
 /// How long copies may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// At least.
-    pub(super) floor: Duration,
+    pub(crate) floor: Duration,
     /// So many times the upstream's time, if that is longer.
-    pub(super) factor: u32,
+    pub(crate) factor: u32,
 }
 
 impl Patience {
@@ -28,7 +28,7 @@ impl Patience {
 
     /// Waits until a copy that is sent now has taken too long. `primary` says how long the upstream took, as soon as it is known; while it is
     /// not, there is no limit. An upstream that gave no answer sets none.
-    pub(super) async fn runs_out(self, mut primary: watch::Receiver<Option<Duration>>) {
+    pub(crate) async fn runs_out(self, mut primary: watch::Receiver<Option<Duration>>) {
         let began = Stamp::now();
         let took = primary.wait_for(Option::is_some).await.ok().and_then(|took| *took).unwrap_or_default();
         let gone = Duration::from_nanos(began.elapsed());

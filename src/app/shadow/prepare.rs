@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 
 use super::copy::Head;
 use super::runner::reason;
-use crate::net::error_text;
-use crate::protocol::fold_route;
-use crate::proxy::{CaptureBudget, CapturedBody, capture_whole};
-use crate::shadow::ShadowDrop;
-use crate::shadow::mapping::{MappedCall, MappingFault, MappingTable, RequestMapping};
+use lapwing_net::error_text;
+use lapwing_protocol::fold_route;
+use lapwing_proxy::{CaptureBudget, CapturedBody, capture_whole};
+use lapwing_shadow::ShadowDrop;
+use lapwing_shadow::mapping::{MappedCall, MappingFault, MappingTable, RequestMapping};
 
 /// How many bytes of a call are JSON.
 const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -25,16 +25,16 @@ const OF_THE_BODY: [HeaderName; 5] = [ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING,
 
 /// A request as a target gets it.
 #[derive(Clone, Debug)]
-pub(in crate::app) struct CopyRequest {
-    pub(in crate::app) head: Arc<Head>,
-    pub(in crate::app) body: Arc<CapturedBody>,
+pub(crate) struct CopyRequest {
+    pub(crate) head: Arc<Head>,
+    pub(crate) body: Arc<CapturedBody>,
     /// By what it was made, unless it is the copied request itself.
-    pub(in crate::app) mapping: Option<Arc<RequestMapping>>,
+    pub(crate) mapping: Option<Arc<RequestMapping>>,
 }
 
 /// Makes the requests of one target.
 #[derive(Debug)]
-pub(super) struct Preparer {
+pub(crate) struct Preparer {
     target: String,
     /// Where calls of the target's model go.
     path: Option<http::uri::PathAndQuery>,
@@ -46,14 +46,14 @@ pub(super) struct Preparer {
 }
 
 impl Preparer {
-    pub(super) fn new(target: String, mappings: Arc<MappingTable>) -> Self {
+    pub(crate) fn new(target: String, mappings: Arc<MappingTable>) -> Self {
         let path = format!("/v2/models/{target}/infer").parse().ok();
         Self { target, path, mappings, turn: Semaphore::new(1), logged: AtomicU32::new(0) }
     }
 
     /// The request for a copied one, whose memory is taken from `budget`. A mapping works on a thread for long work, so that copies to
     /// other targets do not wait for it.
-    pub(super) async fn prepare(
+    pub(crate) async fn prepare(
         self: &Arc<Self>,
         head: &Arc<Head>,
         body: &Arc<CapturedBody>,
@@ -72,7 +72,7 @@ impl Preparer {
     }
 
     /// The same on this thread.
-    pub(super) fn prepare_here(
+    pub(crate) fn prepare_here(
         &self,
         head: &Arc<Head>,
         body: &Arc<CapturedBody>,
@@ -122,7 +122,7 @@ impl Preparer {
 /// # Errors
 ///
 /// Why the budget has no room for it.
-pub(in crate::app) fn whole_body(
+pub(crate) fn whole_body(
     body: Bytes,
     trailers: Option<HeaderMap>,
     budget: &Arc<CaptureBudget>,

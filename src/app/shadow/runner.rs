@@ -20,10 +20,10 @@ use super::compare::{AnswerSide, ComparePair, Comparing};
 use super::copy::{CopiedParts, Head};
 use super::patience::Patience;
 use super::target::CopyTarget;
-use crate::ledger::{Stamp, TraceId};
-use crate::net::Tasks;
-use crate::proxy::{CapturedBody, Incomplete, PrimaryAnswer, ShadowJob, TapParts};
-use crate::shadow::{AnsweredExchange, CopyOrder, JudgedRequest, Repeatable, ShadowDrop, Standing};
+use lapwing_ledger::{Stamp, TraceId};
+use lapwing_net::Tasks;
+use lapwing_proxy::{CapturedBody, Incomplete, PrimaryAnswer, ShadowJob, TapParts};
+use lapwing_shadow::{AnsweredExchange, CopyOrder, JudgedRequest, Repeatable, ShadowDrop, Standing};
 
 /// How often the queue is read while requests come.
 const LOOK: Duration = Duration::from_millis(1);
@@ -35,26 +35,26 @@ const IDLE_AFTER: u32 = 200;
 const LEARNING_NS: u64 = 4_000_000_000;
 
 /// What the tasks of the thread share.
-pub(super) struct Runner {
-    pub(super) parts: Arc<TapParts>,
-    pub(super) targets: Vec<CopyTarget>,
-    pub(super) copied: CopiedParts,
-    pub(super) repeatable: Arc<Repeatable>,
-    pub(super) order: CopyOrder,
-    pub(super) max_waiting: usize,
+pub(crate) struct Runner {
+    pub(crate) parts: Arc<TapParts>,
+    pub(crate) targets: Vec<CopyTarget>,
+    pub(crate) copied: CopiedParts,
+    pub(crate) repeatable: Arc<Repeatable>,
+    pub(crate) order: CopyOrder,
+    pub(crate) max_waiting: usize,
     /// How long copies may take.
-    pub(super) patience: Patience,
+    pub(crate) patience: Patience,
     /// The share of sampled requests that go to the upstream again.
-    pub(super) noise: f64,
-    pub(super) comparing: Comparing,
+    pub(crate) noise: f64,
+    pub(crate) comparing: Comparing,
     /// Notified at each look.
-    pub(super) looks: Notify,
-    pub(super) waiting: AtomicUsize,
+    pub(crate) looks: Notify,
+    pub(crate) waiting: AtomicUsize,
 }
 
 impl Runner {
     /// Runs until `stop`; copies in flight are dropped then.
-    pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let tasks = Tasks::default();
         let mut quiet = 0_u32;
         loop {
@@ -245,7 +245,7 @@ impl Drop for WaitingPlace {
 }
 
 /// Why there is no copy of a client's body, as it is counted.
-pub(in crate::app) const fn reason(incomplete: Incomplete) -> ShadowDrop {
+pub(crate) const fn reason(incomplete: Incomplete) -> ShadowDrop {
     match incomplete {
         Incomplete::TooLarge => ShadowDrop::TooLarge,
         Incomplete::BudgetSpent => ShadowDrop::BudgetSpent,

@@ -13,17 +13,17 @@ use super::breaker::Breaker;
 use super::compare::AnswerSide;
 use super::copy::{self, Head};
 use super::prepare::{CopyRequest, Preparer};
-use crate::ledger::Stamp;
-use crate::net::{Client, ClientLimits, LocalAddress, Target};
-use crate::proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
-use crate::shadow::mapping::MappingTable;
-use crate::shadow::{Config, ShadowDrop, TargetCounters};
+use lapwing_ledger::Stamp;
+use lapwing_net::{Client, ClientLimits, LocalAddress, Target};
+use lapwing_proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, TapParts, capture_whole};
+use lapwing_shadow::mapping::MappingTable;
+use lapwing_shadow::{Config, ShadowDrop, TargetCounters};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// What became of a request that was sent to a target.
-pub(in crate::app) enum SendOutcome {
+pub(crate) enum SendOutcome {
     /// It was answered in full.
     Answered(AnswerSide),
     /// It was answered in full; the budget has no room to keep it.
@@ -41,7 +41,7 @@ impl SendOutcome {
     }
 
     /// Counts what became of the request. Returns the answer, if there is one to compare.
-    pub(in crate::app) fn counted(self, counters: &TargetCounters) -> Option<AnswerSide> {
+    pub(crate) fn counted(self, counters: &TargetCounters) -> Option<AnswerSide> {
         if self.is_answered() { &counters.answered } else { &counters.failed }.fetch_add(1, Relaxed);
         let dropped = match self {
             Self::Answered(answer) => return Some(answer),
@@ -55,12 +55,12 @@ impl SendOutcome {
 }
 
 /// A target of copies.
-pub(in crate::app) struct CopyTarget {
-    pub(super) name: String,
+pub(crate) struct CopyTarget {
+    pub(crate) name: String,
     /// Its place among the targets.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// Whether it is the upstream itself, which is asked a second time.
-    pub(super) is_upstream: bool,
+    pub(crate) is_upstream: bool,
     h1: Client<ReplayBody>,
     h2: Client<ReplayBody>,
     permits: Semaphore,
@@ -72,7 +72,7 @@ pub(in crate::app) struct CopyTarget {
 
 impl CopyTarget {
     /// Sends to the stack at `address`.
-    pub(super) fn new(
+    pub(crate) fn new(
         name: String,
         index: usize,
         is_upstream: bool,
@@ -116,13 +116,13 @@ impl CopyTarget {
     }
 
     /// Whether it is left alone `now`, so that no copy would be sent.
-    pub(super) fn is_left_alone(&self, now: Stamp) -> bool {
+    pub(crate) fn is_left_alone(&self, now: Stamp) -> bool {
         self.breaker.is_open(now)
     }
 
     /// Sends a copy and reads the whole answer, until `patience` is over. `None` if it was dropped, got no answer, or one that is too large
     /// to keep; each is counted.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         head: &Arc<Head>,
         body: &Arc<CapturedBody>,
@@ -163,7 +163,7 @@ impl CopyTarget {
     /// # Errors
     ///
     /// Why it gets none.
-    pub(in crate::app) fn prepare(
+    pub(crate) fn prepare(
         &self,
         head: &Arc<Head>,
         body: &Arc<CapturedBody>,
@@ -173,7 +173,7 @@ impl CopyTarget {
     }
 
     /// Sends a request at once and reads the whole answer, within `budget`. Counts nothing.
-    pub(in crate::app) async fn exchange(&self, request: &CopyRequest, budget: &Arc<CaptureBudget>) -> SendOutcome {
+    pub(crate) async fn exchange(&self, request: &CopyRequest, budget: &Arc<CaptureBudget>) -> SendOutcome {
         let client = if request.head.is_h2 { &self.h2 } else { &self.h1 };
         let response = match client.send(copy::request(&request.head, &request.body)).await {
             Ok(response) => response,

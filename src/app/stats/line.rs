@@ -8,7 +8,7 @@ use crate::app::units::{duration, percent};
 const STAGES: usize = 4;
 
 /// `200.2 requests/s, 1 error, p50 310 µs, p99 1.43 ms: forward 41.2 %, …`; `rate` is requests per second.
-pub(in crate::app) fn figures_line(series: &Series, rate: f64) -> String {
+pub(crate) fn figures_line(series: &Series, rate: f64) -> String {
     let latency = if series.total.count == 0 {
         "none answered".to_owned()
     } else {
@@ -25,7 +25,7 @@ pub(in crate::app) fn figures_line(series: &Series, rate: f64) -> String {
 }
 
 /// Stages with their shares, the largest first.
-pub(in crate::app) fn stages_by_share(series: &Series) -> Vec<(&str, f64)> {
+pub(crate) fn stages_by_share(series: &Series) -> Vec<(&str, f64)> {
     let mut shares: Vec<(&str, f64)> =
         series.stages.iter().filter_map(|(name, f)| Some((name.as_str(), f.share.filter(|s| *s > 0.0)?))).collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -33,7 +33,7 @@ pub(in crate::app) fn stages_by_share(series: &Series) -> Vec<(&str, f64)> {
 }
 
 /// `no errors`, `1 error`, `2 errors`.
-pub(in crate::app) fn errors(count: u64) -> String {
+pub(crate) fn errors(count: u64) -> String {
     match count {
         0 => "no errors".to_owned(),
         1 => "1 error".to_owned(),

@@ -13,16 +13,16 @@ use clap::builder::PossibleValuesParser;
 use form_urlencoded::Serializer;
 
 #[cfg(feature = "engine")]
-pub(super) use self::answer::Figures;
+pub(crate) use self::answer::Figures;
 #[cfg(any(feature = "engine", feature = "top"))]
-pub(super) use self::answer::Series;
-pub(super) use self::answer::Stats;
+pub(crate) use self::answer::Series;
+pub(crate) use self::answer::Stats;
 #[cfg(any(feature = "engine", feature = "top"))]
-pub(super) use self::line::figures_line;
+pub(crate) use self::line::figures_line;
 #[cfg(feature = "engine")]
-pub(super) use self::line::{errors, stages_by_share};
+pub(crate) use self::line::{errors, stages_by_share};
 use super::admin_client::{AdminArgs, UNAVAILABLE, block_on};
-use crate::metrics::Window;
+use lapwing_metrics::Window;
 
 /// Which figures to print, and where they are asked for.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct StatsArgs {
 
 /// Which traffic a command shows.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NameFilter {
+pub(crate) struct NameFilter {
     /// Only this route, as the table names it
     #[arg(long, value_name = "ROUTE")]
     route: Option<String>,
@@ -54,12 +54,12 @@ pub(super) struct NameFilter {
 impl NameFilter {
     /// Of one series.
     #[cfg(feature = "top")]
-    pub(super) fn of(series: &Series) -> Self {
+    pub(crate) fn of(series: &Series) -> Self {
         Self { route: series.route.clone(), model: Some(series.model.clone().unwrap_or_default()) }
     }
 
     /// `path` with these names and `others` in its query.
-    pub(super) fn query(&self, path: &str, others: &[(&str, &str)]) -> String {
+    pub(crate) fn query(&self, path: &str, others: &[(&str, &str)]) -> String {
         let names = [("route", &self.route), ("model", &self.model)];
         let names = names.into_iter().filter_map(|(field, name)| Some((field, name.as_deref()?)));
         let query = Serializer::new(String::new()).extend_pairs(others.iter().copied().chain(names)).finish();
@@ -72,12 +72,12 @@ impl NameFilter {
 /// # Errors
 ///
 /// If it is none.
-pub(super) fn read(answer: &[u8]) -> Result<Stats, String> {
+pub(crate) fn read(answer: &[u8]) -> Result<Stats, String> {
     serde_json::from_slice(answer).map_err(|error| format!("the answer is not that of /stats: {error}"))
 }
 
 /// Runs the command. Returns the exit code.
-pub(super) fn run(args: &StatsArgs) -> u8 {
+pub(crate) fn run(args: &StatsArgs) -> u8 {
     match block_on(printed(args)) {
         Ok(text) => {
             // a closed pipe is not an error

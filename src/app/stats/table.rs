@@ -7,14 +7,14 @@ use crate::app::inferred::inferred_words;
 use crate::app::printable::printable;
 use crate::app::table::{TableRow, heading, series_title};
 use crate::app::units::{duration, duration_ps, percent};
-use crate::diagnosis::share_interval;
-use crate::ledger::{Phase, Stage};
+use lapwing_diagnosis::share_interval;
+use lapwing_ledger::{Phase, Stage};
 
 /// The columns of a unit's or a measure's name, and of an optimum's.
 const NAME: usize = 60;
 
 /// The whole table.
-pub(super) fn table(stats: &Stats) -> String {
+pub(crate) fn table(stats: &Stats) -> String {
     let mut out = String::new();
     let mut series: Vec<&Series> = stats.series.iter().collect();
     // what fails first, then the most time: that is where to look

@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::admin_client::{AdminArgs, AdminClient};
 use crate::app::stats::{self, Stats};
-use crate::net::{Body, ClientLimits};
-use crate::protocol::wire::{SsePiece, SseReader};
+use lapwing_net::{Body, ClientLimits};
+use lapwing_protocol::wire::{SsePiece, SseReader};
 
 /// The largest event, in bytes: the largest answer of `/stats`.
 const MAX_EVENT: usize = 64 << 20;
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What was read.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(crate) enum Reading {
     /// The latest figures.
     Figures(Box<Stats>),
     /// There are none, and why: address and reason, in one line.
@@ -30,7 +30,7 @@ pub(super) enum Reading {
 }
 
 /// Sends what is read to `readings` until nobody takes it.
-pub(super) async fn follow(admin: &AdminArgs, path: &str, readings: Sender<Reading>) {
+pub(crate) async fn follow(admin: &AdminArgs, path: &str, readings: Sender<Reading>) {
     let limits = ClientLimits { timeout: Duration::MAX, max_body: usize::MAX, max_idle: 0, ..ClientLimits::default() };
     let client = admin.client_with(limits);
     while !readings.is_closed() {

@@ -10,7 +10,7 @@ use super::feed::{self, Reading};
 use super::rows::{Order, Sort, rows};
 use super::{Signals, TopArgs};
 use crate::app::stats::{Stats, figures_line};
-use crate::ledger::clock;
+use lapwing_ledger::clock;
 
 /// Readings between lines: five seconds.
 const READINGS: usize = 5;
@@ -22,7 +22,7 @@ const SERIES: usize = 20;
 /// # Errors
 ///
 /// If standard output cannot be written.
-pub(super) async fn print(args: &TopArgs, mut signals: Signals) -> io::Result<u8> {
+pub(crate) async fn print(args: &TopArgs, mut signals: Signals) -> io::Result<u8> {
     let (sender, mut readings) = mpsc::channel(1);
     let path = args.path();
     let mut printer = Printer::default();

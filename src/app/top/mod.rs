@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::admin_client::AdminArgs;
 use super::stats::NameFilter;
-use crate::metrics::Window;
+use lapwing_metrics::Window;
 
 /// What to show, and of which Lapwing.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl TopArgs {
 }
 
 /// Runs the command until a key or a signal ends it. Returns the exit code.
-pub(super) fn run(args: &TopArgs) -> u8 {
+pub(crate) fn run(args: &TopArgs) -> u8 {
     let ended = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         runtime.block_on(async {
             let signals = Signals::listen()?;

@@ -5,7 +5,7 @@ use crate::app::stats::{Series, Stats};
 
 /// What rows are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     /// The time that all answered requests of the window took: rate times mean.
     #[default]
     Time,
@@ -17,9 +17,9 @@ pub(super) enum Sort {
 }
 
 impl Sort {
-    pub(super) const ALL: [Self; 6] = [Self::Time, Self::Rate, Self::Errors, Self::P50, Self::P99, Self::Name];
+    pub(crate) const ALL: [Self; 6] = [Self::Time, Self::Rate, Self::Errors, Self::P50, Self::P99, Self::Name];
 
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
             Self::Rate => "rate",
@@ -31,7 +31,7 @@ impl Sort {
     }
 
     /// The one after it; the first after the last.
-    pub(super) fn next(self) -> Self {
+    pub(crate) fn next(self) -> Self {
         let at = Self::ALL.iter().position(|sort| *sort == self).unwrap_or_default();
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
@@ -39,30 +39,30 @@ impl Sort {
 
 /// An order of rows: names from A to Z, figures from the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Order {
-    pub(super) by: Sort,
-    pub(super) is_reversed: bool,
+pub(crate) struct Order {
+    pub(crate) by: Sort,
+    pub(crate) is_reversed: bool,
 }
 
 /// The names that a row is known by from one reading to the next.
-pub(super) type RowKey = (String, String, String);
+pub(crate) type RowKey = (String, String, String);
 
 /// A series as a row.
 #[derive(Clone, Debug)]
-pub(super) struct SeriesRow<'a> {
-    pub(super) series: &'a Series,
+pub(crate) struct SeriesRow<'a> {
+    pub(crate) series: &'a Series,
     /// Requests per second over the window.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
 }
 
 impl SeriesRow<'_> {
-    pub(super) fn key(&self) -> RowKey {
+    pub(crate) fn key(&self) -> RowKey {
         let text = |name: &Option<String>| name.clone().unwrap_or_default();
         (text(&self.series.route), text(&self.series.model), text(&self.series.upstream))
     }
 
     /// Route and model in at most `columns` columns, escaped: the model is kept whole where it takes up to half of them.
-    pub(super) fn title(&self, columns: usize) -> String {
+    pub(crate) fn title(&self, columns: usize) -> String {
         let route = self.series.route.as_deref().unwrap_or_default();
         match self.series.model.as_deref().filter(|model| !model.is_empty()) {
             None => printable(route, columns),
@@ -76,7 +76,7 @@ impl SeriesRow<'_> {
     }
 
     /// The share of requests that failed, `0..=1`.
-    pub(super) fn error_share(&self) -> f64 {
+    pub(crate) fn error_share(&self) -> f64 {
         if self.series.count == 0 { 0.0 } else { self.series.errors as f64 / self.series.count as f64 }
     }
 
@@ -94,7 +94,7 @@ impl SeriesRow<'_> {
 }
 
 /// The series with traffic, those that fail first where nothing else is asked for, whose route or model contains `filter`, in any case of letters.
-pub(super) fn rows<'a>(stats: &'a Stats, order: Order, filter: &str) -> Vec<SeriesRow<'a>> {
+pub(crate) fn rows<'a>(stats: &'a Stats, order: Order, filter: &str) -> Vec<SeriesRow<'a>> {
     let filter = filter.to_lowercase();
     let has = |name: &Option<String>| name.as_deref().is_some_and(|name| name.to_lowercase().contains(&filter));
     let shown = |series: &&Series| series.count > 0 && (filter.is_empty() || has(&series.route) || has(&series.model));

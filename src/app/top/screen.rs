@@ -24,7 +24,7 @@ type Fetch = Option<Pin<Box<dyn Future<Output = Result<Vec<SlowRequest>, String>
 /// # Errors
 ///
 /// If the terminal cannot be set up, drawn to or read.
-pub(super) async fn show(args: &TopArgs, signals: Signals) -> io::Result<u8> {
+pub(crate) async fn show(args: &TopArgs, signals: Signals) -> io::Result<u8> {
     let mut terminal = ratatui::try_init()?;
     let ended = watch(args, signals, &mut terminal).await;
     let restored = ratatui::try_restore();

@@ -11,34 +11,34 @@ const REQUESTS: &str = "10";
 /// One request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct SlowRequest {
-    pub(super) trace_id: String,
-    pub(super) started_at: String,
-    pub(super) status: Option<u16>,
-    pub(super) outcome: String,
-    pub(super) total_ns: u64,
-    pub(super) stages: Vec<StagePart>,
-    pub(super) spans: Vec<PlacedSpan>,
+pub(crate) struct SlowRequest {
+    pub(crate) trace_id: String,
+    pub(crate) started_at: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) outcome: String,
+    pub(crate) total_ns: u64,
+    pub(crate) stages: Vec<StagePart>,
+    pub(crate) spans: Vec<PlacedSpan>,
 }
 
 /// The time that a stage owns; over one request these sum to the total.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct StagePart {
-    pub(super) stage: String,
-    pub(super) ns: u64,
-    pub(super) source: String,
+pub(crate) struct StagePart {
+    pub(crate) stage: String,
+    pub(crate) ns: u64,
+    pub(crate) source: String,
 }
 
 /// What was reported, where it was placed, in nanoseconds from the request's start.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PlacedSpan {
-    pub(super) name: String,
-    pub(super) stage: String,
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-    pub(super) source: String,
+pub(crate) struct PlacedSpan {
+    pub(crate) name: String,
+    pub(crate) stage: String,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) source: String,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ struct Answer {
 }
 
 /// The slowest requests with these names, the slowest first. The error names address and reason.
-pub(super) async fn fetch(client: AdminClient, names: NameFilter) -> Result<Vec<SlowRequest>, String> {
+pub(crate) async fn fetch(client: AdminClient, names: NameFilter) -> Result<Vec<SlowRequest>, String> {
     let path = names.query("/exchanges", &[("order", "slowest"), ("limit", REQUESTS)]);
     let answer = client.get(&path, "application/json").await?;
     let mut requests = read(&answer).map_err(|reason| format!("{}: {reason}", client.address()))?;

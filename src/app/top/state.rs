@@ -11,7 +11,7 @@ use super::slowest::SlowRequest;
 use crate::app::stats::{NameFilter, Series, Stats};
 
 /// Readings that the line of p99 shows: a minute.
-pub(super) const HISTORY: usize = 60;
+pub(crate) const HISTORY: usize = 60;
 /// The most characters of a filter.
 const MAX_FILTER: usize = 128;
 /// Rows that a page key moves by.
@@ -19,7 +19,7 @@ const PAGE: usize = 10;
 
 /// Whether Lapwing answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Link {
+pub(crate) enum Link {
     #[default]
     Connecting,
     Live,
@@ -29,7 +29,7 @@ pub(super) enum Link {
 
 /// What covers the table.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Panel {
+pub(crate) enum Panel {
     #[default]
     None,
     Help,
@@ -44,7 +44,7 @@ pub(super) enum Panel {
 
 /// Requests that were asked for.
 #[derive(Clone, Debug)]
-pub(super) enum Requests {
+pub(crate) enum Requests {
     Asked,
     Failed(String),
     Known(Vec<SlowRequest>),
@@ -52,7 +52,7 @@ pub(super) enum Requests {
 
 /// What a key asks for beyond the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     None,
     Quit,
     /// Fetch the slowest requests with these names.
@@ -61,41 +61,41 @@ pub(super) enum Effect {
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
-pub(super) struct TopState {
-    pub(super) link: Link,
-    pub(super) stats: Stats,
+pub(crate) struct TopState {
+    pub(crate) link: Link,
+    pub(crate) stats: Stats,
     /// Readings so far.
-    pub(super) readings: u64,
+    pub(crate) readings: u64,
     /// The p99 of each row at the latest readings in nanoseconds, the newest last; `None` without traffic.
     history: HashMap<RowKey, VecDeque<Option<f64>>>,
-    pub(super) order: Order,
-    pub(super) filter: String,
-    pub(super) is_typing: bool,
-    pub(super) panel: Panel,
+    pub(crate) order: Order,
+    pub(crate) filter: String,
+    pub(crate) is_typing: bool,
+    pub(crate) panel: Panel,
     /// The row that is chosen, which stays chosen where it moves.
     chosen: Option<RowKey>,
-    pub(super) table: TableState,
+    pub(crate) table: TableState,
 }
 
 impl TopState {
     /// The rows in their order.
-    pub(super) fn rows(&self) -> Vec<SeriesRow<'_>> {
+    pub(crate) fn rows(&self) -> Vec<SeriesRow<'_>> {
         rows(&self.stats, self.order, &self.filter)
     }
 
     /// The figures of the chosen row.
-    pub(super) fn chosen_series(&self) -> Option<&Series> {
+    pub(crate) fn chosen_series(&self) -> Option<&Series> {
         let at = self.table.selected()?;
         self.rows().get(at).map(|row| row.series)
     }
 
     /// The p99 of a row at the latest readings.
-    pub(super) fn history(&self, key: &RowKey) -> impl Iterator<Item = Option<f64>> + '_ {
+    pub(crate) fn history(&self, key: &RowKey) -> impl Iterator<Item = Option<f64>> + '_ {
         self.history.get(key).into_iter().flatten().copied()
     }
 
     /// Takes what was read.
-    pub(super) fn take(&mut self, reading: Reading) {
+    pub(crate) fn take(&mut self, reading: Reading) {
         match reading {
             Reading::Lost(reason) => self.link = Link::Lost(reason),
             Reading::Figures(stats) => {
@@ -119,7 +119,7 @@ impl TopState {
     }
 
     /// Takes the requests that were fetched, if their panel is still open.
-    pub(super) fn take_requests(&mut self, fetched: Result<Vec<SlowRequest>, String>) {
+    pub(crate) fn take_requests(&mut self, fetched: Result<Vec<SlowRequest>, String>) {
         if let Panel::Slowest { requests, .. } = &mut self.panel {
             *requests = fetched.map_or_else(Requests::Failed, Requests::Known);
         }
@@ -142,7 +142,7 @@ impl TopState {
     }
 
     /// What a key does.
-    pub(super) fn press(&mut self, key: KeyEvent) -> Effect {
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Effect {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return if key.code == KeyCode::Char('c') { Effect::Quit } else { Effect::None };
         }

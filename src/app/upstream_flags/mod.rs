@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::check::USAGE;
-use crate::ledger::Server;
+use lapwing_ledger::Server;
 
 mod texts;
 
@@ -31,7 +31,7 @@ pub struct UpstreamFlags {
 /// # Errors
 ///
 /// For an unknown name: the most similar name, if there is one, and all known names.
-pub(super) fn server(name: &str) -> Result<Server, String> {
+pub(crate) fn server(name: &str) -> Result<Server, String> {
     let wanted = folded(name);
     let known = || Server::ALL.iter().flat_map(|server| spellings(*server).map(move |spelling| (spelling, *server)));
     if let Some((_, server)) = known().find(|(spelling, _)| *spelling == wanted) {
@@ -50,7 +50,7 @@ pub(super) fn server(name: &str) -> Result<Server, String> {
 /// # Errors
 ///
 /// If it is not.
-pub(super) fn address(text: &str) -> Result<String, String> {
+pub(crate) fn address(text: &str) -> Result<String, String> {
     let (host, port) = text.rsplit_once(':').unwrap_or_default();
     let is_host = !host.is_empty() && !host.contains(['/', ' ']);
     let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
@@ -76,7 +76,7 @@ fn folded(name: &str) -> String {
 }
 
 /// Prints what `args` ask for to standard output and returns the exit code.
-pub(super) fn print(args: &UpstreamFlags) -> i32 {
+pub(crate) fn print(args: &UpstreamFlags) -> i32 {
     // standard output cannot be written: there is nowhere to report that
     write(args, &mut io::stdout().lock()).map_or(USAGE, |()| 0)
 }

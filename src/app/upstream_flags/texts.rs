@@ -1,20 +1,20 @@
 //! The text that `lapwing upstream-flags` prints for each server. `{grpc}` and `{http}` stand for Lapwing's OTLP receivers.
 
-use crate::ledger::Server;
+use lapwing_ledger::Server;
 
 /// The description of a server.
-pub(super) struct Text {
+pub(crate) struct Text {
     /// What it reports, in one line.
-    pub(super) summary: &'static str,
+    pub(crate) summary: &'static str,
     /// The flags, variables and files that make it report.
-    pub(super) setup: &'static str,
+    pub(crate) setup: &'static str,
     /// The stages that it then reports, and in which fields.
-    pub(super) reported: &'static str,
+    pub(crate) reported: &'static str,
     /// What it does not report.
-    pub(super) missing: &'static str,
+    pub(crate) missing: &'static str,
 }
 
-pub(super) const fn of(server: Server) -> Text {
+pub(crate) const fn of(server: Server) -> Text {
     match server {
         Server::Triton => TRITON,
         Server::Vllm => VLLM,

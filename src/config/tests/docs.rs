@@ -79,7 +79,7 @@ fn more(text: &str) -> String {
     if text.parse::<u64>().is_ok() {
         return (text.parse::<u64>().unwrap() + 1).to_string();
     }
-    match text.parse::<crate::settings::Size>() {
+    match text.parse::<lapwing_settings::Size>() {
         Ok(size) => (size.get() + 1).to_string(),
         Err(_) => format!("{text}1ns"),
     }

@@ -45,7 +45,7 @@ fn serving_models_alone_reads_its_own_section() {
     let whole = "listen: 127.0.0.1:8081\notlp_http: 5\nproxy: {workers: many}\nlog: warn\nengine: {threads: 3}";
     let loaded = read(whole, &model).unwrap();
     assert_eq!((loaded.config.engine.threads, loaded.config.log.as_str()), (3, "warn"));
-    assert_eq!((loaded.config.engine.listen, loaded.warnings.len()), (crate::settings::Bind::loopback(8081), 0));
+    assert_eq!((loaded.config.engine.listen, loaded.warnings.len()), (lapwing_settings::Bind::loopback(8081), 0));
     assert!(!loaded.render().contains("upstream"), "{}", loaded.render());
     let told = |yaml: &str| {
         let faults = read(yaml, &[]).unwrap_err();

@@ -3,7 +3,7 @@
 use super::{case, faults};
 use crate::config::schema::Schema;
 use crate::config::*;
-use crate::settings::fields_of;
+use lapwing_settings::fields_of;
 
 const FILE: &str = "(file l.yaml)";
 
@@ -108,11 +108,11 @@ fn the_schema_has_every_field() {
         fields
     };
     assert_eq!(keys(&schema), sorted(fields_of::<Config>()));
-    assert_eq!(below("proxy"), sorted(fields_of::<proxy::Config>()));
-    assert_eq!(below("proxy.amend"), sorted(fields_of::<protocol::amend::AmendOptions>()));
-    assert_eq!(below("protocol"), sorted(fields_of::<protocol::Config>()));
-    assert_eq!(below("attribution"), sorted(fields_of::<attribution::Config>()));
-    assert_eq!(below("metrics"), sorted(fields_of::<metrics::Config>()));
+    assert_eq!(below("proxy"), sorted(fields_of::<lapwing_proxy::Config>()));
+    assert_eq!(below("proxy.amend"), sorted(fields_of::<lapwing_protocol::amend::AmendOptions>()));
+    assert_eq!(below("protocol"), sorted(fields_of::<lapwing_protocol::Config>()));
+    assert_eq!(below("attribution"), sorted(fields_of::<lapwing_attribution::Config>()));
+    assert_eq!(below("metrics"), sorted(fields_of::<lapwing_metrics::Config>()));
     #[cfg(feature = "engine")]
     {
         assert_eq!(below("engine"), sorted(fields_of::<serving::Config>()));

@@ -14,17 +14,17 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribution::SpanExpectation;
-use crate::ledger::Stage;
-use crate::proxy::{TraceSampling, UpstreamProtocol};
-use crate::settings::{Fault, Size};
+use lapwing_attribution::SpanExpectation;
+use lapwing_ledger::Stage;
+use lapwing_proxy::{TraceSampling, UpstreamProtocol};
+use lapwing_settings::{Fault, Size};
 
-pub(super) struct Case {
+pub(crate) struct Case {
     file: Option<tempfile::NamedTempFile>,
-    pub(super) sources: Sources,
+    pub(crate) sources: Sources,
 }
 
-pub(super) fn case(yaml: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Case {
+pub(crate) fn case(yaml: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Case {
     let file = (!yaml.is_empty()).then(|| {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(yaml.as_bytes()).unwrap();
@@ -44,7 +44,7 @@ pub(super) fn case(yaml: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> 
 }
 
 impl Case {
-    pub(super) fn loaded(&self) -> Loaded {
+    pub(crate) fn loaded(&self) -> Loaded {
         load(&self.sources).unwrap_or_else(|faults| panic!("{}", self.text(&faults)))
     }
 
@@ -64,7 +64,7 @@ impl Case {
 }
 
 /// The faults of a file that has an upstream.
-pub(super) fn faults(yaml: &str) -> String {
+pub(crate) fn faults(yaml: &str) -> String {
     case(&format!("upstream: http://m:1\n{yaml}"), &[], &[]).faults()
 }
 
@@ -300,9 +300,9 @@ proptest! {
         for (name, attribute) in [(Some(name.clone()), value.clone()), (None, Some(name.clone()))] {
             let value = attribute.is_some().then(|| value.clone()).flatten();
             let attribute = attribute.filter(|text| !text.is_empty());
-            given.attribution.spans.push(attribution::SpanRule { name, attribute, value, deployment: None, stage: Stage::Hydration });
+            given.attribution.spans.push(lapwing_attribution::SpanRule { name, attribute, value, deployment: None, stage: Stage::Hydration });
         }
-        let of_replica = attribution::SpanRule { name: None, attribute: None, value: None, deployment: Some(name), stage: Stage::Queue };
+        let of_replica = lapwing_attribution::SpanRule { name: None, attribute: None, value: None, deployment: Some(name), stage: Stage::Queue };
         given.attribution.spans.push(of_replica);
         prop_assume!(tracing_subscriber::EnvFilter::try_new(&given.log).is_ok());
         let text = render::yaml(&given, &BTreeMap::from([("log".to_owned(), "file a\nb: c".to_owned())]));

@@ -2,7 +2,7 @@
 
 use super::case;
 use crate::config::Loaded;
-use crate::settings::TraceSampler;
+use lapwing_settings::TraceSampler;
 
 #[test]
 fn the_variables_of_opentelemetry_name_the_sampler_unless_lapwings_own_settings_do() {

@@ -1,8 +1,8 @@
 //! Lapwing's own telemetry: from OpenTelemetry's variables, or from Lapwing's settings, and never by a variable alone.
 
 use super::{case, faults};
-use crate::collector::Signal;
 use crate::config::Loaded;
+use lapwing_attribution::collector::Signal;
 
 fn load(yaml: &str, env: &[(&str, &str)]) -> Loaded {
     case(&format!("upstream: http://m:1\n{yaml}"), env, &[]).loaded()

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::*;
-use crate::settings::{Checks, Form, Section};
-use crate::shadow::compare;
+use lapwing_compare::outputs;
+use lapwing_settings::{Checks, Form, Section};
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Settings {
-    compare: compare::Config,
+    compare: outputs::Config,
 }
 
 impl Section for Settings {
-    const FORMS: &'static [(&'static str, Form)] = &[("compare", Form::Section(compare::Config::FORMS))];
+    const FORMS: &'static [(&'static str, Form)] = &[("compare", Form::Section(outputs::Config::FORMS))];
 
     fn check(&self, checks: &mut Checks) {
         checks.section("compare", |checks| self.compare.check(checks));
@@ -26,7 +26,7 @@ impl Root for Settings {
     }
 }
 
-fn loaded(key: &str, value: &str) -> Result<compare::Config, Vec<String>> {
+fn loaded(key: &str, value: &str) -> Result<outputs::Config, Vec<String>> {
     let sources = Sources { env: [(format!("LAPWING_COMPARE__{key}"), value.to_owned())].into(), ..Sources::default() };
     match load_as::<Settings>(&sources) {
         Ok(loaded) => Ok(loaded.config.compare),
@@ -53,8 +53,8 @@ fn a_list_of_texts_is_read_and_each_fault_is_named() {
 fn a_route_may_have_lists_and_tolerances_of_its_own() {
     let value = "[{route: /a, tolerance: {absolute: 1e-4}, ignore: ['$.x'], names: {y: z}, tensors: top_k}]";
     let routes = loaded("ROUTES", value).unwrap().routes;
-    assert_eq!(routes[0].tolerance, Some(compare::Tolerance::of(1e-4, 1e-3)));
-    assert_eq!((routes[0].ignore.len(), routes[0].tensors), (1, Some(compare::TensorRule::TopK)));
+    assert_eq!(routes[0].tolerance, Some(outputs::Tolerance::of(1e-4, 1e-3)));
+    assert_eq!((routes[0].ignore.len(), routes[0].tensors), (1, Some(outputs::TensorRule::TopK)));
     let faults = loaded("ROUTES", "[{route: /a, unordered: [[x]], top_k: 99}]").unwrap_err();
     let expected =
         ["compare.routes[0].top_k: 99: must be between 1 and 32", "compare.routes[0].unordered[0]: a list: must be text"];

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use http::StatusCode;
 
 use crate::app::demo::client::HttpClient;
-use crate::diagnosis::Diagnosis;
+use lapwing_diagnosis::Diagnosis;
 
 /// The summary of the series that lost most time; `None` where the admin address has no such path or no series.
-pub(in crate::app::demo) async fn summary(admin: SocketAddr) -> Option<String> {
+pub(crate) async fn summary(admin: SocketAddr) -> Option<String> {
     let (status, body) = HttpClient::new(admin).get("/diagnosis?format=json").await.ok()?;
     if status != StatusCode::OK {
         return None;
@@ -24,7 +24,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
-    use crate::diagnosis::RouteDiagnosis;
+    use lapwing_diagnosis::RouteDiagnosis;
 
     #[tokio::test]
     async fn the_first_series_is_told_and_a_path_that_is_missing_is_not() {

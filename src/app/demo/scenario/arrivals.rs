@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 
 /// An endless sequence of moments, in nanoseconds from the start, each with a number of requests.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     random: StdRng,
     /// Of the load, per nanosecond.
     rate: f64,
@@ -21,7 +21,7 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// The arrivals of `load` at `rate` requests per second.
-    pub(super) fn new(load: &LoadKnobs, rate: f64, seed: u64) -> Self {
+    pub(crate) fn new(load: &LoadKnobs, rate: f64, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let burst = load.burst_every_ms.map(|(every_ms, requests)| (every_ms * MS, requests));
         let burst_ns = burst.map_or(u64::MAX, |(every_ns, _)| random.random_range(every_ns / 2..every_ns));

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// A body of known length.
 #[derive(Debug)]
-pub(super) struct PacedBody {
+pub(crate) struct PacedBody {
     left: Bytes,
     piece: usize,
     pause: Duration,
@@ -24,7 +24,7 @@ pub(super) struct PacedBody {
 
 impl PacedBody {
     /// `bytes` in `pieces` pieces of equal length, at least one, so that the last is written after `takes`.
-    pub(super) fn new(bytes: Bytes, pieces: usize, takes: Duration) -> Self {
+    pub(crate) fn new(bytes: Bytes, pieces: usize, takes: Duration) -> Self {
         let pieces = pieces.clamp(1, bytes.len().max(1));
         let piece = bytes.len().div_ceil(pieces).max(1);
         let pauses = u32::try_from(bytes.len().div_ceil(piece).saturating_sub(1)).unwrap_or(u32::MAX);

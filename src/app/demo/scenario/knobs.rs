@@ -2,43 +2,43 @@
 //!
 //! Times are milliseconds, shares are per mille.
 
-use crate::diagnosis::{Cause, LatencyBound};
-use crate::ledger::Stage;
+use lapwing_diagnosis::{Cause, LatencyBound};
+use lapwing_ledger::Stage;
 
 /// A trouble that is played on the demo.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::app::demo) struct Scenario {
+pub(crate) struct Scenario {
     /// The name on the command line.
-    pub(in crate::app::demo) name: &'static str,
+    pub(crate) name: &'static str,
     /// What happens, in a sentence without a full stop.
-    pub(in crate::app::demo) what: &'static str,
+    pub(crate) what: &'static str,
     /// The diagnosis that counts as right; `None` if nothing is wrong.
-    pub(in crate::app::demo) right: Option<Right>,
+    pub(crate) right: Option<Right>,
     /// Where the trouble shows; `None` if nothing is wrong.
-    pub(in crate::app::demo) shows: Option<Sign>,
+    pub(crate) shows: Option<Sign>,
     /// The budget of its routes: the quantile, and the limit in milliseconds.
-    pub(in crate::app::demo) budget: (&'static str, u64),
+    pub(crate) budget: (&'static str, u64),
     /// Settings of Lapwing beyond the budget: the setting and its text.
-    pub(super) settings: &'static [(&'static str, &'static str)],
-    pub(super) server: ServerKnobs,
-    pub(super) link: LinkKnobs,
-    pub(super) load: LoadKnobs,
+    pub(crate) settings: &'static [(&'static str, &'static str)],
+    pub(crate) server: ServerKnobs,
+    pub(crate) link: LinkKnobs,
+    pub(crate) load: LoadKnobs,
 }
 
 /// What a user changes of a scenario; `None` leaves it as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::app::demo) struct Changes {
+pub(crate) struct Changes {
     /// How many requests the model works on at once; zero is any number.
-    pub(in crate::app::demo) instances: Option<usize>,
+    pub(crate) instances: Option<usize>,
     /// What the model takes for a request of no rows, in milliseconds.
-    pub(in crate::app::demo) model_ms: Option<u64>,
+    pub(crate) model_ms: Option<u64>,
     /// The budget, in milliseconds.
-    pub(in crate::app::demo) budget_ms: Option<u64>,
+    pub(crate) budget_ms: Option<u64>,
 }
 
 impl Scenario {
     /// The same with what a user changes.
-    pub(in crate::app::demo) fn with(mut self, changes: Changes) -> Self {
+    pub(crate) fn with(mut self, changes: Changes) -> Self {
         let Changes { instances, model_ms, budget_ms } = changes;
         self.server.instances = instances.map_or(self.server.instances, |instances| [instances; 2]);
         self.server.forward_ms = model_ms.unwrap_or(self.server.forward_ms);
@@ -49,20 +49,20 @@ impl Scenario {
 
 /// A diagnosis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::app::demo) struct Right {
+pub(crate) struct Right {
     /// `None` if any bound is: a trouble may hit whatever runs.
-    pub(in crate::app::demo) bound: Option<LatencyBound>,
-    pub(in crate::app::demo) cause: Cause,
+    pub(crate) bound: Option<LatencyBound>,
+    pub(crate) cause: Cause,
 }
 
 /// The figure of `/stats` in which a trouble shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::app::demo) struct Sign {
-    pub(in crate::app::demo) stage: Stage,
+pub(crate) struct Sign {
+    pub(crate) stage: Stage,
     /// `p50` or `p99`.
-    pub(in crate::app::demo) quantile: &'static str,
+    pub(crate) quantile: &'static str,
     /// The least that the stage's quantile is, in milliseconds.
-    pub(in crate::app::demo) least_ms: u64,
+    pub(crate) least_ms: u64,
 }
 
 /// How much is sent.
@@ -77,7 +77,7 @@ pub enum LoadLevel {
 
 impl LoadLevel {
     /// The place of its figure in a pair.
-    pub(super) const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         match self {
             Self::Low => 0,
             Self::High => 1,
@@ -87,86 +87,86 @@ impl LoadLevel {
 
 /// A delay that some requests have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sometimes {
+pub(crate) struct Sometimes {
     /// How many of a thousand.
-    pub(super) permille: u32,
+    pub(crate) permille: u32,
     /// The shortest and the longest delay, between which it is drawn evenly.
-    pub(super) ms: (u64, u64),
+    pub(crate) ms: (u64, u64),
 }
 
 impl Sometimes {
-    pub(super) const NEVER: Self = Self { permille: 0, ms: (0, 0) };
+    pub(crate) const NEVER: Self = Self { permille: 0, ms: (0, 0) };
 }
 
 /// What the server does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ServerKnobs {
+pub(crate) struct ServerKnobs {
     /// How long the feature table takes for a row that the cache lacks.
-    pub(super) miss_ms: u64,
+    pub(crate) miss_ms: u64,
     /// How many of a thousand rows have expired in the cache when they are looked up.
-    pub(super) expired_permille: u32,
+    pub(crate) expired_permille: u32,
     /// How often the cache is emptied; zero is never.
-    pub(super) flush_every_ms: u64,
+    pub(crate) flush_every_ms: u64,
     /// A further delay of the feature table, once a request that misses the cache.
-    pub(super) slow_store: Sometimes,
+    pub(crate) slow_store: Sometimes,
     /// What the model takes for a request of no rows.
-    pub(super) forward_ms: u64,
+    pub(crate) forward_ms: u64,
     /// What it takes for each row, in microseconds.
-    pub(super) row_us: u64,
+    pub(crate) row_us: u64,
     /// How many requests it works on at once, by load; zero is any number.
-    pub(super) instances: [usize; 2],
+    pub(crate) instances: [usize; 2],
     /// After how long without a request its weights are gone, and how long they take to load.
-    pub(super) load_after_idle_ms: Option<(u64, u64)>,
+    pub(crate) load_after_idle_ms: Option<(u64, u64)>,
     /// How often the whole server stops, and for how long.
-    pub(super) pause_every_ms: Option<(u64, u64)>,
+    pub(crate) pause_every_ms: Option<(u64, u64)>,
     /// A delay of the work on the outputs.
-    pub(super) postprocessing: Sometimes,
+    pub(crate) postprocessing: Sometimes,
 }
 
 /// What lies between Lapwing and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::app::demo) struct LinkKnobs {
+pub(crate) struct LinkKnobs {
     /// Half a round trip: how long each byte is on its way.
-    pub(super) half_trip_ms: u64,
+    pub(crate) half_trip_ms: u64,
     /// Whether an answer's head and its body are written apart, with Nagle's algorithm on.
-    pub(super) splits_writes: bool,
+    pub(crate) splits_writes: bool,
 }
 
 /// What the clients send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LoadKnobs {
+pub(crate) struct LoadKnobs {
     /// Requests per second, by load.
-    pub(super) rate: [f64; 2],
+    pub(crate) rate: [f64; 2],
     /// Rows of a request, and their weights.
-    pub(super) rows: &'static [(usize, u32)],
+    pub(crate) rows: &'static [(usize, u32)],
     /// Requests that come at once, beside the others: how often, and how many.
-    pub(super) burst_every_ms: Option<(u64, usize)>,
+    pub(crate) burst_every_ms: Option<(u64, usize)>,
     /// Stretches of unequal load.
-    pub(super) stretches: Option<Stretches>,
+    pub(crate) stretches: Option<Stretches>,
     /// Requests whose body the client takes a long time to write.
-    pub(super) slow_upload: Sometimes,
+    pub(crate) slow_upload: Sometimes,
     /// Requests with bytes that nobody needs.
-    pub(super) padding: Option<Padding>,
+    pub(crate) padding: Option<Padding>,
 }
 
 /// Load that goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stretches {
+pub(crate) struct Stretches {
     /// One stretch of each kind together.
-    pub(super) period_ms: u64,
+    pub(crate) period_ms: u64,
     /// The busy stretch, which comes first.
-    pub(super) busy_ms: u64,
+    pub(crate) busy_ms: u64,
     /// The rate in the busy stretch and in the other one, as a multiple of the load's.
-    pub(super) factors: (f64, f64),
+    pub(crate) factors: (f64, f64),
 }
 
 /// Bytes that nobody needs, and the link that they are sent by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Padding {
+pub(crate) struct Padding {
     /// How many of a thousand requests have them.
-    pub(super) permille: u32,
+    pub(crate) permille: u32,
     /// How many bytes.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// What the client's link carries, in bytes per second.
-    pub(super) link_bytes_per_second: u64,
+    pub(crate) link_bytes_per_second: u64,
 }

@@ -9,12 +9,12 @@ mod advice;
 mod arrivals;
 mod body;
 mod knobs;
-pub(super) mod relay;
+pub(crate) mod relay;
 mod script;
 mod story;
 mod table;
 mod traffic;
-pub(super) mod truth;
+pub(crate) mod truth;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,32 +22,32 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::advice::summary as advice;
+pub(crate) use self::advice::summary as advice;
 pub use self::knobs::LoadLevel;
-pub(super) use self::knobs::{Changes, Scenario};
-pub(super) use self::script::Script;
-pub(super) use self::story::{STORY, play_story};
-pub(super) use self::table::{SCENARIOS, find};
+pub(crate) use self::knobs::{Changes, Scenario};
+pub(crate) use self::script::Script;
+pub(crate) use self::story::{STORY, play_story};
+pub(crate) use self::table::{SCENARIOS, find};
 use super::report::LoadReport;
 
 /// A scenario as the user asked for it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Played {
-    pub(super) scenario: Scenario,
-    pub(super) level: LoadLevel,
-    pub(super) seed: u64,
+pub(crate) struct Played {
+    pub(crate) scenario: Scenario,
+    pub(crate) level: LoadLevel,
+    pub(crate) seed: u64,
     /// Where the truth about each request is written.
-    pub(super) truth: Option<PathBuf>,
+    pub(crate) truth: Option<PathBuf>,
 }
 
 impl Played {
     /// Requests per second, unless the user chose: the mean, with bursts.
-    pub(super) fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.scenario.load.rate[self.level.index()]
     }
 
     /// The settings of Lapwing that the scenario needs: the setting and its text.
-    pub(super) fn settings(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let (quantile, ms) = self.scenario.budget;
         let budgets = ("metrics.budgets", format!(r#"{{"*": {{{quantile}: {ms}ms}}}}"#));
         let others = self.scenario.settings.iter().map(|(path, text)| (*path, (*text).to_owned()));
@@ -59,7 +59,7 @@ impl Played {
     /// # Errors
     ///
     /// If the link cannot be started.
-    pub(super) fn link(&self, server: SocketAddr) -> std::io::Result<(SocketAddr, Option<relay::RelayHandle>)> {
+    pub(crate) fn link(&self, server: SocketAddr) -> std::io::Result<(SocketAddr, Option<relay::RelayHandle>)> {
         if self.scenario.link.is_plain() {
             return Ok((server, None));
         }
@@ -71,7 +71,7 @@ impl Played {
     /// # Errors
     ///
     /// If the truth cannot be written.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         proxy: SocketAddr,
         script: Arc<Script>,

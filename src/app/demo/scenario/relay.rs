@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::knobs::LinkKnobs;
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// The most bytes that are read at once.
 const PIECE: usize = 64 << 10;
@@ -25,7 +25,7 @@ const AHEAD: usize = 64;
 
 /// A running relay; stops and joins its thread when dropped.
 #[derive(Debug)]
-pub(in crate::app::demo) struct RelayHandle {
+pub(crate) struct RelayHandle {
     stop: CancellationToken,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -43,7 +43,7 @@ impl Drop for RelayHandle {
 
 impl LinkKnobs {
     /// Whether the link does anything.
-    pub(super) const fn is_plain(self) -> bool {
+    pub(crate) const fn is_plain(self) -> bool {
         self.half_trip_ms == 0 && !self.splits_writes
     }
 }
@@ -53,7 +53,7 @@ impl LinkKnobs {
 /// # Errors
 ///
 /// If no port can be bound, or no thread can be started.
-pub(in crate::app::demo) fn start(server: SocketAddr, link: LinkKnobs) -> io::Result<(SocketAddr, RelayHandle)> {
+pub(crate) fn start(server: SocketAddr, link: LinkKnobs) -> io::Result<(SocketAddr, RelayHandle)> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;

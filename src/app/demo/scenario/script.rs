@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::knobs::{LoadLevel, Scenario, ServerKnobs, Sometimes};
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 const MS: u64 = 1_000_000;
 /// Pauses that are remembered for the truth about requests in flight.
@@ -21,7 +21,7 @@ const PAUSES: usize = 64;
 
 /// The server's part in a scenario.
 #[derive(Debug)]
-pub(in crate::app::demo) struct Script {
+pub(crate) struct Script {
     knobs: ServerKnobs,
     random: Mutex<StdRng>,
     state: Mutex<State>,
@@ -41,14 +41,14 @@ struct State {
 
 /// When the model works on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::app::demo) struct Seat {
-    pub(in crate::app::demo) start: Stamp,
-    pub(in crate::app::demo) end: Stamp,
+pub(crate) struct Seat {
+    pub(crate) start: Stamp,
+    pub(crate) end: Stamp,
 }
 
 impl Script {
     /// The server's part in `scenario`.
-    pub(in crate::app::demo) fn new(scenario: &Scenario, level: LoadLevel, seed: u64) -> Self {
+    pub(crate) fn new(scenario: &Scenario, level: LoadLevel, seed: u64) -> Self {
         let now = Stamp::now();
         let free = vec![now; scenario.server.instances[level.index()]];
         Self {
@@ -60,7 +60,7 @@ impl Script {
     }
 
     /// Whether the feature cache is to be emptied now.
-    pub(in crate::app::demo) fn take_flush(&self, now: Stamp) -> bool {
+    pub(crate) fn take_flush(&self, now: Stamp) -> bool {
         let mut state = self.state.lock();
         let is_due = self.knobs.flush_every_ms > 0 && now.since(state.flushed) >= self.knobs.flush_every_ms * MS;
         if is_due {
@@ -70,18 +70,18 @@ impl Script {
     }
 
     /// Those of `ids` that have expired in the cache.
-    pub(in crate::app::demo) fn expired(&self, ids: &[i64]) -> Vec<i64> {
+    pub(crate) fn expired(&self, ids: &[i64]) -> Vec<i64> {
         let mut random = self.random.lock();
         ids.iter().copied().filter(|_| is_drawn(&mut random, self.knobs.expired_permille)).collect()
     }
 
     /// How long the feature table takes for so many rows, in nanoseconds.
-    pub(in crate::app::demo) fn store_ns(&self, misses: usize) -> u64 {
+    pub(crate) fn store_ns(&self, misses: usize) -> u64 {
         if misses == 0 { 0 } else { misses as u64 * self.knobs.miss_ms * MS + self.draw_ns(self.knobs.slow_store) }
     }
 
     /// When the model works on a request of so many rows that is ready `now`.
-    pub(in crate::app::demo) fn take_seat(&self, rows: usize, now: Stamp) -> Seat {
+    pub(crate) fn take_seat(&self, rows: usize, now: Stamp) -> Seat {
         let service_ns = self.knobs.forward_ms * MS + rows as u64 * self.knobs.row_us * 1_000;
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -101,7 +101,7 @@ impl Script {
     }
 
     /// How long the work on the outputs takes, in nanoseconds.
-    pub(in crate::app::demo) fn postprocessing_ns(&self) -> u64 {
+    pub(crate) fn postprocessing_ns(&self) -> u64 {
         self.draw_ns(self.knobs.postprocessing)
     }
 
@@ -114,7 +114,7 @@ impl Script {
     }
 
     /// Stops the server's thread again and again, which is the one that this runs on. Never ends.
-    pub(in crate::app::demo) async fn pause_often(&self) {
+    pub(crate) async fn pause_often(&self) {
         let Some((every_ms, for_ms)) = self.knobs.pause_every_ms else { return future::pending().await };
         loop {
             tokio::time::sleep(Duration::from_millis(every_ms.saturating_sub(for_ms))).await;
@@ -129,13 +129,13 @@ impl Script {
     }
 
     /// How long the server stood still between two moments, in nanoseconds.
-    pub(in crate::app::demo) fn paused_ns(&self, from: Stamp, to: Stamp) -> u64 {
+    pub(crate) fn paused_ns(&self, from: Stamp, to: Stamp) -> u64 {
         self.pauses.lock().iter().map(|(start, end)| to.min(*end).since(from.max(*start))).sum()
     }
 }
 
 /// Whether one of a thousand draws is among `permille`.
-pub(super) fn is_drawn(random: &mut StdRng, permille: u32) -> bool {
+pub(crate) fn is_drawn(random: &mut StdRng, permille: u32) -> bool {
     permille > 0 && random.random_range(0..1_000) < permille
 }
 

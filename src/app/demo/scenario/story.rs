@@ -8,7 +8,7 @@ use crate::app::demo::run::{DemoError, Places, run_until};
 use crate::app::demo::{Demo, print};
 
 /// The name of the story on the command line.
-pub(in crate::app::demo) const STORY: &str = "story";
+pub(crate) const STORY: &str = "story";
 /// The scenarios of the story, in their order.
 const CHAPTERS: [&str; 6] = ["healthy", "cold-cache", "bursts", "pauses", "slow-client", "far-region"];
 /// The shortest chapter, in seconds.
@@ -19,7 +19,7 @@ const SHORTEST: u64 = 12;
 /// # Errors
 ///
 /// Those of [`run_until`].
-pub(in crate::app::demo) fn play_story(demo: &Demo, played: &Played, places: Places) -> Result<(), DemoError> {
+pub(crate) fn play_story(demo: &Demo, played: &Played, places: Places) -> Result<(), DemoError> {
     let seconds = demo.seconds.unwrap_or_default() / CHAPTERS.len() as u64;
     let stop = CancellationToken::new();
     let scenarios = || CHAPTERS.iter().filter_map(|name| find(name));

@@ -3,8 +3,8 @@
 //! docs/SCENARIOS.md has the same rows; a test compares them.
 
 use super::knobs::{LinkKnobs, LoadKnobs, Padding, Right, Scenario, ServerKnobs, Sign, Sometimes, Stretches};
-use crate::diagnosis::{Cause, LatencyBound};
-use crate::ledger::Stage;
+use lapwing_diagnosis::{Cause, LatencyBound};
+use lapwing_ledger::Stage;
 
 const SERVER: ServerKnobs = ServerKnobs {
     miss_ms: 2,
@@ -53,7 +53,7 @@ const fn shows(stage: Stage, quantile: &'static str, least_ms: u64) -> Option<Si
 }
 
 /// Every scenario, `healthy` last.
-pub(in crate::app::demo) static SCENARIOS: [Scenario; 13] = [
+pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "cold-cache",
         what: "The feature cache is emptied four times a second, so that it lacks most rows, and each of those takes 50 ms",
@@ -168,7 +168,7 @@ pub(in crate::app::demo) static SCENARIOS: [Scenario; 13] = [
 ];
 
 /// The scenario of this name.
-pub(in crate::app::demo) fn find(name: &str) -> Option<&'static Scenario> {
+pub(crate) fn find(name: &str) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }
 

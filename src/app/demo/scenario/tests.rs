@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::server::start_scripted_server;
 use super::truth::TruthLog;
 use super::*;
-use crate::ledger::Stage;
+use lapwing_ledger::Stage;
 
 const MS: u64 = 1_000_000;
 

@@ -23,8 +23,8 @@ use crate::app::demo::load::{Requests, check_answer};
 use crate::app::demo::report::LoadReport;
 use crate::app::demo::spans::ROUTE;
 use crate::app::demo::tickets;
-use crate::ledger::{Stage, Stamp};
-use crate::net::{Client, ClientLimits, Target};
+use lapwing_ledger::{Stage, Stamp};
+use lapwing_net::{Client, ClientLimits, Target};
 
 /// The time limit of one request, including the connection.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ struct Planned {
 }
 
 /// Sends the load of `played` to `proxy` until `stop`; returns what the clients saw, and what was done to each request.
-pub(super) async fn send(
+pub(crate) async fn send(
     proxy: SocketAddr,
     played: &Played,
     script: Arc<Script>,

@@ -11,21 +11,21 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::knobs::Scenario;
-use crate::diagnosis::LatencyBound;
-use crate::ledger::{Stage, Stamp};
+use lapwing_diagnosis::LatencyBound;
+use lapwing_ledger::{Stage, Stamp};
 
 /// The field of an answer that tells the server's part: `hydration;ns=40000000, arrived;ns=…`.
-pub(in crate::app::demo) static INJECTED: HeaderName = HeaderName::from_static("x-demo-injected");
+pub(crate) static INJECTED: HeaderName = HeaderName::from_static("x-demo-injected");
 /// The name in that field of the moment at which the server began with the request.
 const ARRIVED: &str = "arrived";
 /// The most requests of which the truth is kept: 64 bytes each.
 const MAX_RECORDS: usize = 1 << 18;
 
 /// Time that the script added to a request, by stage.
-pub(in crate::app::demo) type Injected = ArrayVec<(Stage, u64), 8>;
+pub(crate) type Injected = ArrayVec<(Stage, u64), 8>;
 
 /// The field's value.
-pub(in crate::app::demo) fn field(injected: &Injected, arrived: Stamp) -> Option<HeaderValue> {
+pub(crate) fn field(injected: &Injected, arrived: Stamp) -> Option<HeaderValue> {
     let mut text = String::new();
     for (stage, ns) in injected {
         let _ = write!(text, "{};ns={ns}, ", stage.name());
@@ -36,18 +36,18 @@ pub(in crate::app::demo) fn field(injected: &Injected, arrived: Stamp) -> Option
 
 /// What was done to one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Truth {
+pub(crate) struct Truth {
     /// As the client measured it, in nanoseconds.
-    pub(super) total_ns: u64,
+    pub(crate) total_ns: u64,
     /// Time that the script took, by stage.
-    pub(super) injected: Injected,
+    pub(crate) injected: Injected,
     /// When the server began with it.
-    pub(super) arrived: Option<Stamp>,
+    pub(crate) arrived: Option<Stamp>,
 }
 
 impl Truth {
     /// The server's part, from its field.
-    pub(super) fn of_field(value: Option<&HeaderValue>) -> Self {
+    pub(crate) fn of_field(value: Option<&HeaderValue>) -> Self {
         let mut truth = Self::default();
         let text = value.and_then(|value| value.to_str().ok()).unwrap_or_default();
         for (name, ns) in text.split(", ").filter_map(|part| part.split_once(";ns=")) {
@@ -62,13 +62,13 @@ impl Truth {
     }
 
     /// Adds time to a stage.
-    pub(super) fn add(&mut self, stage: Stage, ns: u64) {
+    pub(crate) fn add(&mut self, stage: Stage, ns: u64) {
         add(&mut self.injected, stage, ns);
     }
 }
 
 /// Adds time to a stage; no time adds nothing.
-pub(in crate::app::demo) fn add(injected: &mut Injected, stage: Stage, ns: u64) {
+pub(crate) fn add(injected: &mut Injected, stage: Stage, ns: u64) {
     match injected.iter_mut().find(|(known, _)| *known == stage) {
         Some((_, sum)) => *sum += ns,
         None if ns > 0 => {
@@ -80,11 +80,11 @@ pub(in crate::app::demo) fn add(injected: &mut Injected, stage: Stage, ns: u64) 
 
 /// The truth about the requests of a run, in the order in which they ended.
 #[derive(Clone, Debug, Default)]
-pub(in crate::app::demo) struct TruthLog(Vec<Truth>);
+pub(crate) struct TruthLog(Vec<Truth>);
 
 impl TruthLog {
     /// Keeps one, unless there are too many.
-    pub(super) fn push(&mut self, truth: Truth) {
+    pub(crate) fn push(&mut self, truth: Truth) {
         if self.0.len() < MAX_RECORDS {
             self.0.push(truth);
         }
@@ -92,7 +92,7 @@ impl TruthLog {
 
     /// How many there are.
     #[cfg(test)]
-    pub(super) fn records(&self) -> &[Truth] {
+    pub(crate) fn records(&self) -> &[Truth] {
         &self.0
     }
 
@@ -101,7 +101,7 @@ impl TruthLog {
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub(in crate::app::demo) fn write(&self, path: &Path, scenario: &Scenario) -> io::Result<()> {
+    pub(crate) fn write(&self, path: &Path, scenario: &Scenario) -> io::Result<()> {
         #[derive(Serialize)]
         struct Line {
             total_ns: u64,

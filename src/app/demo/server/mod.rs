@@ -22,9 +22,9 @@ use super::spans::exporter::{self, SpanQueue};
 use super::spans::{Arrival, ROUTE};
 use super::steps::StepRecorder;
 use super::tickets::{CacheCounts, TicketModel};
-use crate::ledger::TraceContext;
 use crate::serving::{self, Catalogue, Limits};
-use crate::settings::{Period, Size};
+use lapwing_ledger::TraceContext;
+use lapwing_settings::{Period, Size};
 
 /// Threads for hydration, tokenizing and calibration, besides those of the server and the model.
 const HANDLER_THREADS: usize = 2;
@@ -56,7 +56,7 @@ impl ServerHandle {
     }
 
     /// The counts of the feature cache.
-    pub(super) const fn cache_counts(&self) -> &Arc<CacheCounts> {
+    pub(crate) const fn cache_counts(&self) -> &Arc<CacheCounts> {
         &self.cache_counts
     }
 
@@ -97,7 +97,7 @@ pub fn start_server(otlp_grpc: SocketAddr) -> io::Result<(SocketAddr, ServerHand
 /// # Errors
 ///
 /// Those of [`start_server`].
-pub(super) fn start_scripted_server(
+pub(crate) fn start_scripted_server(
     otlp_grpc: SocketAddr,
     script: Option<Arc<Script>>,
 ) -> io::Result<(SocketAddr, ServerHandle)> {

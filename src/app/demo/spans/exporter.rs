@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 
 use super::resource_spans;
-use crate::net::{Client, ClientLimits, Target};
+use lapwing_net::{Client, ClientLimits, Target};
 
 /// Requests whose spans may wait for the next batch: more than ten times those of the demo's default load in 200 ms.
 const QUEUE: usize = 4096;
@@ -29,14 +29,14 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The handler's end of the queue.
 #[derive(Clone, Debug)]
-pub(in crate::app::demo) struct SpanQueue {
+pub(crate) struct SpanQueue {
     sender: mpsc::Sender<Vec<Span>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl SpanQueue {
     /// Queues one request's spans, or drops them if the queue is full.
-    pub(in crate::app::demo) fn offer(&self, spans: Vec<Span>) {
+    pub(crate) fn offer(&self, spans: Vec<Span>) {
         if let Err(mpsc::error::TrySendError::Full(spans) | mpsc::error::TrySendError::Closed(spans)) =
             self.sender.try_send(spans)
         {
@@ -47,14 +47,14 @@ impl SpanQueue {
 
 /// The exporter's end.
 #[derive(Debug)]
-pub(in crate::app::demo) struct Exporter {
+pub(crate) struct Exporter {
     receiver: mpsc::Receiver<Vec<Span>>,
     dropped: Arc<AtomicU64>,
     client: TraceServiceClient<Client<Body>>,
 }
 
 /// A queue and its exporter; `dropped` counts spans lost. Connects at the first batch.
-pub(in crate::app::demo) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> (SpanQueue, Exporter) {
+pub(crate) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> (SpanQueue, Exporter) {
     let limits = ClientLimits { connect_timeout: TIMEOUT, timeout: TIMEOUT, ..ClientLimits::default() };
     let client = TraceServiceClient::new(Client::http2(Target::Tcp(to.to_string()), limits));
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -63,7 +63,7 @@ pub(in crate::app::demo) fn pair(to: SocketAddr, dropped: Arc<AtomicU64>) -> (Sp
 
 impl Exporter {
     /// Exports until `stop`, then once more for the remaining spans.
-    pub(in crate::app::demo) async fn run(mut self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !stop.is_cancelled() {

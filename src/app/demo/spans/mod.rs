@@ -2,7 +2,7 @@
 //!
 //! Times are nanoseconds since the Unix epoch, placed by one reading of the wall clock per request.
 
-pub(super) mod exporter;
+pub(crate) mod exporter;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -12,31 +12,31 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 
 use super::steps::{Step, TimedStep};
 use super::tickets::MODEL;
-use crate::ledger::{SpanId, Stamp, TraceContext, clock};
+use lapwing_ledger::{SpanId, Stamp, TraceContext, clock};
 
 /// The path of inference requests; with the method, the server span's name.
-pub(super) const ROUTE: &str = "/v2/models/tickets/infer";
+pub(crate) const ROUTE: &str = "/v2/models/tickets/infer";
 
 /// When a request's head had been read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     at: Stamp,
     unix_ns: u64,
 }
 
 impl Arrival {
     /// Reads both clocks.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { at: Stamp::now(), unix_ns: clock::unix_ns() }
     }
 
     /// The moment.
-    pub(super) const fn at(self) -> Stamp {
+    pub(crate) const fn at(self) -> Stamp {
         self.at
     }
 
     /// The request's spans under the caller's, ending now; the children first, as they end before their parent.
-    pub(super) fn spans(self, caller: TraceContext, status: u16, steps: &[TimedStep]) -> Vec<Span> {
+    pub(crate) fn spans(self, caller: TraceContext, status: u16, steps: &[TimedStep]) -> Vec<Span> {
         let server = SpanId::random();
         let mut spans: Vec<Span> = steps.iter().map(|timed| self.child(caller, server, timed)).collect();
         spans.push(Span {
@@ -93,7 +93,7 @@ impl Arrival {
 }
 
 /// Wraps spans in the demo server's resource.
-pub(super) fn resource_spans(spans: Vec<Span>) -> ResourceSpans {
+pub(crate) fn resource_spans(spans: Vec<Span>) -> ResourceSpans {
     let attributes = vec![text("service.name", "lapwing-demo-server"), text("service.instance.id", "demo")];
     let scope = InstrumentationScope { name: "lapwing.demo".to_owned(), ..InstrumentationScope::default() };
     ResourceSpans {

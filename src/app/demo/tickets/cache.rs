@@ -14,23 +14,23 @@ use super::table::{FeatureTable, LookupError};
 
 /// Lookups of the cache since the start.
 #[derive(Debug, Default)]
-pub(in crate::app::demo) struct CacheCounts {
+pub(crate) struct CacheCounts {
     hits: AtomicU64,
     lookups: AtomicU64,
 }
 
 /// [`CacheCounts`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::app::demo) struct CacheReading {
+pub(crate) struct CacheReading {
     /// Rows found in the cache.
-    pub(in crate::app::demo) hits: u64,
+    pub(crate) hits: u64,
     /// Rows looked up.
-    pub(in crate::app::demo) lookups: u64,
+    pub(crate) lookups: u64,
 }
 
 impl CacheCounts {
     /// The counts so far.
-    pub(in crate::app::demo) fn read(&self) -> CacheReading {
+    pub(crate) fn read(&self) -> CacheReading {
         // hits first, so that they never exceed the lookups read after them
         let hits = self.hits.load(Ordering::Acquire);
         CacheReading { hits, lookups: self.lookups.load(Ordering::Acquire) }
@@ -44,7 +44,7 @@ impl CacheCounts {
 
 impl CacheReading {
     /// The share of lookups since `earlier` that the cache answered, `0.0..=1.0`; `None` if there was no lookup.
-    pub(in crate::app::demo) fn hit_rate_since(self, earlier: Self) -> Option<f64> {
+    pub(crate) fn hit_rate_since(self, earlier: Self) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(earlier.lookups);
         let hits = self.hits.saturating_sub(earlier.hits);
         (lookups > 0).then(|| hits as f64 / lookups as f64)
@@ -53,7 +53,7 @@ impl CacheReading {
 
 /// A feature table with a cache of rows in front.
 #[derive(Debug)]
-pub(super) struct CachedFeatures {
+pub(crate) struct CachedFeatures {
     table: FeatureTable,
     capacity: usize,
     cache: Mutex<Rows>,
@@ -68,12 +68,12 @@ struct Rows {
 
 impl CachedFeatures {
     /// An empty cache of at most `capacity` rows in front of `table`.
-    pub(super) fn new(table: FeatureTable, capacity: usize) -> Self {
+    pub(crate) fn new(table: FeatureTable, capacity: usize) -> Self {
         Self { table, capacity: capacity.max(1), cache: Mutex::default(), counts: Arc::default() }
     }
 
     /// The counts of the cache.
-    pub(super) const fn counts(&self) -> &Arc<CacheCounts> {
+    pub(crate) const fn counts(&self) -> &Arc<CacheCounts> {
         &self.counts
     }
 
@@ -82,7 +82,7 @@ impl CachedFeatures {
     /// # Errors
     ///
     /// [`LookupError`] for the first ticket that cannot be read; nothing is counted then.
-    pub(super) fn hydrate(&self, ids: &[i64]) -> Result<(Vec<Arc<str>>, usize), LookupError> {
+    pub(crate) fn hydrate(&self, ids: &[i64]) -> Result<(Vec<Arc<str>>, usize), LookupError> {
         let mut hits = 0;
         let mut texts = Vec::with_capacity(ids.len());
         for id in ids {
@@ -98,12 +98,12 @@ impl CachedFeatures {
     }
 
     /// Forgets every row.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         *self.cache.lock() = Rows::default();
     }
 
     /// Forgets these rows.
-    pub(super) fn forget(&self, ids: &[i64]) {
+    pub(crate) fn forget(&self, ids: &[i64]) {
         let mut cache = self.cache.lock();
         let rows = &mut *cache;
         for id in ids {

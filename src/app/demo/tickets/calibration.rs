@@ -20,13 +20,13 @@ struct Examples {
 
 /// Maps scores to probabilities.
 #[derive(Clone, Debug)]
-pub(super) struct Calibrator {
+pub(crate) struct Calibrator {
     classes: [Examples; CLASSES],
 }
 
 impl Calibrator {
     /// From the logits of examples, row by row, and the class of each row.
-    pub(super) fn fit(logits: &[f32], classes: impl Iterator<Item = usize>) -> Self {
+    pub(crate) fn fit(logits: &[f32], classes: impl Iterator<Item = usize>) -> Self {
         let mut calibrator = Self { classes: std::array::from_fn(|_| Examples::default()) };
         for (row, class) in logits.as_chunks::<CLASSES>().0.iter().zip(classes) {
             for (at, (score, examples)) in softmax(row).into_iter().zip(&mut calibrator.classes).enumerate() {
@@ -38,7 +38,7 @@ impl Calibrator {
     }
 
     /// The probability of each class for one row; they sum to 1.
-    pub(super) fn probabilities(&self, logits: &[f32; CLASSES]) -> [f32; CLASSES] {
+    pub(crate) fn probabilities(&self, logits: &[f32; CLASSES]) -> [f32; CLASSES] {
         let scores = softmax(logits);
         let mut probabilities = [0.0; CLASSES];
         for ((probability, score), examples) in probabilities.iter_mut().zip(scores).zip(&self.classes) {

@@ -20,15 +20,15 @@ const CALIBRATION_TICKETS: usize = 256;
 const STACK: usize = 32 << 20;
 
 /// Why the classifier could not be built: a bug in the demo.
-pub(super) type FitError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type FitError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Classifies tickets.
 #[derive(Debug)]
-pub(super) struct Classifier {
-    pub(super) tokenizer: Tokenizer,
+pub(crate) struct Classifier {
+    pub(crate) tokenizer: Tokenizer,
     /// Token ids to logits.
-    pub(super) model: Model,
-    pub(super) calibrator: Calibrator,
+    pub(crate) model: Model,
+    pub(crate) calibrator: Calibrator,
 }
 
 impl Classifier {
@@ -37,7 +37,7 @@ impl Classifier {
     /// # Errors
     ///
     /// An error of the tokenizer or the engine.
-    pub(super) fn fit() -> Result<Self, FitError> {
+    pub(crate) fn fit() -> Result<Self, FitError> {
         on_large_stack(Self::fit_here)?
     }
 
@@ -68,7 +68,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, FitErro
 }
 
 /// The inputs of a call.
-pub(super) fn tensors(tokens: &Tokens) -> Vec<Tensor> {
+pub(crate) fn tensors(tokens: &Tokens) -> Vec<Tensor> {
     let shape = [tokens.rows, tokens.length];
     vec![Tensor::i64(IDS, &shape, &tokens.ids), Tensor::i64(MASK, &shape, &tokens.mask)]
 }

@@ -27,23 +27,23 @@ const STRAY: u32 = 7;
 const LENGTH: (usize, usize) = (24, 44);
 
 /// How many teams there are.
-pub(super) const CLASSES: usize = 8;
+pub(crate) const CLASSES: usize = 8;
 
 /// A ticket.
 #[derive(Clone, Debug)]
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     /// The team that should get it, `0..CLASSES`.
-    pub(super) team: usize,
-    pub(super) text: String,
+    pub(crate) team: usize,
+    pub(crate) text: String,
 }
 
 /// Every word of any ticket except numbers; some occur twice.
-pub(super) fn words() -> impl Iterator<Item = &'static str> {
+pub(crate) fn words() -> impl Iterator<Item = &'static str> {
     TEAMS.iter().flat_map(|(_, words)| words.split_whitespace()).chain(COMMON.split_whitespace())
 }
 
 /// Generates `count` tickets.
-pub(super) fn tickets(seed: u64, count: usize) -> Vec<Ticket> {
+pub(crate) fn tickets(seed: u64, count: usize) -> Vec<Ticket> {
     let mut writer = Writer::new(seed);
     (0..count).map(|_| writer.ticket()).collect()
 }

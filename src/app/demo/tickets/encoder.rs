@@ -10,7 +10,7 @@ use super::corpus::CLASSES;
 use super::onnx::{AxisLength, Element, GraphBuilder};
 
 /// Elements of a token's vector.
-pub(super) const WIDTH: usize = 64;
+pub(crate) const WIDTH: usize = 64;
 const HEADS: usize = 4;
 /// Elements inside a feed-forward block.
 const INNER: usize = 128;
@@ -18,19 +18,19 @@ const LAYERS: usize = 1;
 const SEED: u64 = 7;
 
 /// The inputs: token ids, and 1 for each token that is not padding.
-pub(super) const IDS: &str = "input_ids";
-pub(super) const MASK: &str = "attention_mask";
+pub(crate) const IDS: &str = "input_ids";
+pub(crate) const MASK: &str = "attention_mask";
 
 /// The layer that turns a text's vector into a logit for each team.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// `CLASSES` rows of [`WIDTH`].
-    pub(super) weights: Vec<f32>,
-    pub(super) biases: [f32; CLASSES],
+    pub(crate) weights: Vec<f32>,
+    pub(crate) biases: [f32; CLASSES],
 }
 
 /// The file of the encoder for token ids below `vocabulary`. With a head its output is `logits [N, 8]`, else `embedding [N, 64]`.
-pub(super) fn onnx(vocabulary: usize, head: Option<&Head>) -> Vec<u8> {
+pub(crate) fn onnx(vocabulary: usize, head: Option<&Head>) -> Vec<u8> {
     let mut encoder = Encoder { graph: GraphBuilder::default(), random: StdRng::seed_from_u64(SEED) };
     let table = encoder.weights(&[vocabulary, WIDTH], 1.0);
     let words = encoder.graph.node("Gather", &[&table, IDS]);

@@ -24,10 +24,10 @@ use super::tokenizer::Tokenizer;
 use super::{MODEL, ROWS, SEED, WORKING_SET};
 use crate::app::demo::scenario::Script;
 use crate::app::demo::steps::{Step, StepRecorder};
-use crate::ledger::{Stage, Stamp};
+use lapwing_ledger::{Stage, Stamp};
 
 /// Teams per row in the answer, the most probable first.
-pub(in crate::app::demo) const TOP: usize = 3;
+pub(crate) const TOP: usize = 3;
 /// The most rows that one request may hold.
 const MAX_ROWS: usize = 256;
 const INPUT: &str = "ticket_ids";
@@ -38,7 +38,7 @@ const WARM_UP: Duration = Duration::from_secs(30);
 
 /// The served model.
 #[derive(Debug)]
-pub(in crate::app::demo) struct TicketModel {
+pub(crate) struct TicketModel {
     about: About,
     model: Arc<Served>,
     parts: Arc<Parts>,
@@ -70,7 +70,7 @@ impl TicketModel {
     /// # Errors
     ///
     /// If a part cannot be built, or no thread can be started.
-    pub(in crate::app::demo) fn start(script: Option<Arc<Script>>) -> io::Result<Self> {
+    pub(crate) fn start(script: Option<Arc<Script>>) -> io::Result<Self> {
         let table = FeatureTable::pack(&corpus::tickets(SEED, ROWS))?;
         let features = CachedFeatures::new(table, ROWS);
         let Classifier { tokenizer, model, calibrator } = Classifier::fit().map_err(io::Error::other)?;
@@ -91,7 +91,7 @@ impl TicketModel {
     }
 
     /// The counts of the feature cache.
-    pub(in crate::app::demo) fn cache_counts(&self) -> &Arc<CacheCounts> {
+    pub(crate) fn cache_counts(&self) -> &Arc<CacheCounts> {
         self.parts.features.counts()
     }
 
@@ -100,7 +100,7 @@ impl TicketModel {
     /// # Errors
     ///
     /// If a row cannot be read, or the model does not answer.
-    pub(in crate::app::demo) fn learn_answers(&self) -> io::Result<()> {
+    pub(crate) fn learn_answers(&self) -> io::Result<()> {
         if self.script.is_none() {
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl TicketModel {
     /// # Errors
     ///
     /// If it is not warm within 30 s.
-    pub(in crate::app::demo) fn wait_until_ready(&self) -> io::Result<()> {
+    pub(crate) fn wait_until_ready(&self) -> io::Result<()> {
         let began = Stamp::now();
         while !self.model.is_ready() {
             if Duration::from_nanos(began.elapsed()) > WARM_UP {

@@ -15,20 +15,20 @@ mod replay;
 mod table;
 mod tokenizer;
 
-pub(super) use cache::{CacheCounts, CacheReading};
-pub(super) use handler::{TOP, TicketModel};
-pub(super) use table::id;
+pub(crate) use cache::{CacheCounts, CacheReading};
+pub(crate) use handler::{TOP, TicketModel};
+pub(crate) use table::id;
 
 /// The name under which the model is served.
-pub(super) const MODEL: &str = "tickets";
+pub(crate) const MODEL: &str = "tickets";
 /// The seed of the tickets in the feature table.
 const SEED: u64 = 1;
 /// Rows of the feature table, and of its cache when it is full.
 const ROWS: usize = 4096;
 /// Rows that a scenario asks for: the first of the table. The cache has all of them when a scenario begins.
-pub(super) const WORKING_SET: usize = 128;
+pub(crate) const WORKING_SET: usize = 128;
 
 /// The team of each ticket in the feature table, as a number, in the order of their ids.
-pub(super) fn teams() -> Vec<usize> {
+pub(crate) fn teams() -> Vec<usize> {
     corpus::tickets(SEED, ROWS).into_iter().map(|ticket| ticket.team).collect()
 }

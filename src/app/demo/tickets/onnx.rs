@@ -118,37 +118,37 @@ struct Dimension {
 
 /// A type of elements, by its number in ONNX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Element {
+pub(crate) enum Element {
     Float32 = 1,
     Int64 = 7,
 }
 
 /// An axis of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AxisLength {
+pub(crate) enum AxisLength {
     Fixed(usize),
     /// A call chooses; axes of one name have one length.
     Named(&'static str),
 }
 
 /// An input or output of a graph.
-pub(super) type PortSpec<'a> = (&'a str, Element, &'a [AxisLength]);
+pub(crate) type PortSpec<'a> = (&'a str, Element, &'a [AxisLength]);
 
 /// A graph that grows by a node at a time. Methods return the name of the tensor that they add.
 #[derive(Debug, Default)]
-pub(super) struct GraphBuilder {
+pub(crate) struct GraphBuilder {
     nodes: Vec<NodeProto>,
     constants: Vec<TensorProto>,
 }
 
 impl GraphBuilder {
     /// A constant of float32; `values` fill `dims`.
-    pub(super) fn floats(&mut self, dims: &[usize], values: &[f32]) -> String {
+    pub(crate) fn floats(&mut self, dims: &[usize], values: &[f32]) -> String {
         self.constant(dims, Element::Float32, values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 
     /// A list of int64.
-    pub(super) fn integers(&mut self, values: &[i64]) -> String {
+    pub(crate) fn integers(&mut self, values: &[i64]) -> String {
         self.constant(&[values.len()], Element::Int64, values.iter().flat_map(|value| value.to_le_bytes()).collect())
     }
 
@@ -160,17 +160,17 @@ impl GraphBuilder {
     }
 
     /// A node without attributes.
-    pub(super) fn node(&mut self, operator: &str, inputs: &[&str]) -> String {
+    pub(crate) fn node(&mut self, operator: &str, inputs: &[&str]) -> String {
         self.node_with(operator, inputs, Vec::new())
     }
 
     /// A node with one attribute, an integer.
-    pub(super) fn node_with_integer(&mut self, operator: &str, inputs: &[&str], name: &str, i: i64) -> String {
+    pub(crate) fn node_with_integer(&mut self, operator: &str, inputs: &[&str], name: &str, i: i64) -> String {
         self.node_with(operator, inputs, vec![AttributeProto { name: name.to_owned(), i, r#type: 2, ..Default::default() }])
     }
 
     /// A node with one attribute, a list of integers.
-    pub(super) fn node_with_integers(&mut self, operator: &str, inputs: &[&str], name: &str, ints: &[i64]) -> String {
+    pub(crate) fn node_with_integers(&mut self, operator: &str, inputs: &[&str], name: &str, ints: &[i64]) -> String {
         let (name, ints) = (name.to_owned(), ints.to_vec());
         self.node_with(operator, inputs, vec![AttributeProto { name, ints, r#type: 7, ..Default::default() }])
     }
@@ -188,14 +188,14 @@ impl GraphBuilder {
     }
 
     /// Gives a tensor a name of its own, under which it can be an output.
-    pub(super) fn rename(&mut self, tensor: &str, name: &str) {
+    pub(crate) fn rename(&mut self, tensor: &str, name: &str) {
         if let Some(output) = self.nodes.iter_mut().flat_map(|node| &mut node.output).find(|output| *output == tensor) {
             name.clone_into(output);
         }
     }
 
     /// The file.
-    pub(super) fn finish(self, name: &str, inputs: &[PortSpec<'_>], outputs: &[PortSpec<'_>]) -> Vec<u8> {
+    pub(crate) fn finish(self, name: &str, inputs: &[PortSpec<'_>], outputs: &[PortSpec<'_>]) -> Vec<u8> {
         let graph = GraphProto {
             node: self.nodes,
             name: name.to_owned(),

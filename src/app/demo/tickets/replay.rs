@@ -13,7 +13,7 @@ use super::corpus::CLASSES;
 
 /// Logits by the number of their ticket.
 #[derive(Debug)]
-pub(super) struct Replay {
+pub(crate) struct Replay {
     logits: FxHashMap<i64, [f32; CLASSES]>,
     /// An answer for one row, for all that is not its rows.
     template: Answer,
@@ -25,7 +25,7 @@ impl Replay {
     /// # Errors
     ///
     /// If there are no tickets, or the model does not answer.
-    pub(super) fn learn(model: &Served, ids: &[i64], inputs: impl Fn(i64) -> io::Result<Vec<Tensor>> + Sync) -> io::Result<Self> {
+    pub(crate) fn learn(model: &Served, ids: &[i64], inputs: impl Fn(i64) -> io::Result<Vec<Tensor>> + Sync) -> io::Result<Self> {
         let learning = || -> io::Result<Self> {
             let runtime = Builder::new_current_thread().build()?;
             let (mut logits, mut template) = (FxHashMap::default(), None);
@@ -46,7 +46,7 @@ impl Replay {
     }
 
     /// The model's answer for these tickets, which took no time; `None` if one of them is not known.
-    pub(super) fn answer(&self, ids: &[i64]) -> Option<Answer> {
+    pub(crate) fn answer(&self, ids: &[i64]) -> Option<Answer> {
         let rows: Option<Vec<f32>> = ids
             .iter()
             .map(|id| self.logits.get(id))

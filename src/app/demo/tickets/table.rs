@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use super::corpus::Ticket;
 
 /// The number of the first ticket; the others follow without a gap.
-pub(super) const FIRST_ID: i64 = 10_000;
+pub(crate) const FIRST_ID: i64 = 10_000;
 /// Rows of a page; the last page may have fewer.
 const ROWS_PER_PAGE: usize = 128;
 /// The most bytes that a page may have when unpacked.
@@ -20,7 +20,7 @@ const MAX_PAGE: u64 = 1 << 20;
 
 /// Why a row cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LookupError {
+pub(crate) enum LookupError {
     /// The ticket does not exist.
     #[error("{0} is not in the feature table")]
     Unknown(i64),
@@ -31,7 +31,7 @@ pub(super) enum LookupError {
 
 /// Texts by the number of their ticket. Memory: the packed pages, about a third of the text.
 #[derive(Debug)]
-pub(super) struct FeatureTable {
+pub(crate) struct FeatureTable {
     pages: Vec<Box<[u8]>>,
     rows: usize,
 }
@@ -42,7 +42,7 @@ impl FeatureTable {
     /// # Errors
     ///
     /// An error of the compressor, which does not occur in memory.
-    pub(super) fn pack(tickets: &[Ticket]) -> io::Result<Self> {
+    pub(crate) fn pack(tickets: &[Ticket]) -> io::Result<Self> {
         let page = |(at, rows): (usize, &[Ticket])| {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             for (row, ticket) in rows.iter().enumerate() {
@@ -59,7 +59,7 @@ impl FeatureTable {
     /// # Errors
     ///
     /// [`LookupError`] with the number.
-    pub(super) fn read(&self, id: i64) -> Result<String, LookupError> {
+    pub(crate) fn read(&self, id: i64) -> Result<String, LookupError> {
         let row = id.checked_sub(FIRST_ID).and_then(|row| usize::try_from(row).ok()).filter(|row| *row < self.rows);
         let row = row.ok_or(LookupError::Unknown(id))?;
         let unreadable = |reason: String| LookupError::Unreadable { id, reason };
@@ -74,7 +74,7 @@ impl FeatureTable {
 }
 
 /// The number of the ticket in this row.
-pub(in crate::app::demo) fn id(row: usize) -> i64 {
+pub(crate) fn id(row: usize) -> i64 {
     FIRST_ID.saturating_add(i64::try_from(row).unwrap_or(i64::MAX))
 }
 

@@ -12,22 +12,22 @@ const UNKNOWN: &str = "[UNK]";
 /// Words with more letters are split after this many.
 const PREFIX: usize = 6;
 /// The most tokens of a row; longer texts are cut.
-pub(super) const MAX_TOKENS: usize = 64;
+pub(crate) const MAX_TOKENS: usize = 64;
 
 /// Token ids of several texts, each row filled up to the longest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     /// Row by row, `rows × length` ids.
-    pub(super) ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
     /// The mask, of the same size: 1 for a token, 0 for padding.
-    pub(super) mask: Vec<i64>,
-    pub(super) rows: usize,
-    pub(super) length: usize,
+    pub(crate) mask: Vec<i64>,
+    pub(crate) rows: usize,
+    pub(crate) length: usize,
 }
 
 /// Turns texts into token ids.
 #[derive(Debug)]
-pub(super) struct Tokenizer {
+pub(crate) struct Tokenizer {
     tokenizer: tokenizers::Tokenizer,
     vocabulary: usize,
 }
@@ -38,7 +38,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// The crate's error for the vocabulary.
-    pub(super) fn new() -> tokenizers::Result<Self> {
+    pub(crate) fn new() -> tokenizers::Result<Self> {
         let mut pieces: Vec<String> = vec!["[PAD]".to_owned(), UNKNOWN.to_owned(), "#".to_owned(), ".".to_owned()];
         pieces.extend((0..10).flat_map(|digit| [digit.to_string(), format!("##{digit}")]));
         for word in corpus::words() {
@@ -77,7 +77,7 @@ impl Tokenizer {
     }
 
     /// How many different token ids there are.
-    pub(super) const fn vocabulary(&self) -> usize {
+    pub(crate) const fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
@@ -86,7 +86,7 @@ impl Tokenizer {
     /// # Errors
     ///
     /// The crate's error for a text.
-    pub(super) fn tokenize<T: AsRef<str>>(&self, texts: &[T]) -> tokenizers::Result<Tokens> {
+    pub(crate) fn tokenize<T: AsRef<str>>(&self, texts: &[T]) -> tokenizers::Result<Tokens> {
         let mut rows = Vec::with_capacity(texts.len());
         for text in texts {
             rows.push(self.tokenizer.encode_fast(text.as_ref(), false)?);

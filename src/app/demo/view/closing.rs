@@ -4,31 +4,31 @@
 
 use crate::app::stats::{Series, Stats, stages_by_share};
 use crate::app::units::{duration, percent};
-use crate::ledger::Stage;
+use lapwing_ledger::Stage;
 
 /// Two moments of a run, and the feature cache's hit rate.
 #[derive(Debug, Default)]
-pub(in crate::app::demo) struct Course {
+pub(crate) struct Course {
     /// The first seconds, if they were recorded.
-    pub(in crate::app::demo) first: Option<First>,
+    pub(crate) first: Option<First>,
     /// The last statistics, and their period in words: `in the last 10 s`.
-    pub(in crate::app::demo) last: Stats,
-    pub(in crate::app::demo) window: &'static str,
+    pub(crate) last: Stats,
+    pub(crate) window: &'static str,
     /// The feature cache's hit rate at the end; `None` if nothing was looked up.
-    pub(in crate::app::demo) hit_rate: Option<f64>,
+    pub(crate) hit_rate: Option<f64>,
 }
 
 /// The figures early in a run.
 #[derive(Debug, Default)]
-pub(in crate::app::demo) struct First {
+pub(crate) struct First {
     /// The age of the run, in seconds.
-    pub(in crate::app::demo) seconds: f64,
-    pub(in crate::app::demo) stats: Stats,
-    pub(in crate::app::demo) hit_rate: Option<f64>,
+    pub(crate) seconds: f64,
+    pub(crate) stats: Stats,
+    pub(crate) hit_rate: Option<f64>,
 }
 
 /// One sentence.
-pub(in crate::app::demo) fn sentence(course: &Course) -> String {
+pub(crate) fn sentence(course: &Course) -> String {
     let series = course.last.busiest();
     let Some((series, (stage, share))) = series.and_then(|series| Some((series, *stages_by_share(series).first()?))) else {
         return "No stage was measured, so none took most of the time.".to_owned();

@@ -17,7 +17,7 @@ use crate::app::demo::client::HttpClient;
 use crate::app::demo::tickets::{CacheCounts, CacheReading};
 use crate::app::stats::Stats;
 use crate::app::units::percent;
-use crate::ledger::Stamp;
+use lapwing_ledger::Stamp;
 
 /// The interval between readings, and between redraws on a terminal.
 const EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const POLLS: u32 = 30;
 
 /// The figures recorded while the demo ran.
 #[derive(Debug, Default)]
-pub(in crate::app::demo) struct Watched {
+pub(crate) struct Watched {
     first: Option<First>,
     /// The cache's counts at the last readings, the newest last.
     readings: VecDeque<CacheReading>,
@@ -49,7 +49,7 @@ pub(in crate::app::demo) struct Watched {
 /// # Errors
 ///
 /// If standard output cannot be written. If the admin address does not answer, the error is shown, and it is asked again.
-pub(in crate::app::demo) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: CancellationToken) -> io::Result<Watched> {
+pub(crate) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: CancellationToken) -> io::Result<Watched> {
     let is_terminal = io::stdout().is_terminal();
     let (client, mut screen, mut watched) = (HttpClient::new(admin), Screen::default(), Watched::default());
     let began = Stamp::now();
@@ -110,7 +110,7 @@ impl Watched {
     }
 
     /// The content of the closing sentence; `all` are the statistics since the start.
-    pub(in crate::app::demo) async fn course(self, admin: SocketAddr, cache: &CacheCounts, all: Stats) -> Course {
+    pub(crate) async fn course(self, admin: SocketAddr, cache: &CacheCounts, all: Stats) -> Course {
         let reading = cache.read();
         let recent = if self.seconds < LONG_RUN { None } else { fetch(&HttpClient::new(admin), "/stats?window=10s").await.ok() };
         match recent.filter(Stats::has_stages) {
@@ -128,7 +128,7 @@ impl Watched {
 
 /// The statistics since the start, as soon as they hold `requests` requests, or else after three seconds. The error is the
 /// reason why the admin address does not return them.
-pub(in crate::app::demo) async fn since_start(admin: SocketAddr, requests: u64) -> Result<Stats, String> {
+pub(crate) async fn since_start(admin: SocketAddr, requests: u64) -> Result<Stats, String> {
     let client = HttpClient::new(admin);
     for _ in 1..POLLS {
         let stats = fetch(&client, "/stats?window=all").await?;

@@ -11,7 +11,7 @@ use crate::app::stats::{Stats, figures_line};
 use crate::app::units::percent;
 
 /// What runs on which address, how to send a request, and when it ends.
-pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
+pub(crate) fn opening(demo: &Demo, proxy: SocketAddr, admin: SocketAddr) -> String {
     let server = demo.server.map_or_else(|| "on a loopback port".to_owned(), |at| format!("http://{at}"));
     let (clients, rate) = (demo.clients.max(1), demo.requests_per_second());
     let clients = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
@@ -44,7 +44,7 @@ pub(in crate::app::demo) fn opening(demo: &Demo, proxy: SocketAddr, admin: Socke
 }
 
 /// The busiest series in one line; `seconds` is the time since the start, `hit_rate` that of the feature cache.
-pub(in crate::app::demo) fn line(stats: &Stats, seconds: f64, hit_rate: Option<f64>) -> String {
+pub(crate) fn line(stats: &Stats, seconds: f64, hit_rate: Option<f64>) -> String {
     let Some(series) = stats.busiest() else {
         return format!("{seconds:4.0} s  no requests yet");
     };

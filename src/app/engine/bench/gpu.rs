@@ -19,7 +19,7 @@ const EMPTY: usize = 64;
 
 /// A GPU that was measured.
 #[derive(Debug)]
-pub(super) struct Gpu {
+pub(crate) struct Gpu {
     name: String,
     driver: String,
     peaks: GpuPeaks,
@@ -27,7 +27,7 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
+    pub(crate) fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
         let device = executor.device();
         let setup = GpuPeakSetup::of(device).map_err(ToolError::told)?;
         Ok(Self {
@@ -38,7 +38,7 @@ impl Gpu {
         })
     }
 
-    pub(super) fn row(&mut self, run: &Run) -> Result<GpuPeaksRow, ToolError> {
+    pub(crate) fn row(&mut self, run: &Run) -> Result<GpuPeaksRow, ToolError> {
         let peaks = &self.peaks;
         Ok(GpuPeaksRow {
             case: "peaks",
@@ -58,7 +58,7 @@ impl Gpu {
     }
 
     /// The work of a batch, and how long its parts take.
-    pub(super) fn case(
+    pub(crate) fn case(
         &mut self,
         model: &Model,
         workspace: &mut Workspace,

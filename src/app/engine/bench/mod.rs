@@ -25,8 +25,7 @@ use super::error::ToolError;
 use super::machine;
 use super::shapes::{Asked, Shape};
 use super::synthetic_inputs;
-use crate::cost::processor_name;
-use crate::ledger::{Stamp, clock};
+use lapwing_diagnosis::cost::processor_name;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::exec::CpuPrecision;
@@ -38,6 +37,7 @@ use lapwing_engine::quant::calibration::Calibration;
 use lapwing_engine::tensor::Tensor;
 use lapwing_engine::{Backend, Device, Model, Precision};
 use lapwing_engine::{fuse, lower};
+use lapwing_ledger::{Stamp, clock};
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[64];
@@ -53,7 +53,7 @@ const TURNS: usize = 16;
 const TURNS_BYTES: usize = 64 << 20;
 
 /// Measures the requested cases and writes each row when it is measured.
-pub(super) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
+pub(crate) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     check(args)?;
     let asked = Requested::of(args)?;
     for count in counts(args) {

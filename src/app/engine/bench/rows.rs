@@ -10,106 +10,106 @@ use lapwing_engine::roofline::{Efficiency, Roofline};
 
 /// The fields that all rows of one model with one number of threads share.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
-    pub(super) model: String,
-    pub(super) device: String,
+pub(crate) struct Run {
+    pub(crate) model: String,
+    pub(crate) device: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device_name: Option<String>,
-    pub(super) executor: &'static str,
-    pub(super) precision: &'static str,
-    pub(super) threads: usize,
-    pub(super) cpu_flags: String,
-    pub(super) processor: Option<String>,
-    pub(super) measured_at: String,
+    pub(crate) device_name: Option<String>,
+    pub(crate) executor: &'static str,
+    pub(crate) precision: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) cpu_flags: String,
+    pub(crate) processor: Option<String>,
+    pub(crate) measured_at: String,
 }
 
 /// The work of a batch, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BatchWork {
-    pub(super) flops: Option<u64>,
-    pub(super) min_bytes: Option<u64>,
-    pub(super) roofline: Option<Roofline>,
+pub(crate) struct BatchWork {
+    pub(crate) flops: Option<u64>,
+    pub(crate) min_bytes: Option<u64>,
+    pub(crate) roofline: Option<Roofline>,
     /// The time by which rates are computed: that of all kernels by the device's clock; `None` for the median pass.
-    pub(super) elapsed_ns: Option<f64>,
+    pub(crate) elapsed_ns: Option<f64>,
 }
 
 impl BatchWork {
     /// The work of a model of which at most the FLOPs are known.
-    pub(super) const fn unknown(flops: Option<u64>) -> Self {
+    pub(crate) const fn unknown(flops: Option<u64>) -> Self {
         Self { flops, min_bytes: None, roofline: None, elapsed_ns: None }
     }
 }
 
 /// A case without its times.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) work: BatchWork,
-    pub(super) on_gpu: Option<OnGpu>,
+pub(crate) struct Case {
+    pub(crate) work: BatchWork,
+    pub(crate) on_gpu: Option<OnGpu>,
 }
 
 /// Times of parts on a GPU.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct DeviceUs {
-    pub(super) all: f64,
-    pub(super) to_device: f64,
-    pub(super) kernels: f64,
-    pub(super) to_host: f64,
+pub(crate) struct DeviceUs {
+    pub(crate) all: f64,
+    pub(crate) to_device: f64,
+    pub(crate) kernels: f64,
+    pub(crate) to_host: f64,
 }
 
 /// One kernel of a case.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct NodeUs {
-    pub(super) node: String,
-    pub(super) op: &'static str,
-    pub(super) kernel: &'static str,
-    pub(super) us: f64,
+pub(crate) struct NodeUs {
+    pub(crate) node: String,
+    pub(crate) op: &'static str,
+    pub(crate) kernel: &'static str,
+    pub(crate) us: f64,
 }
 
 /// The fields that only a GPU's case has.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct OnGpu {
-    pub(super) gemm: &'static str,
-    pub(super) kernels: usize,
-    pub(super) device_us: DeviceUs,
-    pub(super) stage_us: f64,
-    pub(super) launch_us: f64,
-    pub(super) launch_floor_us: f64,
+pub(crate) struct OnGpu {
+    pub(crate) gemm: &'static str,
+    pub(crate) kernels: usize,
+    pub(crate) device_us: DeviceUs,
+    pub(crate) stage_us: f64,
+    pub(crate) launch_us: f64,
+    pub(crate) launch_floor_us: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) mark_us: Option<f64>,
+    pub(crate) mark_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) nodes_us: Option<Vec<NodeUs>>,
+    pub(crate) nodes_us: Option<Vec<NodeUs>>,
 }
 
 /// One case.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(crate) struct Row {
     #[serde(flatten)]
-    pub(super) run: Run,
-    pub(super) batch: usize,
-    pub(super) length: Option<usize>,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) flops: Option<u64>,
-    pub(super) bytes: Option<u64>,
-    pub(super) flops_per_s: Option<f64>,
-    pub(super) bytes_per_s: Option<f64>,
-    pub(super) bound: Option<&'static str>,
-    pub(super) utilisation: Option<f64>,
-    pub(super) optimum_us: Option<f64>,
-    pub(super) peak_suspect: Option<bool>,
-    pub(super) batch_speed_up: Option<f64>,
-    pub(super) batch_efficiency: Option<f64>,
-    pub(super) min_bytes: Option<u64>,
-    pub(super) runs: usize,
+    pub(crate) run: Run,
+    pub(crate) batch: usize,
+    pub(crate) length: Option<usize>,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) flops: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) flops_per_s: Option<f64>,
+    pub(crate) bytes_per_s: Option<f64>,
+    pub(crate) bound: Option<&'static str>,
+    pub(crate) utilisation: Option<f64>,
+    pub(crate) optimum_us: Option<f64>,
+    pub(crate) peak_suspect: Option<bool>,
+    pub(crate) batch_speed_up: Option<f64>,
+    pub(crate) batch_efficiency: Option<f64>,
+    pub(crate) min_bytes: Option<u64>,
+    pub(crate) runs: usize,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(super) on_gpu: Option<OnGpu>,
+    pub(crate) on_gpu: Option<OnGpu>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) samples_us: Option<Vec<f64>>,
+    pub(crate) samples_us: Option<Vec<f64>>,
 }
 
 impl Row {
     /// Of a case's times, sorted, and of the median of one row at the same length, if that is known.
-    pub(super) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &BatchWork, one_ns: Option<u64>) -> Self {
+    pub(crate) fn new(run: &Run, shape: Shape, sorted_ns: &[u64], work: &BatchWork, one_ns: Option<u64>) -> Self {
         let (p50, p99) = (percentile(sorted_ns, 0.5) as f64, percentile(sorted_ns, 0.99) as f64);
         let elapsed = work.elapsed_ns.unwrap_or(p50);
         let reached = work.roofline.and_then(|roofline| roofline.reached(elapsed));
@@ -140,18 +140,18 @@ impl Row {
 
 /// The cold start: from nothing to the first answer.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct ColdStart {
+pub(crate) struct ColdStart {
     #[serde(flatten)]
-    pub(super) run: Run,
-    pub(super) case: &'static str,
-    pub(super) batch: usize,
-    pub(super) length: Option<usize>,
-    pub(super) load_us: f64,
-    pub(super) first_us: f64,
+    pub(crate) run: Run,
+    pub(crate) case: &'static str,
+    pub(crate) batch: usize,
+    pub(crate) length: Option<usize>,
+    pub(crate) load_us: f64,
+    pub(crate) first_us: f64,
 }
 
 impl ColdStart {
-    pub(super) fn new(run: &Run, shape: Shape, load_ns: u64, first_ns: u64) -> Self {
+    pub(crate) fn new(run: &Run, shape: Shape, load_ns: u64, first_ns: u64) -> Self {
         let (load_us, first_us) = (load_ns as f64 / 1e3, first_ns as f64 / 1e3);
         Self { run: run.clone(), case: "cold_start", batch: shape.batch, length: shape.length, load_us, first_us }
     }
@@ -160,51 +160,51 @@ impl ColdStart {
 /// The peaks of the device that runs the model.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum PeaksRow {
+pub(crate) enum PeaksRow {
     Cpu(CpuPeaksRow),
     Gpu(GpuPeaksRow),
 }
 
 /// The peaks of a GPU.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct GpuPeaksRow {
-    pub(super) case: &'static str,
-    pub(super) device: String,
-    pub(super) device_name: String,
-    pub(super) driver: String,
-    pub(super) fp32_flops_per_s: f64,
-    pub(super) tf32_flops_per_s: f64,
-    pub(super) fp16_flops_per_s: f64,
-    pub(super) int8_ops_per_s: f64,
-    pub(super) l2_bytes_per_s: f64,
-    pub(super) dram_bytes_per_s: f64,
-    pub(super) l2_bytes: usize,
-    pub(super) launch_us: f64,
-    pub(super) spread: f64,
+pub(crate) struct GpuPeaksRow {
+    pub(crate) case: &'static str,
+    pub(crate) device: String,
+    pub(crate) device_name: String,
+    pub(crate) driver: String,
+    pub(crate) fp32_flops_per_s: f64,
+    pub(crate) tf32_flops_per_s: f64,
+    pub(crate) fp16_flops_per_s: f64,
+    pub(crate) int8_ops_per_s: f64,
+    pub(crate) l2_bytes_per_s: f64,
+    pub(crate) dram_bytes_per_s: f64,
+    pub(crate) l2_bytes: usize,
+    pub(crate) launch_us: f64,
+    pub(crate) spread: f64,
 }
 
 /// The CPU's peaks with these threads.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct CpuPeaksRow {
-    pub(super) case: &'static str,
-    pub(super) device: &'static str,
-    pub(super) threads: usize,
-    pub(super) cpu_flags: String,
-    pub(super) level: &'static str,
-    pub(super) level_int8: &'static str,
-    pub(super) fp32_flops_per_s: f64,
-    pub(super) int8_ops_per_s: f64,
-    pub(super) l2_bytes_per_s: f64,
-    pub(super) llc_bytes_per_s: f64,
-    pub(super) dram_bytes_per_s: f64,
-    pub(super) l2_bytes: usize,
-    pub(super) llc_bytes: usize,
-    pub(super) launch_us: f64,
-    pub(super) spread: f64,
+pub(crate) struct CpuPeaksRow {
+    pub(crate) case: &'static str,
+    pub(crate) device: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) cpu_flags: String,
+    pub(crate) level: &'static str,
+    pub(crate) level_int8: &'static str,
+    pub(crate) fp32_flops_per_s: f64,
+    pub(crate) int8_ops_per_s: f64,
+    pub(crate) l2_bytes_per_s: f64,
+    pub(crate) llc_bytes_per_s: f64,
+    pub(crate) dram_bytes_per_s: f64,
+    pub(crate) l2_bytes: usize,
+    pub(crate) llc_bytes: usize,
+    pub(crate) launch_us: f64,
+    pub(crate) spread: f64,
 }
 
 impl CpuPeaksRow {
-    pub(super) fn new(run: &Run, options: &CpuOptions, peaks: &Peaks) -> Self {
+    pub(crate) fn new(run: &Run, options: &CpuOptions, peaks: &Peaks) -> Self {
         Self {
             case: "peaks",
             device: "cpu",

@@ -11,25 +11,25 @@ use lapwing_engine::roofline::Roofline;
 use lapwing_engine::tensor::Tensor;
 
 /// The device that runs a model.
-pub(super) enum Machine {
+pub(crate) enum Machine {
     Cpu(Box<Peaks>),
     Gpu(Box<Gpu>),
 }
 
 impl Machine {
     /// Measures the device that runs the model.
-    pub(super) fn of(loaded: &Loaded, options: &CpuOptions) -> Result<Self, ToolError> {
+    pub(crate) fn of(loaded: &Loaded, options: &CpuOptions) -> Result<Self, ToolError> {
         if let Some(executor) = loaded.model.gpu_executor() {
             return Ok(Self::Gpu(Box::new(Gpu::new(executor)?)));
         }
         Ok(Self::Cpu(Box::new(Peaks::of(options).map_err(ToolError::told)?)))
     }
 
-    pub(super) const fn is_gpu(&self) -> bool {
+    pub(crate) const fn is_gpu(&self) -> bool {
         !matches!(self, Self::Cpu(_))
     }
 
-    pub(super) fn row(&mut self, run: &Run, options: &CpuOptions) -> Result<PeaksRow, ToolError> {
+    pub(crate) fn row(&mut self, run: &Run, options: &CpuOptions) -> Result<PeaksRow, ToolError> {
         match self {
             Self::Cpu(peaks) => Ok(PeaksRow::Cpu(CpuPeaksRow::new(run, options, peaks))),
             Self::Gpu(gpu) => gpu.row(run).map(PeaksRow::Gpu),
@@ -37,7 +37,7 @@ impl Machine {
     }
 
     /// The work of a batch; on a GPU, also how long its parts take.
-    pub(super) fn case(
+    pub(crate) fn case(
         &mut self,
         loaded: &Loaded,
         workspace: &mut Workspace,

@@ -8,7 +8,7 @@ use super::rows::{ColdStart, CpuPeaksRow, PeaksRow, Row, Run};
 use lapwing_engine::Model;
 
 /// Writes what all cases share, and the names of the columns.
-pub(super) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model, out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model, out: &mut dyn Write) -> Result<(), ToolError> {
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     writeln!(out, "{}: run by {} on {}, {}, {threads}", run.model, run.executor, run.device, run.precision)?;
     if let Some(refused) = model.unsupported() {
@@ -72,7 +72,7 @@ fn gpu_peaks(peaks: &super::rows::GpuPeaksRow, out: &mut dyn Write) -> Result<()
 }
 
 /// Writes one case.
-pub(super) fn row(row: &Row, out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn row(row: &Row, out: &mut dyn Write) -> Result<(), ToolError> {
     let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
     let suspect = if row.peak_suspect == Some(true) { "  (above the peak: the peak is suspect)" } else { "" };
     writeln!(

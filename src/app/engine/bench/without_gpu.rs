@@ -9,18 +9,18 @@ use lapwing_engine::tensor::Tensor;
 
 /// A GPU that was measured.
 #[derive(Debug)]
-pub(super) enum Gpu {}
+pub(crate) enum Gpu {}
 
 impl Gpu {
-    pub(super) const fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
+    pub(crate) const fn new(executor: &CudaExecutor) -> Result<Self, ToolError> {
         match *executor {}
     }
 
-    pub(super) const fn row(&mut self, _: &Run) -> Result<GpuPeaksRow, ToolError> {
+    pub(crate) const fn row(&mut self, _: &Run) -> Result<GpuPeaksRow, ToolError> {
         match *self {}
     }
 
-    pub(super) const fn case(
+    pub(crate) const fn case(
         &mut self,
         _: &Model,
         _: &mut Workspace,

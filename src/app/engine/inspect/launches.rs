@@ -19,12 +19,12 @@ use lapwing_engine::gpu::route::{self, TransferPlan};
 use lapwing_engine::plan::Plan;
 
 /// The fields that `--plan --json --device cuda` adds to the plan's.
-pub(super) fn fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
+pub(crate) fn fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
     Ok(Lowered::of(plan, shape, args.precision)?.fields(plan))
 }
 
 /// Writes the kernels that a GPU would run.
-pub(super) fn table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn table(plan: &Plan, shape: Shape, args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
     Lowered::of(plan, shape, args.precision)?.write(plan, shape, out)
 }
 

@@ -9,7 +9,7 @@ use super::size;
 use lapwing_engine::plan::{Plan, Rows};
 
 /// Writes the nodes in the order in which they run.
-pub(super) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {
     let length = shape.length.map_or_else(String::new, |length| format!(" × {length} tokens"));
     writeln!(out, "\nplan: {} nodes; costs are those of {} rows{length}", plan.nodes.len(), shape.batch)?;
     writeln!(out, "{:>4}  {:<11}{:>12}{:>15}{:>12}  name", "node", "op", "shape", "FLOPs", "bytes")?;

@@ -76,7 +76,7 @@ struct Costs {
 }
 
 /// Writes the requested description to `out`.
-pub(super) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
     let graph = Graph::read(&args.model)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
     let model = Model::new(graph.clone(), &ModelOptions::default())?;

@@ -10,7 +10,7 @@ use super::{About, size};
 use lapwing_engine::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
 /// Writes the plan with the cost of its nodes at one shape, and then the fields of `more`.
-pub(super) fn write(
+pub(crate) fn write(
     about: &About,
     plan: &Plan,
     shape: Shape,

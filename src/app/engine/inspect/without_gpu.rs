@@ -9,11 +9,11 @@ use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use lapwing_engine::plan::Plan;
 
-pub(super) fn fields(_: &Plan, _: Shape, _: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
+pub(crate) fn fields(_: &Plan, _: Shape, _: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
     Err(fault())
 }
 
-pub(super) fn table(_: &Plan, _: Shape, _: &InspectArgs, _: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn table(_: &Plan, _: Shape, _: &InspectArgs, _: &mut dyn Write) -> Result<(), ToolError> {
     Err(fault())
 }
 

@@ -14,7 +14,6 @@ use self::rows::FileRows;
 use super::cli::QuantizeArgs;
 use super::error::ToolError;
 use super::machine::{self, percentile};
-use crate::ledger::Stamp;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
 use lapwing_engine::exec::{CpuPrecision, RowQuant};
@@ -24,12 +23,13 @@ use lapwing_engine::plan::{self, Op};
 use lapwing_engine::quant::calibration::Calibration;
 use lapwing_engine::quant::{Accuracy, RangeObserver};
 use lapwing_engine::{EngineError, Model, Precision};
+use lapwing_ledger::Stamp;
 
 /// The least number of timed batches in each precision.
 const LEAST_RUNS: usize = 5;
 
 /// Writes the requested reports to `out`.
-pub(super) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
+pub(crate) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     let threads = machine::threads(usize::try_from(args.threads).unwrap_or(usize::MAX), args.cpus.as_ref())?;
     machine::apart(&threads, args.cpus.as_ref(), || quantize(args, &threads, out))
 }

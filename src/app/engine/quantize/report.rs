@@ -10,55 +10,55 @@ use lapwing_engine::quant::Accuracy;
 
 /// The fields that the reports of one model share.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Shared {
-    pub(super) model: String,
-    pub(super) device: &'static str,
-    pub(super) executor: &'static str,
-    pub(super) threads: usize,
-    pub(super) cpu_flags: String,
-    pub(super) batch: usize,
-    pub(super) length: Option<usize>,
-    pub(super) rows: usize,
-    pub(super) products: usize,
+pub(crate) struct Shared {
+    pub(crate) model: String,
+    pub(crate) device: &'static str,
+    pub(crate) executor: &'static str,
+    pub(crate) threads: usize,
+    pub(crate) cpu_flags: String,
+    pub(crate) batch: usize,
+    pub(crate) length: Option<usize>,
+    pub(crate) rows: usize,
+    pub(crate) products: usize,
 }
 
 /// The model in one precision.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct PrecisionReport {
+pub(crate) struct PrecisionReport {
     #[serde(flatten)]
-    pub(super) shared: Shared,
-    pub(super) precision: &'static str,
-    pub(super) ranges: Option<&'static str>,
-    pub(super) weight_bytes: usize,
-    pub(super) p50_us: f64,
-    pub(super) speed_up: f64,
-    pub(super) int8_products: usize,
-    pub(super) static_products: usize,
+    pub(crate) shared: Shared,
+    pub(crate) precision: &'static str,
+    pub(crate) ranges: Option<&'static str>,
+    pub(crate) weight_bytes: usize,
+    pub(crate) p50_us: f64,
+    pub(crate) speed_up: f64,
+    pub(crate) int8_products: usize,
+    pub(crate) static_products: usize,
     /// The distance of each output from single precision; empty for single precision itself.
-    pub(super) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<Output>,
 }
 
 /// The distance of an output from single precision.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Output {
-    pub(super) name: String,
-    pub(super) rows: usize,
-    pub(super) max_error: f64,
-    pub(super) mean_error: f64,
-    pub(super) cosine_min: f64,
-    pub(super) cosine_mean: f64,
-    pub(super) top1_agreement: f64,
+pub(crate) struct Output {
+    pub(crate) name: String,
+    pub(crate) rows: usize,
+    pub(crate) max_error: f64,
+    pub(crate) mean_error: f64,
+    pub(crate) cosine_min: f64,
+    pub(crate) cosine_mean: f64,
+    pub(crate) top1_agreement: f64,
 }
 
 impl Output {
-    pub(super) fn new(name: &str, rows: usize, accuracy: Accuracy) -> Self {
+    pub(crate) fn new(name: &str, rows: usize, accuracy: Accuracy) -> Self {
         let Accuracy { max_error, mean_error, cosine_min, cosine_mean, top1_agreement } = accuracy;
         Self { name: name.to_owned(), rows, max_error, mean_error, cosine_min, cosine_mean, top1_agreement }
     }
 }
 
 /// Writes the reports for people.
-pub(super) fn table(reports: &[PrecisionReport], out: &mut dyn Write) -> Result<(), ToolError> {
+pub(crate) fn table(reports: &[PrecisionReport], out: &mut dyn Write) -> Result<(), ToolError> {
     let Some(PrecisionReport { shared, .. }) = reports.first() else { return Ok(()) };
     let length = shared.length.map_or_else(String::new, |length| format!(" of {length} tokens"));
     let (model, batch, rows) = (&shared.model, shared.batch, shared.rows);

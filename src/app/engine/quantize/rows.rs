@@ -13,7 +13,7 @@ use lapwing_engine::tensor::{Datatype, TensorSpec};
 
 /// The data of each input, row by row.
 #[derive(Debug)]
-pub(super) struct FileRows {
+pub(crate) struct FileRows {
     /// The file's name.
     name: String,
     /// In the model's order.
@@ -33,7 +33,7 @@ struct Column {
 
 impl FileRows {
     /// Reads a file for a model that has a plan; `argument` names the command's argument in errors.
-    pub(super) fn read(path: &Path, argument: &str, model: &Model) -> Result<Self, ToolError> {
+    pub(crate) fn read(path: &Path, argument: &str, model: &Model) -> Result<Self, ToolError> {
         let fails = |reason: String| ToolError::argument(argument, format!("{}: {reason}", path.display()));
         let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
         let arrays = if bytes.starts_with(b"PK") {
@@ -87,34 +87,34 @@ impl FileRows {
     }
 
     /// The file's name.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// The number of rows.
-    pub(super) const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
     /// Tokens of each, if the model has them.
-    pub(super) const fn length(&self) -> Option<usize> {
+    pub(crate) const fn length(&self) -> Option<usize> {
         self.length
     }
 
     /// Ranges of `rows` rows; the last one may be smaller.
-    pub(super) fn batches(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(crate) fn batches(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let count = self.count;
         (0..count).step_by(rows.max(1)).map(move |from| from..(from + rows).min(count))
     }
 
     /// Whether each token of these rows counts; `None` if the model has no mask.
-    pub(super) fn mask(&self, range: Range<usize>) -> Option<&[bool]> {
+    pub(crate) fn mask(&self, range: Range<usize>) -> Option<&[bool]> {
         let length = self.length.unwrap_or(1);
         self.mask.as_ref()?.get(range.start * length..range.end * length)
     }
 
     /// Calls `work` with these rows as a batch.
-    pub(super) fn with<T>(&self, range: Range<usize>, work: impl FnOnce(&Batch<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, range: Range<usize>, work: impl FnOnce(&Batch<'_>) -> T) -> T {
         let length = self.length.unwrap_or(1);
         let offsets: Vec<usize> = (0..=range.len()).map(|row| row * length).collect();
         let inputs: Vec<Input<'_>> = self.columns.iter().map(|column| column.input(&range)).collect();

@@ -32,7 +32,7 @@ const HELP: &str = "\
  Percentiles are those of the window. The line at the end is p99 over the last minute.";
 
 /// Draws everything; `address` is the admin address.
-pub(super) fn view(frame: &mut Frame<'_>, state: &mut TopState, address: &str) {
+pub(crate) fn view(frame: &mut Frame<'_>, state: &mut TopState, address: &str) {
     let parts = [1, 1, 0, 1, 1].map(|lines| if lines == 0 { Constraint::Fill(1) } else { Constraint::Length(lines) });
     let [head, link, body, legend, keys] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(headline(state, address)), head);

@@ -3,7 +3,7 @@
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use crate::ledger::Stage;
+use lapwing_ledger::Stage;
 
 /// The letter and the colour of a stage; those of a stage that this version does not know are of their own.
 fn mark(stage: Option<Stage>) -> (char, Color) {
@@ -28,7 +28,7 @@ fn style(color: Color) -> Style {
 }
 
 /// `cells` cells in the colour of a stage, the first with its letter.
-pub(super) fn block(stage: &str, cells: usize) -> Span<'static> {
+pub(crate) fn block(stage: &str, cells: usize) -> Span<'static> {
     let (letter, color) = mark(Stage::from_name(stage));
     let text: String = std::iter::once(letter).chain(std::iter::repeat(' ')).take(cells).collect();
     Span::styled(text, style(color))
@@ -36,7 +36,7 @@ pub(super) fn block(stage: &str, cells: usize) -> Span<'static> {
 
 /// Shares, each of `0..=1`, as a bar of at most `cells` cells in the order of stages: a border is where the shares before it end, so the
 /// bar as a whole is right to a cell.
-pub(super) fn bar<'a>(shares: impl Iterator<Item = (&'a str, f64)>, cells: usize) -> Line<'static> {
+pub(crate) fn bar<'a>(shares: impl Iterator<Item = (&'a str, f64)>, cells: usize) -> Line<'static> {
     let mut shares: Vec<(Option<Stage>, f64)> = shares.map(|(name, share)| (Stage::from_name(name), share)).collect();
     shares.sort_by_key(|(stage, _)| stage.map_or(usize::MAX, Stage::index));
     let (mut sum, mut from) = (0.0, 0);
@@ -53,7 +53,7 @@ pub(super) fn bar<'a>(shares: impl Iterator<Item = (&'a str, f64)>, cells: usize
 }
 
 /// What the letters mean: all stages.
-pub(super) fn legend() -> Line<'static> {
+pub(crate) fn legend() -> Line<'static> {
     let of = |stage: Stage| [block(stage.name(), 1), Span::raw(format!(" {}  ", stage.name()))];
     Line::from_iter(Stage::ALL.into_iter().flat_map(of))
 }

@@ -35,7 +35,7 @@ fn columns(width: u16) -> (u16, bool, bool) {
     }
 }
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &mut TopState, area: Rect) {
+pub(crate) fn draw(frame: &mut Frame<'_>, state: &mut TopState, area: Rect) {
     let (name, has_bar, has_line) = columns(area.width);
     let rows = state.rows();
     if rows.is_empty() {

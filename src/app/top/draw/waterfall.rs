@@ -17,7 +17,7 @@ const NAME: usize = 28;
 const TIME: usize = 9;
 const SOURCE: usize = 12;
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, title: &str, requests: &Requests, at: usize, scrolled: usize) {
+pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, title: &str, requests: &Requests, at: usize, scrolled: usize) {
     let block = Block::bordered().title(format!(" slowest: {} ", printable(title, usize::from(area.width).saturating_sub(16))));
     let inner = block.inner(area);
     let lines = match requests {

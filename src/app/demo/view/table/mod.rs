@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 
 use crate::app::stats::{Figures, Series, Stats, errors};
 use crate::app::units::{duration, percent};
-use crate::ledger::Stage;
+use lapwing_ledger::Stage;
 
 /// The busiest series as a table; `seconds` is the time since the start.
-pub(in crate::app::demo) fn render(stats: &Stats, seconds: f64, window: &str) -> String {
+pub(crate) fn render(stats: &Stats, seconds: f64, window: &str) -> String {
     let Some(series) = stats.busiest() else {
         return "no requests yet\n".to_owned();
     };

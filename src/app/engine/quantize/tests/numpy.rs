@@ -1,7 +1,7 @@
 //! NumPy files as NumPy writes them.
 
 /// A `.npy` file of version 1, its header padded to whole 64 bytes.
-pub(super) fn npy(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
     let mut text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}");
     while (10 + text.len() + 1) % 64 != 0 {
         text.push(' ');
@@ -15,7 +15,7 @@ pub(super) fn npy(descr: &str, shape: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// A `.npz` archive: members that are stored, not compressed.
-pub(super) fn npz(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn npz(members: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for (name, body) in members {
         let (at, size) = (out.len() as u32, body.len() as u32);

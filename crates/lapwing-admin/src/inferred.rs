@@ -1,0 +1,100 @@
+//! The inferred stages of series whose upstream reports nothing, by the series' names, for the surfaces that show them beside the
+//! figures of the same series: never among what was reported.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::surfaces::Surfaces;
+use lapwing_diagnosis::InferredStages;
+use lapwing_ledger::{SeriesKey, Stamp};
+
+/// For how long what was inferred is shown again.
+const KEPT_NS: u64 = 10_000_000_000;
+/// How many series are inferred anew for one reader at the most: each takes some milliseconds.
+const AT_ONCE: usize = 4;
+
+/// Where what is inferred comes from.
+#[derive(Clone)]
+pub struct Inference {
+    /// Lists the series whose upstream reports nothing.
+    pub unreported: Arc<dyn Fn() -> Vec<SeriesKey> + Send + Sync>,
+    /// Infers the stages of one of them; `None` if it is gone.
+    pub infer: Arc<dyn Fn(SeriesKey) -> Option<InferredStages> + Send + Sync>,
+}
+
+/// What was inferred last of each series, and when.
+#[derive(Debug, Default)]
+pub(crate) struct LatestInferred(BTreeMap<SeriesKey, (Stamp, InferredStages)>);
+
+impl LatestInferred {
+    /// Infers anew what is oldest or was not inferred yet, and forgets series that report something or are gone.
+    pub(crate) fn refreshed(&mut self, inference: &Inference, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
+        let unreported = (inference.unreported)();
+        self.0.retain(|known, _| unreported.contains(known));
+        let with_age = unreported.into_iter().map(|key| (self.0.get(&key).map(|(at, _)| *at), key));
+        let mut due: Vec<_> = with_age.filter(|(made, _)| made.is_none_or(|at| now.since(at) >= KEPT_NS)).collect();
+        due.sort_unstable();
+        for (_, key) in due.into_iter().take(AT_ONCE) {
+            if let Some(stages) = (inference.infer)(key) {
+                self.0.insert(key, (now, stages));
+            }
+        }
+        self.0.iter().map(|(key, (_, stages))| (*key, stages.clone())).collect()
+    }
+}
+
+/// Route, model and upstream.
+type SeriesNames = [Arc<str>; 3];
+
+/// Inferred stages by the names of their series.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InferredSeries(BTreeMap<SeriesNames, InferredStages>);
+
+impl InferredSeries {
+    /// What the diagnosis infers; `None` where it is off.
+    pub(crate) fn of(surfaces: &Surfaces) -> Option<Self> {
+        let diagnosis = surfaces.diagnosis.as_ref()?;
+        let labels = surfaces.registry.lock().labels().clone();
+        let inferred = diagnosis.inferred(Stamp::now());
+        let live = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key);
+        Some(Self(live.map(|(key, stages)| (labels.texts(key), stages)).collect()))
+    }
+
+    /// Those of one series.
+    pub(crate) fn get(&self, route: &Arc<str>, model: &Arc<str>, upstream: &Arc<str>) -> Option<&InferredStages> {
+        self.0.get(&[route.clone(), model.clone(), upstream.clone()])
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SeriesNames, &InferredStages)> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lapwing_ledger::LabelTable;
+
+    #[test]
+    fn a_few_series_are_inferred_for_each_reader_and_the_oldest_first() {
+        let names = LabelTable::new(16);
+        let key = |n: usize| SeriesKey { route: names.intern(&n.to_string()), ..SeriesKey::default() };
+        let keys: Vec<SeriesKey> = (0..10).map(key).collect();
+        let mut latest = LatestInferred::default();
+        let start = Stamp::now();
+        let mut read = |series: std::ops::Range<usize>, after_ms: u64| {
+            let (now, listed) = (start.plus(after_ms * 1_000_000), keys[series].to_vec());
+            let infer = Arc::new(|_| Some(InferredStages::default()));
+            let shown = latest.refreshed(&Inference { unreported: Arc::new(move || listed.clone()), infer }, now).len();
+            (shown, latest.0.values().filter(|(at, _)| *at == now).count())
+        };
+        assert_eq!(read(0..10, 0), (4, 4));
+        assert_eq!(read(0..10, 1), (8, 4));
+        assert_eq!(read(0..10, 2), (10, 2));
+        assert_eq!(read(0..10, 9_999), (10, 0));
+        assert_eq!(read(0..10, 10_000), (10, 4), "those of the first reader");
+        assert_eq!(read(0..10, 10_002), (10, 4), "then those of the second");
+        assert_eq!(read(3..5, 10_003), (2, 0), "the others are gone");
+    }
+}

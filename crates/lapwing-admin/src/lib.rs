@@ -1,0 +1,42 @@
+//! The admin server: stats, exchanges, diagnosis, metrics, HDR logs, configuration and health.
+//!
+//! It reads what the aggregator wrote and never changes it; `/record` alone starts something. Responses are made on tokio's blocking
+//! threads, one at a time; at most four are made or wait to be read. They lock the registry for one series at a time, so that neither requests nor
+//! the aggregator wait.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod diagnosis;
+mod endpoints;
+mod exchanges;
+mod gather;
+mod hdr;
+mod health;
+mod inferred;
+mod openapi;
+mod otlp;
+mod page;
+mod pairs;
+mod process;
+mod prometheus;
+mod query;
+mod record;
+mod request_work;
+mod server;
+mod shadow;
+mod stats;
+mod surfaces;
+
+pub use diagnosis::DiagnosisSurface;
+pub use exchanges::access_line;
+pub use inferred::Inference;
+pub use otlp::otlp_metrics;
+pub use record::{RecordOptions, RecordedLines, StartRecording};
+pub use server::{router, serve};
+pub use shadow::{ComparedTargets, compared_targets};
+pub use stats::{HostedFallback, HostedModel, HostedModels};
+pub use surfaces::{Probe, Probing, ProfilerLimits, ShadowSurface, Surfaces};
+
+#[cfg(test)]
+mod tests;

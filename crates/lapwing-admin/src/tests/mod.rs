@@ -1,0 +1,11 @@
+//! The admin surfaces over a registry with known exchanges.
+
+mod debt;
+mod diagnosis;
+pub(crate) mod fixture;
+mod openapi;
+mod otlp;
+mod page;
+mod shadow;
+mod surfaces;
+mod work;

@@ -1,0 +1,37 @@
+//! Attribution of the time inside the upstream: in-band reports, OTLP spans, polled statistics, the pending join and the merge.
+
+#![forbid(unsafe_code)]
+
+pub mod adapters;
+mod aggregator;
+mod cache_hit;
+mod clocks;
+pub mod collector;
+mod config;
+mod expect;
+mod merge;
+mod orphans;
+pub mod otlp;
+mod pending;
+mod poll;
+mod polled;
+mod recent;
+mod rules;
+pub mod server_timing;
+mod settled;
+mod shapes;
+mod span;
+mod synonyms;
+mod tree;
+mod waterfall;
+
+pub use aggregator::{Aggregator, JoinSettings, MergeFn};
+pub use cache_hit::{CacheHitConfig, CacheLookups};
+pub use config::Config;
+pub use expect::SpanExpectation;
+pub use merge::{Claims, merge, placed};
+pub use poll::{Poller, UpstreamEvidence};
+pub use polled::Statistics;
+pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
+pub use span::{IncomingSpan, ProcessId, ServerSpan, SharedSpan, SpanKind, SpanPiece};
+pub use waterfall::{WaterfallBar, waterfall_bars};

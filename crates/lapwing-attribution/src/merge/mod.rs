@@ -1,0 +1,262 @@
+//! The merge: turns the proxy's observations, the response's reports and the received spans into one account that sums to the
+//! total. Units: nanoseconds from the request's start.
+//!
+//! What each source may claim:
+//! - observations of the proxy are used unchanged and outrank everything;
+//! - a traced span claims its part of the upstream window, if it has a stage that no in-band report names;
+//! - in-band reports have no start. They are placed end to end, in the order given, ending at the response head, into the time
+//!   of the window that no observation and no traced span owns, so that they take no other claim's time; one report may thus become
+//!   several claims. Reports in trailers and bodies end at the head if all reports fit before it, else at the window's end. If
+//!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
+//!   place reports a stage twice, the durations are added;
+//! - in a streamed generated answer decode ends at the window's end, and everything before it at the first content;
+//! - if nothing was reported, the window is the stage `upstream`, undivided, except what the proxy observed inside it. A streamed
+//!   answer is no exception: its content is timed, but what the server did meanwhile is unknown.
+//!
+//! The upstream's statistics are means over many requests, so they claim nothing here.
+//!
+//! The usual request causes no allocation: up to 16 observed spans, 5 reports and no traced spans.
+
+use smallvec::SmallVec;
+
+use lapwing_ledger::{
+    Account, Claim, ClippedReports, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow,
+    each_instant,
+};
+
+/// Placed claims; up to 32 without allocation.
+pub type Claims = SmallVec<[Claim; 32]>;
+
+/// Pieces of time in ascending order, disjoint.
+type Pieces = SmallVec<[(u64, u64); 8]>;
+
+/// Merges a closed ledger and its spans into an exchange whose stages sum to `ledger.total_ns`, whatever the reports and spans
+/// contain.
+///
+/// `claimed_ns` counts the window's instants that a report or a span owns. An instant that the proxy itself observed inside the
+/// window (egress of a slow client, the client's own pace) counts as claimed too, since no upstream could report it. If nothing
+/// was reported of this request, nothing is claimed.
+///
+/// ```
+/// use lapwing_attribution::merge;
+/// use lapwing_ledger::{Ledger, Report, ReportPlace, Stage, Stamp, UpstreamWindow};
+///
+/// let mut ledger = Ledger::open(Stamp::default(), 0);
+/// ledger.total_ns = 1_000;
+/// ledger.window = Some(UpstreamWindow { start_ns: 100, head_ns: 900, end_ns: 950 });
+/// ledger.report(Report::of(Stage::Forward, 600, ReportPlace::Head));
+///
+/// let exchange = merge(ledger, Vec::new());
+/// assert_eq!(exchange.account.stage_ns(Stage::Forward), 600);
+/// assert_eq!(exchange.account.stage_ns(Stage::Unattributed), 400);
+/// assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);
+/// ```
+#[must_use]
+pub fn merge(ledger: impl Into<Box<Ledger>>, traced: Vec<TracedSpan>) -> Exchange {
+    let ledger = ledger.into();
+    let placing = Placing::of(&ledger, &traced);
+    let window = bounds(&ledger);
+    let mut account = Account::default();
+    let mut claimed_ns = 0;
+    each_instant(0, ledger.total_ns, &placing.claims, |from, to, owner| {
+        let (stage, source) = owner.map_or((Stage::Unattributed, Source::Observed), |c| (c.stage, c.source));
+        account.add(stage, source, to - from);
+        if let Some(phase) = owner.and_then(|c| c.phase) {
+            account.add_phase(phase, source, to - from);
+        }
+        if stage != Stage::Unattributed {
+            claimed_ns += to.min(window.end_ns).saturating_sub(from.max(window.start_ns));
+        }
+    });
+    if !placing.is_said {
+        claimed_ns = 0;
+    }
+    Exchange { account, claimed_ns, clipped: placing.clipped, is_incomplete: false, ledger, traced, optimal_forward: None }
+}
+
+/// The claims that [`merge`] divides the time among, and the number of reports and spans that had to be clipped. Observed spans
+/// come first, in the ledger's order; then the accepted traced spans; then the pieces of the reports, or the window
+/// as `upstream`.
+#[must_use]
+pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, ClippedReports) {
+    let placing = Placing::of(ledger, traced);
+    (placing.claims, placing.clipped)
+}
+
+/// The upstream window inside the request, with its points in order; empty if there is none.
+pub(crate) fn bounds(ledger: &Ledger) -> UpstreamWindow {
+    let w = ledger.window.unwrap_or_default();
+    let start_ns = w.start_ns.min(ledger.total_ns);
+    let end_ns = w.end_ns.clamp(start_ns, ledger.total_ns);
+    UpstreamWindow { start_ns, head_ns: w.head_ns.clamp(start_ns, end_ns), end_ns }
+}
+
+/// The first content of a streamed generated answer, inside the window.
+fn first_content_ns(ledger: &Ledger, window: UpstreamWindow) -> Option<u64> {
+    Some(ledger.generation.as_ref()?.first_ns?.clamp(window.start_ns, window.end_ns))
+}
+
+/// Claims while they are being placed.
+pub(crate) struct Placing {
+    pub(crate) claims: Claims,
+    /// For each accepted traced span, its index in the given list.
+    pub(crate) accepted: SmallVec<[usize; 16]>,
+    clipped: ClippedReports,
+    /// A report or span that does not fit by this much or less is clipped, but is no fault.
+    tolerance_ns: u64,
+    /// Whether anything was reported of this request.
+    is_said: bool,
+}
+
+impl Placing {
+    pub(crate) fn of(ledger: &Ledger, traced: &[TracedSpan]) -> Self {
+        let window = bounds(ledger);
+        let mut placing = Self {
+            claims: Claims::new(),
+            accepted: SmallVec::new(),
+            clipped: ClippedReports::default(),
+            tolerance_ns: tolerance_ns(window),
+            is_said: false,
+        };
+        placing.claims.extend(ledger.spans.iter().map(|s| Claim {
+            stage: s.stage,
+            phase: None,
+            source: Source::Observed,
+            start_ns: s.start_ns,
+            end_ns: s.end_ns,
+            depth: 0,
+        }));
+        let mut named = [false; Stage::COUNT];
+        ledger.reports.iter().for_each(|r| named[r.stage.index()] = true);
+        for (i, span) in traced.iter().enumerate() {
+            if let Some(stage) = span.stage.filter(|s| names_time(*s) && !named[s.index()]) {
+                placing.trace(window, i, span, stage);
+            }
+        }
+        let is_reported = ledger.reports.iter().any(says);
+        if is_reported {
+            placing.report(window, first_content_ns(ledger, window), &ledger.reports);
+        }
+        placing.is_said = is_reported || !placing.accepted.is_empty();
+        if !placing.is_said && window.length_ns() > 0 {
+            placing.claim(Stage::Upstream, None, Source::Observed, window.start_ns, window.end_ns, 0);
+        }
+        placing
+    }
+
+    fn claim(&mut self, stage: Stage, phase: Option<Phase>, source: Source, start_ns: u64, end_ns: u64, depth: u32) {
+        self.claims.push(Claim { stage, phase, source, start_ns, end_ns, depth });
+    }
+
+    /// Claims the part of a traced span that is inside the window.
+    fn trace(&mut self, window: UpstreamWindow, i: usize, span: &TracedSpan, stage: Stage) {
+        let clip = |at: i64| u64::try_from(at).unwrap_or(0).clamp(window.start_ns, window.end_ns);
+        let (start_ns, end_ns) = (clip(span.start_ns), clip(span.end_ns));
+        self.count_clipped(window, span);
+        if start_ns < end_ns {
+            self.claim(stage, span.phase, Source::Traced, start_ns, end_ns, span.depth);
+            self.accepted.push(i);
+        }
+    }
+
+    /// Counts a span that lies outside the window by more than the tolerance.
+    fn count_clipped(&mut self, window: UpstreamWindow, span: &TracedSpan) {
+        let wide = i128::from;
+        let tolerance_ns = i128::from(self.tolerance_ns);
+        let length_ns = wide(span.end_ns) - wide(span.start_ns);
+        let before_ns = i128::from(window.start_ns) - wide(span.start_ns);
+        let after_ns = wide(span.end_ns) - i128::from(window.end_ns);
+        if length_ns < 0 || before_ns.max(after_ns) <= tolerance_ns {
+            return;
+        }
+        let cause = if length_ns > i128::from(window.length_ns()) + tolerance_ns {
+            &mut self.clipped.too_long
+        } else if before_ns > after_ns {
+            &mut self.clipped.before
+        } else {
+            &mut self.clipped.after
+        };
+        *cause += 1;
+    }
+
+    /// Places the reports in the window's free time.
+    fn report(&mut self, window: UpstreamWindow, first_content_ns: Option<u64>, reports: &[Report]) {
+        let mut latest = [ReportPlace::Head; Stage::COUNT];
+        reports.iter().for_each(|r| latest[r.stage.index()] = latest[r.stage.index()].max(r.place));
+        let valid = || reports.iter().filter(|r| says(r) && r.place == latest[r.stage.index()]);
+        let free = self.free(window);
+        if let Some(first_ns) = first_content_ns {
+            let is_decode = |r: &&Report| r.phase == Some(Phase::Decode);
+            let left = self.lay(free, valid().rev().filter(is_decode));
+            let before = within(&left, window.start_ns, first_ns);
+            self.lay(before, valid().rev().filter(|r| !is_decode(r)));
+            return;
+        }
+        let head = || valid().filter(|r| r.place == ReportPlace::Head);
+        let tail = || valid().filter(|r| r.place != ReportPlace::Head);
+        let before = within(&free, window.start_ns, window.head_ns);
+        let sum_ns = head().chain(tail()).fold(0_u64, |sum, r| sum.saturating_add(r.duration_ns));
+        if sum_ns <= before.iter().map(|(from, to)| to - from).sum() {
+            self.lay(before, tail().rev().chain(head().rev()));
+        } else {
+            let mut left = self.lay(before, head().rev());
+            left.extend(within(&free, window.head_ns, window.end_ns));
+            self.lay(left, tail().rev());
+        }
+    }
+
+    /// The window's time that no claim placed so far owns.
+    fn free(&self, window: UpstreamWindow) -> Pieces {
+        let mut free = Pieces::new();
+        each_instant(window.start_ns, window.end_ns, &self.claims, |from, to, owner| match (owner, free.last_mut()) {
+            (Some(_), _) => {}
+            (None, Some((_, end))) if *end == from => *end = to,
+            (None, _) => free.push((from, to)),
+        });
+        free
+    }
+
+    /// Places `reports` backwards into `free`, the last report first; returns the time that remains free.
+    fn lay<'a>(&mut self, mut free: Pieces, reports: impl Iterator<Item = &'a Report>) -> Pieces {
+        for report in reports {
+            let mut left_ns = report.duration_ns;
+            while left_ns > 0 {
+                let Some((from, to)) = free.pop() else {
+                    self.clipped.too_long += u32::from(left_ns > self.tolerance_ns);
+                    break;
+                };
+                let start_ns = to.saturating_sub(left_ns).max(from);
+                self.claim(report.stage, report.phase, Source::Reported, start_ns, to, 0);
+                left_ns -= to - start_ns;
+                if from < start_ns {
+                    free.push((from, start_ns));
+                }
+            }
+        }
+        free
+    }
+}
+
+/// How much a report or span may exceed the window without fault: clocks are read at different places, and a server ends its
+/// span after its last byte.
+pub(crate) fn tolerance_ns(window: UpstreamWindow) -> u64 {
+    (window.length_ns() / 100).max(1_000_000)
+}
+
+/// Whether a report claims time; one that maps to unattributed does not.
+fn says(report: &Report) -> bool {
+    names_time(report.stage)
+}
+
+/// Whether a report or span of that stage tells anything: the rest of the window and the whole of it cannot be reported.
+fn names_time(stage: Stage) -> bool {
+    !matches!(stage, Stage::Unattributed | Stage::Upstream)
+}
+
+/// The parts of `pieces` inside `start_ns..end_ns`.
+fn within(pieces: &[(u64, u64)], start_ns: u64, end_ns: u64) -> Pieces {
+    pieces.iter().map(|(from, to)| (*from.max(&start_ns), *to.min(&end_ns))).filter(|(from, to)| from < to).collect()
+}
+
+#[cfg(test)]
+mod tests;

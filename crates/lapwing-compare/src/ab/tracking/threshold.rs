@@ -1,0 +1,125 @@
+//! Trackers of a quantile and of a proportion: each fixes its threshold before a block and sees by how much the block's count
+//! exceeds what that threshold predicts.
+
+use super::block_sums::{Block, BlockSums};
+use crate::ab::counts::BinCounts;
+use crate::ab::evidence::BlockVariance;
+
+/// Cumulative counts about a threshold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CumulativeCount {
+    /// Values below the threshold's bin, or successes.
+    pub(crate) below: u64,
+    /// Values in the threshold's bin; 0 for a proportion.
+    pub(crate) inside: u64,
+    /// All values, or trials.
+    pub(crate) total: u64,
+}
+
+/// A threshold that was fixed before the open block, so that the block's excess has mean 0 (it is predictable).
+#[derive(Clone, Copy, Debug)]
+struct Threshold {
+    /// The expected share below.
+    share: f64,
+    /// How much of the threshold's bin counts as below, so that the share holds exactly where many values are equal (π).
+    inside_share: f64,
+    /// The counts at the start of the block.
+    start: CumulativeCount,
+}
+
+impl Threshold {
+    fn block(&self, now: CumulativeCount) -> Block {
+        let since = |now: u64, then: u64| now as f64 - then as f64;
+        let pairs = since(now.total, self.start.total);
+        let below = since(now.below, self.start.below) + self.inside_share * since(now.inside, self.start.inside);
+        Block { excess: below - self.share * pairs, pairs }
+    }
+}
+
+/// The block variance of the count below a quantile of a histogram.
+#[derive(Clone, Debug)]
+pub(crate) struct QuantileTracker {
+    /// Which quantile, within 0 and 1.
+    pub(crate) quantile: f64,
+    /// The bin of the threshold.
+    pub(crate) bin: usize,
+    threshold: Option<Threshold>,
+    sums: BlockSums,
+}
+
+impl QuantileTracker {
+    pub(crate) fn new(quantile: f64) -> Self {
+        Self { quantile, bin: 0, threshold: None, sums: BlockSums::default() }
+    }
+
+    fn count(&self, bins: &BinCounts) -> CumulativeCount {
+        CumulativeCount { below: bins.below(self.bin), inside: bins.at(self.bin), total: bins.total() }
+    }
+
+    pub(crate) fn open_block(&self, bins: &BinCounts) -> Block {
+        self.threshold.map_or_else(Block::default, |threshold| threshold.block(self.count(bins)))
+    }
+
+    /// Closes the open block, and takes the quantile of all counts so far as the next threshold.
+    pub(crate) fn close_block(&mut self, bins: &BinCounts) {
+        let block = self.open_block(bins);
+        if block.pairs > 0.0 {
+            self.sums.add(block);
+        }
+        let rank = self.quantile * bins.total() as f64;
+        let Some(bin) = bins.find(rank) else { return };
+        self.bin = bin;
+        let start = self.count(bins);
+        let inside_share = (rank - start.below as f64) / start.inside as f64;
+        self.threshold = Some(Threshold { share: self.quantile, inside_share, start });
+    }
+
+    /// The variance of the count below the quantile, the open block included.
+    pub(crate) fn variance(&self, bins: &BinCounts) -> BlockVariance {
+        self.variance_at(self.count(bins))
+    }
+
+    /// The same from counts that the caller has at hand.
+    pub(crate) fn variance_at(&self, now: CumulativeCount) -> BlockVariance {
+        let open = self.threshold.map_or_else(Block::default, |threshold| threshold.block(now));
+        self.sums.variance(open, now.total)
+    }
+
+    /// The sum of the squared excesses of the closed blocks.
+    pub(crate) fn squares(&self) -> f64 {
+        self.sums.squares
+    }
+
+    /// The effective number of closed blocks.
+    pub(crate) fn closed_blocks(&self) -> f64 {
+        self.sums.effective_blocks()
+    }
+}
+
+/// The block variance of a count of successes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProportionTracker {
+    threshold: Option<Threshold>,
+    sums: BlockSums,
+}
+
+impl ProportionTracker {
+    /// Closes the open block, and takes the share of successes so far as the next expectation.
+    pub(crate) fn close_block(&mut self, successes: u64, trials: u64) {
+        let now = CumulativeCount { below: successes, inside: 0, total: trials };
+        let block = self.threshold.map_or_else(Block::default, |threshold| threshold.block(now));
+        if block.pairs > 0.0 {
+            self.sums.add(block);
+        }
+        if trials > 0 {
+            self.threshold = Some(Threshold { share: successes as f64 / trials as f64, inside_share: 0.0, start: now });
+        }
+    }
+
+    /// The variance of the count of successes, the open block included.
+    pub(crate) fn variance(&self, successes: u64, trials: u64) -> BlockVariance {
+        let now = CumulativeCount { below: successes, inside: 0, total: trials };
+        let open = self.threshold.map_or_else(Block::default, |threshold| threshold.block(now));
+        self.sums.variance(open, trials)
+    }
+}

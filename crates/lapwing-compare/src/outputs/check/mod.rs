@@ -1,0 +1,35 @@
+//! The comparisons, one file for each kind of content. They see decoded values and the rules of the route, and nothing else.
+
+mod aligned;
+mod embeddings;
+mod fields;
+mod generated;
+mod hints;
+mod json;
+mod numbers;
+mod ranking;
+mod tensors;
+mod text;
+
+use super::rules::Rules;
+use super::scales::FieldScales;
+
+pub(crate) use embeddings::compare_embeddings;
+pub(crate) use generated::compare_generated;
+pub(crate) use json::compare_documents;
+pub(crate) use tensors::compare_tensors;
+pub(crate) use text::{EditBudget, compare_field};
+
+/// What an answer is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judging<'r> {
+    /// Those of its route.
+    pub(crate) rules: &'r Rules,
+    /// How large its fields usually are.
+    pub(crate) scales: &'r FieldScales,
+    /// The time, in seconds since 1970: values that are times of answering are near it.
+    pub(crate) now_s: f64,
+}
+
+#[cfg(test)]
+mod tests;

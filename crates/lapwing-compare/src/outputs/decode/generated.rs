@@ -1,0 +1,200 @@
+//! Generated text, out of one document or out of all documents of a stream, so that a stream and a whole answer of the same text are
+//! the same: OpenAI (chat, completions, responses, transcriptions), Anthropic, TGI, SGLang, llama.cpp, Ollama, Triton's `generate`.
+//!
+//! Ids, times, token counts and log probabilities are left out.
+
+use std::collections::BTreeMap;
+
+use super::DecodeError;
+use super::document::{Document, Node, Value};
+use super::events::Documents;
+use super::messages;
+
+/// A part of what a model wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TextPart {
+    Content,
+    Reasoning,
+    Refusal,
+    ToolCalls,
+    FinishReason,
+    Error,
+}
+
+impl TextPart {
+    /// The name of its field.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Content => "text",
+            Self::Reasoning => "reasoning",
+            Self::Refusal => "refusal",
+            Self::ToolCalls => "tool_calls",
+            Self::FinishReason => "finish_reason",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What a model wrote, by choice (from 0) and part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GeneratedTexts(pub(crate) BTreeMap<(u64, TextPart), String>);
+
+/// The text of a whole answer; `None` if there is none that is known.
+pub(crate) fn from_document(document: &Document) -> Option<GeneratedTexts> {
+    let mut texts = GeneratedTexts::default();
+    texts.take(document.root()).then_some(texts)
+}
+
+/// The text of a stream; `None` if no document has any that is known.
+pub(crate) fn from_stream(documents: &Documents) -> Result<Option<GeneratedTexts>, DecodeError> {
+    let (mut texts, mut document, mut is_known) = (GeneratedTexts::default(), Document::default(), false);
+    for text in documents.iter() {
+        document.clear();
+        document.append(text)?;
+        is_known |= texts.take(document.root());
+    }
+    Ok(is_known.then_some(texts))
+}
+
+impl GeneratedTexts {
+    pub(crate) fn append(&mut self, choice: u64, part: TextPart, text: &str) {
+        self.0.entry((choice, part)).or_default().push_str(text);
+    }
+
+    pub(crate) fn replace(&mut self, choice: u64, part: TextPart, text: &str) {
+        self.0.insert((choice, part), text.to_owned());
+    }
+
+    /// Takes the text of one document. Returns whether it has a known form.
+    fn take(&mut self, root: Value<'_>) -> bool {
+        if let Some(list) = root.elements() {
+            // TGI's `/` and SGLang with several prompts answer with a list
+            let known: Vec<bool> = list.enumerate().map(|(at, item)| self.take_native(item, at as u64)).collect();
+            return !known.is_empty() && known.into_iter().all(|is_known| is_known);
+        }
+        if let Some(error) = root.get("error").filter(|error| error.node() != Node::Null) {
+            let text = error.text().or_else(|| error.get_text("message")).unwrap_or("error");
+            self.append(0, TextPart::Error, text);
+            return true;
+        }
+        self.take_choices(root) | self.take_responses(root) || messages::take(self, root) || self.take_native(root, 0)
+    }
+
+    /// OpenAI's chat and completions.
+    fn take_choices(&mut self, root: Value<'_>) -> bool {
+        let Some(choices) = root.get("choices").and_then(|choices| choices.elements()) else { return false };
+        for (at, choice) in choices.enumerate() {
+            let index = choice.get("index").and_then(Value::count).unwrap_or(at as u64);
+            for message in ["message", "delta"].into_iter().filter_map(|key| choice.get(key)) {
+                self.take_message(index, message);
+            }
+            if let Some(text) = choice.get_text("text") {
+                self.append(index, TextPart::Content, text);
+            }
+            if let Some(reason) = choice.get_text("finish_reason") {
+                self.replace(index, TextPart::FinishReason, reason);
+            }
+        }
+        true
+    }
+
+    fn take_message(&mut self, choice: u64, message: Value<'_>) {
+        for (key, part) in [
+            ("content", TextPart::Content),
+            ("reasoning_content", TextPart::Reasoning),
+            ("reasoning", TextPart::Reasoning),
+            ("thinking", TextPart::Reasoning),
+            ("refusal", TextPart::Refusal),
+        ] {
+            if let Some(text) = message.get_text(key) {
+                self.append(choice, part, text);
+            }
+        }
+        let calls = message.get("tool_calls").and_then(|calls| calls.elements()).into_iter().flatten();
+        for function in calls.filter_map(|call| call.get("function")).chain(message.get("function_call")) {
+            for key in ["name", "arguments"] {
+                if let Some(text) = function.get_text(key) {
+                    self.append(choice, TextPart::ToolCalls, text);
+                }
+            }
+        }
+    }
+
+    /// OpenAI's responses: a whole answer has `output`, the events of a stream have a type and their piece in `delta`.
+    fn take_responses(&mut self, root: Value<'_>) -> bool {
+        if let Some(event) = root.get_text("type").filter(|event| event.starts_with("response.")) {
+            let part = if event.contains("reasoning") {
+                TextPart::Reasoning
+            } else if event.contains("refusal") {
+                TextPart::Refusal
+            } else if event.contains("arguments") {
+                TextPart::ToolCalls
+            } else {
+                TextPart::Content
+            };
+            if let Some(delta) = root.get_text("delta").filter(|_| event.ends_with(".delta")) {
+                self.append(root.get("output_index").and_then(Value::count).unwrap_or(0), part, delta);
+            }
+            return true;
+        }
+        let Some(items) = root.get("output").and_then(|output| output.elements()) else { return false };
+        for (index, item) in items.enumerate() {
+            let is_reasoning = item.get_text("type") == Some("reasoning");
+            let part = if is_reasoning { TextPart::Reasoning } else { TextPart::Content };
+            let content = item.get("content").and_then(|content| content.elements()).into_iter().flatten();
+            for text in content.filter_map(|content| content.get_text("text")) {
+                self.append(index as u64, part, text);
+            }
+            if let Some(arguments) = item.get_text("arguments") {
+                self.append(index as u64, TextPart::ToolCalls, arguments);
+            }
+        }
+        true
+    }
+
+    /// The servers' own routes.
+    fn take_native(&mut self, root: Value<'_>, choice: u64) -> bool {
+        let before = self.0.len();
+        let mut is_known = false;
+        // pieces, which follow each other: llama.cpp, Triton, Ollama
+        for (key, part) in [
+            ("content", TextPart::Content),
+            ("text_output", TextPart::Content),
+            ("response", TextPart::Content),
+            ("thinking", TextPart::Reasoning),
+        ] {
+            if let Some(text) = root.get_text(key) {
+                let index = root.get("index").and_then(Value::count).unwrap_or(choice);
+                self.append(index, part, text);
+                is_known = true;
+            }
+        }
+        if let Some(message) = root.get("message") {
+            self.take_message(choice, message);
+            is_known = true;
+        }
+        if let Some(token) = root.get("token").filter(|token| token.get("special").is_none_or(|special| !is_true(special))) {
+            // TGI streams tokens
+            self.append(choice, TextPart::Content, token.get_text("text").unwrap_or_default());
+            is_known = true;
+        }
+        // the whole text: TGI at the end, SGLang in every event
+        for text in [root.get_text("generated_text"), root.get_text("text")].into_iter().flatten() {
+            self.replace(choice, TextPart::Content, text);
+            is_known = true;
+        }
+        for (index, text) in root.get("text").and_then(|texts| texts.elements()).into_iter().flatten().enumerate() {
+            self.replace(index as u64, TextPart::Content, text.text().unwrap_or_default());
+            is_known = true;
+        }
+        let details = root.get("details").and_then(|details| details.get_text("finish_reason"));
+        for reason in [details, root.get_text("stop_type"), root.get_text("done_reason")].into_iter().flatten() {
+            self.replace(choice, TextPart::FinishReason, reason);
+        }
+        is_known || self.0.len() > before || root.get("token").is_some()
+    }
+}
+
+fn is_true(value: Value<'_>) -> bool {
+    value.node() == Node::Bool(true)
+}

@@ -1,0 +1,202 @@
+//! What is inferred of a series' upstream windows: what is kept of them, what they are made of where the upstream reports nothing, and
+//! how much more it can take.
+
+use super::capacity::{CapacityEstimate, CapacityQuestion};
+use super::fit::{FitRefusal, FitStatistics, InferredStages, WindowFit};
+use super::report::{Diagnosis, MeasuredBudget, RouteDiagnosis};
+use lapwing_ledger::{Exchange, Stage, Stamp, Unit};
+use lapwing_metrics::RouteBudget;
+
+/// For how many series of a diagnosis something is inferred, because each takes some ten milliseconds; those that lost most time come
+/// first.
+pub const MAX_INFERRED: usize = 16;
+/// The mean time outside the window follows the last so many requests.
+const REMEMBERED: u32 = 1_000;
+/// How far apart the beginnings of two folds are at least. So a fit is made of each request up to 6,400 a second, and of runs of
+/// successive ones beyond; and judging them, which takes up to a millisecond where they differ from what was before, costs no more at a
+/// higher rate.
+const FOLDS_APART_NS: u64 = 20_000_000;
+
+/// The upstream windows of a series, and what its requests take beside them.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamWindows {
+    statistics: FitStatistics,
+    /// Whether nothing was reported of the last one.
+    is_unreported: bool,
+    unit: Option<Unit>,
+    /// The mean of what a request takes outside its window, in nanoseconds.
+    outside_ns: f64,
+    requests: u32,
+    /// When the request ended with which the last fold began.
+    fold_began: Stamp,
+}
+
+impl UpstreamWindows {
+    /// Takes an exchange; one that no upstream answered has no window.
+    #[allow(clippy::cast_precision_loss, reason = "a mean")]
+    pub(crate) fn record(&mut self, exchange: &Exchange) {
+        let ledger = &exchange.ledger;
+        let Some(window) = ledger.window else { return };
+        self.is_unreported = exchange.account.stage_ns(Stage::Upstream) > 0;
+        self.unit = ledger.work.primary.or(self.unit);
+        self.requests = self.requests.saturating_add(1).min(REMEMBERED);
+        let outside_ns = ledger.total_ns.saturating_sub(window.length_ns()) as f64;
+        self.outside_ns += (outside_ns - self.outside_ns) / f64::from(self.requests);
+        if self.statistics.is_between_folds() {
+            let ended = ledger.started.plus(ledger.total_ns);
+            if (self.fold_began..self.fold_began.plus(FOLDS_APART_NS)).contains(&ended) {
+                return;
+            }
+            self.fold_began = ended;
+        }
+        let work = ledger.work.primary_amount().unwrap_or(0);
+        self.statistics.record(work, ledger.circumstances.in_flight, window.length_ns(), ledger.started.as_ns());
+    }
+
+    /// Forgets what ended before.
+    pub(crate) fn expire(&mut self, before: Stamp) {
+        self.statistics.expire(before.as_ns());
+    }
+
+    /// Whether it holds nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.statistics.samples() == 0
+    }
+
+    /// Whether anything is to be said of them: what they are made of, or what the budget leaves room for.
+    pub(crate) fn says_something(&self, said: &RouteDiagnosis) -> bool {
+        self.is_unreported || said.budget.is_some()
+    }
+
+    /// Whether they are of an upstream that reports nothing.
+    pub(crate) const fn is_unreported(&self) -> bool {
+        self.is_unreported
+    }
+
+    /// Of how many requests there are windows.
+    pub(crate) fn samples(&self) -> u64 {
+        self.statistics.samples()
+    }
+
+    /// What the upstream's stages are, inferred. Takes some ten milliseconds.
+    #[must_use]
+    pub fn infer_stages(&self) -> InferredStages {
+        self.stages_of(&self.statistics.fit())
+    }
+
+    fn stages_of(&self, fit: &Result<WindowFit, FitRefusal>) -> InferredStages {
+        InferredStages::of(fit, self.unit.map_or("unit of work", Unit::name))
+    }
+
+    /// Says what it can of the series. What an upstream reports of its stages is not inferred beside that.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of positive times")]
+    fn infer(&self, said: &mut RouteDiagnosis) {
+        let fit = self.statistics.fit();
+        if self.is_unreported {
+            said.inferred = Some(self.stages_of(&fit));
+        }
+        let (Ok(fit), Some(MeasuredBudget { quantile, limit_ns, .. })) = (fit, &said.budget) else { return };
+        let Some((_, beyond)) = RouteBudget::QUANTILES.into_iter().find(|(name, _)| name == quantile) else { return };
+        let outside_ns = self.outside_ns as u64;
+        let question = CapacityQuestion { quantile: 1.0 - beyond, budget_ns: *limit_ns, outside_ns };
+        said.capacity = Some(CapacityEstimate::of(&fit, &question));
+    }
+}
+
+/// A diagnosis of which some series are still to be inferred. Whoever makes it may give up the diagnostician before that.
+#[derive(Clone, Debug, Default)]
+pub struct PendingDiagnosis {
+    pub(crate) diagnosis: Diagnosis,
+    /// Places among the routes, with their windows; at most [`MAX_INFERRED`].
+    pub(crate) windows: Vec<(usize, UpstreamWindows)>,
+}
+
+impl PendingDiagnosis {
+    /// Infers what is not measured. Takes some ten milliseconds for each series.
+    #[must_use]
+    pub fn infer(self) -> Diagnosis {
+        let Self { mut diagnosis, windows } = self;
+        for (place, windows) in windows {
+            if let Some(said) = diagnosis.routes.get_mut(place) {
+                windows.infer(said);
+            }
+        }
+        diagnosis
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Diagnostician;
+    use lapwing_ledger::{Basis, Ledger, Outcome, SeriesKey, Source, UpstreamWindow};
+    use lapwing_metrics::Labels;
+
+    /// 2 ms for each request and 0.5 ms for each row, one request after the other; a third of them find others waiting.
+    fn unreported(n: u64) -> Exchange {
+        let (rows, ahead) = (1 + n * 7 % 32, (n * 5 % 6).saturating_sub(3));
+        let noise_ns = n * 7_919 % 200_000;
+        let window_ns = 2_000_000 + 500_000 * rows + 10_000_000 * ahead + noise_ns;
+        let mut ledger = Ledger::open(Stamp::default().plus(1_000_000_000 + n * 20_000_000), 0);
+        (ledger.outcome, ledger.status) = (Outcome::Ok, 200);
+        ledger.work.primary = Some(Unit::Row);
+        ledger.work.set(Unit::Row, rows, Basis::Counted);
+        ledger.circumstances.in_flight = 1 + u32::try_from(ahead).unwrap();
+        ledger.window = Some(UpstreamWindow { start_ns: 100_000, head_ns: 200_000, end_ns: 100_000 + window_ns });
+        ledger.total_ns = window_ns + 300_000;
+        let mut exchange = Exchange::of(ledger);
+        exchange.account.add(Stage::Upstream, Source::Observed, window_ns);
+        exchange
+    }
+
+    fn diagnosed(of: impl Fn(u64) -> Exchange) -> RouteDiagnosis {
+        let mut diagnostician = Diagnostician::new(std::collections::BTreeMap::new(), std::sync::Arc::new(Labels::new(8, 8, 8)));
+        let mut now = Stamp::default();
+        for n in 0..3_000 {
+            let mut exchange = of(n);
+            exchange.ledger.series = SeriesKey::default();
+            now = exchange.ledger.started.plus(exchange.ledger.total_ns);
+            diagnostician.record(&exchange, now);
+        }
+        let mut said = diagnostician.examine(60_000_000_000, now).infer();
+        said.routes.remove(0)
+    }
+
+    #[test]
+    fn a_fit_is_made_of_each_request_until_they_are_too_many() {
+        let samples = |apart_ns: u64| {
+            let mut windows = UpstreamWindows::default();
+            for n in 0..100_000 {
+                let mut exchange = unreported(0);
+                exchange.ledger.started = exchange.ledger.started.plus(n * apart_ns);
+                windows.record(&exchange);
+            }
+            windows.statistics.samples()
+        };
+        assert_eq!(samples(160_000), 100_000);
+        let of_half_a_second = samples(5_000);
+        assert!((2_560..=26 * 128).contains(&of_half_a_second), "{of_half_a_second}");
+    }
+
+    #[test]
+    fn a_series_without_reports_is_inferred() {
+        let said = diagnosed(unreported);
+        let inferred = said.inferred.unwrap();
+        let fitted = inferred.fitted.unwrap_or_else(|| panic!("{:?}", inferred.refused));
+        assert!((fitted.per_unit_ns.value / 500_000.0 - 1.0).abs() < 0.1, "{fitted:?}");
+        assert_eq!(fitted.unit, "row");
+        assert!(said.capacity.is_none(), "there is no budget");
+    }
+
+    #[test]
+    fn a_series_with_reports_is_not() {
+        let said = diagnosed(|n| {
+            let mut exchange = unreported(n);
+            let ns = exchange.account.stage_ns(Stage::Upstream);
+            exchange.account = lapwing_ledger::Account::default();
+            exchange.account.add(Stage::Forward, Source::Reported, ns);
+            exchange
+        });
+        assert!(said.inferred.is_none() && said.capacity.is_none());
+    }
+}

@@ -1,0 +1,56 @@
+//! Listening sockets.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+/// When a connection has been silent for a minute, its other end is asked whether it is still there, four times at most. So a peer whose
+/// machine vanished is noticed, however long a request may take.
+pub(crate) const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
+
+/// Who else may listen on an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nobody.
+    Alone,
+    /// Listeners that are bound with [`Self::Further`] afterwards, over which the system spreads connections (`SO_REUSEPORT`). Nobody may
+    /// listen there yet, so that two processes do not share an address by mistake.
+    First,
+    /// One more beside a [`Self::First`].
+    Further,
+}
+
+/// Binds and listens on `address`, without blocking. `backlog` connections may wait to be accepted.
+///
+/// # Errors
+///
+/// The system's error, when the address is taken or not allowed.
+pub fn bind(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if sharing == Sharing::Further {
+        socket.set_reuse_port(true)?;
+    }
+    // accepted connections inherit it, on Linux
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    if sharing == Sharing::First {
+        socket.set_reuse_port(true)?;
+    }
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// Registers `listener` with the current tokio runtime.
+///
+/// # Errors
+///
+/// The system's error.
+pub fn registered(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}

@@ -1,0 +1,155 @@
+//! The byte stream of a connection, accepted or opened.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt;
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A TCP or Unix stream. A TLS stream would be a third variant.
+#[derive(Debug)]
+pub enum Socket {
+    /// TCP.
+    Tcp(TcpStream),
+    /// Unix domain.
+    Unix(UnixStream),
+    /// Inside this process, driven by a fuzz target.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
+    Memory(super::memory::MemoryStream),
+    /// Inside this process, its every step drawn.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
+    Simulated(super::simulated::SimulatedStream),
+}
+
+macro_rules! on_stream {
+    ($socket:expr, $stream:ident => $call:expr) => {
+        match $socket {
+            Socket::Tcp($stream) => $call,
+            Socket::Unix($stream) => $call,
+            #[cfg(any(test, feature = "testing"))]
+            Socket::Memory($stream) => $call,
+            #[cfg(any(test, feature = "testing"))]
+            Socket::Simulated($stream) => $call,
+        }
+    };
+}
+
+/// What the other end of a socket has closed, as far as it is known without reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerClosed {
+    /// It sends nothing more; what it sent may still wait to be read.
+    pub sends: bool,
+    /// It takes nothing more: the connection was reset, or both directions are closed.
+    pub takes: bool,
+}
+
+impl Socket {
+    /// What the other end has closed. Reads nothing, and needs no system call.
+    #[must_use]
+    pub fn peer_closed(&self) -> PeerClosed {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let ready = match self {
+            Self::Tcp(stream) => stream.ready(both).now_or_never(),
+            Self::Unix(stream) => stream.ready(both).now_or_never(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Memory(stream) => return stream.peer_closed(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(stream) => return stream.peer_closed(),
+        };
+        let Some(Ok(ready)) = ready else { return PeerClosed::default() };
+        PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
+    }
+
+    /// Whether a read may find something: bytes, the end, or an error. Needs no system call and tells nobody.
+    #[must_use]
+    pub fn may_be_read(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Memory(_) => true,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(stream) => stream.may_be_read(),
+        }
+    }
+
+    /// Waits until there is something to read, the other end has ended its side, or the connection has failed. Reads nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the socket is no longer registered with the runtime.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(self, stream => stream.poll_read_ready(cx))
+    }
+
+    /// Whether [`Self::acknowledge`] can have an effect: over TCP, where the system has such an option.
+    #[must_use]
+    pub const fn can_acknowledge(&self) -> bool {
+        cfg!(target_os = "linux") && matches!(self, Self::Tcp(_))
+    }
+
+    /// Asks the system to acknowledge at once what was read (`TCP_QUICKACK`), instead of up to 40 ms later together with what is written.
+    /// Returns whether it does.
+    #[must_use]
+    pub fn acknowledge(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(stream) => stream.set_quickack(true).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// How many bytes the system may hold that were not read yet.
+    #[must_use]
+    pub fn receive_buffer(&self) -> u64 {
+        let bytes = match self {
+            Self::Tcp(stream) => SockRef::from(stream).recv_buffer_size(),
+            Self::Unix(stream) => SockRef::from(stream).recv_buffer_size(),
+            // a pipe in memory holds everything
+            #[cfg(any(test, feature = "testing"))]
+            Self::Memory(_) => return u64::MAX,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(_) => return u64::MAX,
+        };
+        bytes.map_or(u64::MAX, |bytes| bytes as u64)
+    }
+}
+
+impl AsyncRead for Socket {
+    #[inline]
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        on_stream!(&mut *self, stream => Pin::new(stream).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Socket {
+    #[inline]
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        on_stream!(&mut *self, stream => Pin::new(stream).poll_write(cx, buf))
+    }
+
+    #[inline]
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        on_stream!(&mut *self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+    }
+
+    #[inline]
+    fn is_write_vectored(&self) -> bool {
+        on_stream!(self, stream => stream.is_write_vectored())
+    }
+
+    #[inline]
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(&mut *self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    #[inline]
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        on_stream!(&mut *self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,13 @@
+//! Loops over many bytes, compiled for the widest vectors that the processor has: on x86-64 twice, for AVX2 and for any. A binary for
+//! every processor of that architecture may otherwise use vectors of 16 bytes only, which takes twice as long.
+
+use pulp::Arch;
+
+/// Fewer bytes are not worth asking the processor.
+const MIN_BYTES: usize = 512;
+
+/// Runs `pass`, a loop over so many bytes. What it calls must be inlined into it, or is compiled for any processor; so must `pass`.
+#[inline(always)]
+pub(crate) fn vectorised<T>(bytes: usize, pass: impl FnOnce() -> T) -> T {
+    if bytes < MIN_BYTES { pass() } else { Arch::new().dispatch(pass) }
+}

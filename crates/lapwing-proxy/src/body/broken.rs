@@ -1,0 +1,57 @@
+//! A response that broke off after its head was sent: what the client is told, and when.
+//!
+//! A status cannot be told any more. HTTP/1.1 has nothing left to say it with: the connection is closed, so that nobody takes the body for
+//! whole. gRPC ends with trailers, which can name the cause.
+
+use http::{HeaderMap, HeaderValue};
+use http_body::Frame;
+use tonic::Status;
+
+use super::chunk::TrackedChunk;
+use super::delivery::Cause;
+use crate::connection::LazyDeadline;
+use crate::error::Error;
+use crate::error::response::ERROR_FIELD;
+use crate::exchange::InFlight;
+use lapwing_ledger::{NameProof, Stamp};
+use lapwing_net::error_text;
+
+/// Why a response broke off. The error reaches hyper only after the earlier bytes are written, because hyper would discard them.
+#[derive(Debug)]
+pub(crate) struct Break {
+    cause: Cause,
+    /// What a gRPC client is told instead of a reset stream.
+    trailers: Option<HeaderMap>,
+    pub(crate) at: Stamp,
+    /// The connection's flushes until then.
+    pub(crate) flushes: u32,
+    pub(crate) deadline: LazyDeadline,
+}
+
+impl Break {
+    /// The upstream broke the response off, or sent what cannot be passed on.
+    pub(crate) fn new(cause: impl Into<Cause>) -> Self {
+        Self { cause: cause.into(), trailers: None, at: Stamp::now(), flushes: 0, deadline: LazyDeadline::default() }
+    }
+
+    /// A time limit ended the response to `in_flight`.
+    pub(crate) fn by_limit(error: Error, in_flight: &InFlight) -> Self {
+        error.report_time_limit(&in_flight.context.counters);
+        let is_grpc = in_flight.is_multiplexed && in_flight.with(|ledger| ledger.name_proof == NameProof::WithContent);
+        let trailers = is_grpc.then(|| grpc_trailers(&error));
+        Self { trailers, ..Self::new(error) }
+    }
+
+    /// The last thing that hyper gets of the body.
+    pub(crate) fn into_frame(self) -> Result<Frame<TrackedChunk>, Cause> {
+        self.trailers.map_or(Err(self.cause), |trailers| Ok(Frame::trailers(trailers)))
+    }
+}
+
+fn grpc_trailers(error: &Error) -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(3);
+    // every text can be a gRPC message, which is percent-encoded
+    let _ = Status::deadline_exceeded(format!("lapwing: {}", error_text(error))).add_header(&mut trailers);
+    trailers.insert(ERROR_FIELD, HeaderValue::from_static(error.response().token));
+    trailers
+}

@@ -1,0 +1,399 @@
+//! The response body on its way to the client: passed on frame by frame, and the place where an exchange ends.
+//!
+//! When the body ends, the ledger is finished, and the connection's next flush closes it. When the body is dropped early,
+//! the client has gone, and the guard closes the ledger.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::broken::Break;
+use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
+use super::chunk::TrackedChunk;
+use super::h2_source::H2Source;
+use super::rewrite::ResponseRewrite;
+use super::upstream::{Drive, UpstreamBody};
+use crate::connection::OnFlush;
+use crate::error::Error;
+use crate::exchange::{ExchangeGuard, InFlight, server_timing};
+use lapwing_ledger::{Outcome, Stamp};
+use lapwing_net::Tasks;
+
+/// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
+const SCHEDULING_NS: u64 = 50_000;
+
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body in flight.
+#[derive(Debug)]
+pub(crate) struct ResponseBody {
+    upstream: UpstreamBody,
+    guard: Option<ExchangeGuard>,
+    /// When the latest frame was handed to hyper (HTTP/2).
+    handed: Option<Stamp>,
+    /// The upstream's part has ended, one way or another: it ends once.
+    is_ended: bool,
+    broken: Option<Box<Break>>,
+    /// The connection's flushes until the body was given to it.
+    flushes: u32,
+    /// The connection's flushes when the pieces that had passed were last read.
+    read_at_flush: u32,
+    /// Whether a trailer with the stages is still to be sent.
+    has_timing_trailer: bool,
+    /// Removes what the amended request caused.
+    rewrite: Option<Box<ResponseRewrite>>,
+    captures: AttachedCaptures,
+}
+
+/// What came from the upstream.
+enum Step {
+    Frame(Frame<Bytes>),
+    End,
+    /// It broke off; [`ResponseBody::poll_broken`] says so.
+    Broken,
+}
+
+impl ResponseBody {
+    /// The upstream's response, its head read at `head`. With `connection`, the body drives it.
+    pub(crate) fn upstream(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
+        Self::new(UpstreamBody::new(body, connection, head))
+    }
+
+    /// The upstream's response over HTTP/2, its head read at `head`.
+    pub(crate) fn stream(stream: H2Source, head: Stamp) -> Self {
+        Self::new(UpstreamBody::stream(stream, head))
+    }
+
+    /// The request is not over: it goes on while the client does not take the answer. A stream of HTTP/2 says by itself whether it is.
+    pub(crate) fn go_on_beside(mut self, tasks: &Tasks) -> Self {
+        self.upstream.go_on_beside(tasks);
+        self
+    }
+
+    /// Lapwing's own response.
+    pub(crate) fn own(body: Bytes) -> Self {
+        Self::new(UpstreamBody::own(body))
+    }
+
+    /// Lapwing's own `response` to `in_flight`, recorded as if the upstream had given it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a cache will use it; a test has one"))]
+    pub(crate) fn answer(in_flight: &InFlight, response: Response<Bytes>) -> Response<Self> {
+        in_flight.record_response_head(response.status(), response.headers());
+        response.map(Self::own)
+    }
+
+    fn new(upstream: UpstreamBody) -> Self {
+        Self {
+            upstream,
+            guard: None,
+            handed: None,
+            is_ended: false,
+            broken: None,
+            flushes: 0,
+            read_at_flush: 0,
+            has_timing_trailer: false,
+            rewrite: None,
+            captures: AttachedCaptures::default(),
+        }
+    }
+
+    /// Copies within `budget` what the client is given.
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+        let (writer, copy) = capture(budget);
+        self.captures.attach(writer);
+        copy
+    }
+
+    /// Gives the client what `rewrite` leaves of the body.
+    pub(crate) fn rewrite(&mut self, rewrite: ResponseRewrite) {
+        self.rewrite = Some(Box::new(rewrite));
+    }
+
+    /// Returns whether the whole body has to be gathered before its head can go.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.rewrite.as_ref().is_some_and(|rewrite| rewrite.is_gathering())
+    }
+
+    /// The body's length in bytes, if it was gathered and rewritten.
+    pub(crate) fn rewritten_length(&self) -> Option<u64> {
+        self.rewrite.as_ref().and_then(|rewrite| rewrite.length())
+    }
+
+    /// Gathers the body.
+    pub(crate) fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.is_gathering() {
+            let step = ready!(self.poll_step(cx));
+            self.push_rewrite(step);
+        }
+        Poll::Ready(())
+    }
+
+    /// The body of a response that has none by its status or its request's method. Hyper drops such a body unread; to the guard that
+    /// would say that the client left. What comes over a stream of HTTP/2 is passed on to one.
+    pub(crate) fn emptied(mut self, is_multiplexed: bool) -> Self {
+        let is_passed_on = is_multiplexed && self.upstream.is_upstreams();
+        if !self.is_end_stream() && !is_passed_on {
+            self.upstream = UpstreamBody::own(Bytes::new());
+            self.rewrite = None;
+        }
+        self
+    }
+
+    /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
+    pub(crate) fn guard(&mut self, guard: ExchangeGuard, has_timing_trailer: bool) {
+        self.flushes = guard.0.meter.flushes();
+        self.read_at_flush = self.flushes;
+        self.guard = Some(guard);
+        self.has_timing_trailer = has_timing_trailer;
+        if self.is_end_stream() {
+            self.on_last_head();
+            self.finish();
+            self.captures.finish();
+        }
+    }
+
+    /// Hyper is given a head or trailers that end an HTTP/2 stream.
+    fn on_last_head(&self) {
+        if let Some(in_flight) = self.in_flight().filter(|in_flight| in_flight.is_multiplexed) {
+            in_flight.meter.on_last_head();
+        }
+    }
+
+    fn in_flight(&self) -> Option<&Arc<InFlight>> {
+        self.guard.as_ref().map(|guard| &guard.0)
+    }
+
+    /// The last byte was read from the upstream and handed on.
+    fn finish(&mut self) {
+        let Self { upstream, guard, is_ended, .. } = self;
+        if !std::mem::replace(is_ended, true) {
+            upstream.end(|end| {
+                if let Some(guard) = guard {
+                    guard.0.end_window(end);
+                }
+            });
+        }
+        if self.is_handed()
+            && let Some(in_flight) = self.in_flight()
+        {
+            in_flight.finish();
+        }
+    }
+
+    /// Returns whether everything that came from the upstream has been handed on.
+    fn is_handed(&self) -> bool {
+        self.rewrite.as_ref().is_none_or(|rewrite| rewrite.is_empty())
+    }
+
+    /// The response breaks off here.
+    fn fail(&mut self, outcome: Outcome, mut broken: Break, cx: &mut Context<'_>) -> Step {
+        self.upstream.close();
+        self.is_ended = true;
+        if let Some(in_flight) = self.in_flight() {
+            in_flight.with(|ledger| ledger.outcome = outcome);
+            in_flight.end_window(broken.at);
+            broken.flushes = in_flight.meter.flushes();
+        }
+        self.broken = Some(Box::new(broken));
+        // hyper may have nothing to write now: then it flushes only if it is polled once more
+        cx.waker().wake_by_ref();
+        Step::Broken
+    }
+
+    /// Reports the break when the client has been given what came before it, or takes nothing for `client_stall_timeout`.
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+        let (Some(broken), Some(ExchangeGuard(in_flight))) = (&mut self.broken, &self.guard) else {
+            return Poll::Ready(self.broken.take().map(|broken| broken.into_frame()));
+        };
+        let flushed = match in_flight.is_multiplexed {
+            true => !in_flight.is_held() && in_flight.meter.flushes() != self.flushes,
+            false => in_flight.meter.flushes() != broken.flushes,
+        };
+        let since = in_flight.meter.last_write().map_or(broken.at, |taken| taken.max(broken.at));
+        if !flushed && !broken.deadline.has_expired(cx, since, in_flight.context.config.client_stall_timeout.get()) {
+            in_flight.meter.wake_at_flush(cx);
+            return Poll::Pending;
+        }
+        in_flight.close(Stamp::now());
+        Poll::Ready(self.broken.take().map(|broken| broken.into_frame()))
+    }
+
+    /// The upstream's next step.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if self.rewrite.as_ref().is_some_and(|rewrite| rewrite.is_over()) {
+            self.finish();
+            return Poll::Ready(Step::End);
+        }
+        let Self { upstream, guard, .. } = self;
+        Poll::Ready(match upstream.poll_frame(cx, guard.as_ref().map(|guard| &*guard.0)) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.on_frame(&frame, cx);
+                Step::Frame(frame)
+            }
+            Poll::Ready(None) if self.upstream.is_cut() => self.fail(Outcome::Broken, Break::new(Error::StreamCut), cx),
+            Poll::Ready(None) => {
+                self.end(cx);
+                Step::End
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, Break::new(error), cx),
+            Poll::Pending => {
+                let Self { upstream, guard, .. } = self;
+                let Some(ExchangeGuard(in_flight)) = guard else { return Poll::Pending };
+                let Some(stalled) = upstream.stalled(cx, in_flight) else { return Poll::Pending };
+                let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, in_flight));
+                self.fail(outcome, broken, cx)
+            }
+        })
+    }
+
+    /// Gives a step to the rewrite.
+    fn push_rewrite(&mut self, step: Step) {
+        let last = self.upstream.is_end_stream();
+        let Some(rewrite) = &mut self.rewrite else { return };
+        match step {
+            Step::Frame(frame) => rewrite.push(frame, last),
+            Step::End => rewrite.end(true),
+            Step::Broken => rewrite.end(false),
+        }
+    }
+
+    /// Hands a frame to the client.
+    fn hand(&mut self, mut frame: Frame<Bytes>) -> Frame<TrackedChunk> {
+        self.captures.push(&frame, 0);
+        if let Some(trailers) = frame.trailers_mut() {
+            self.add_timing(trailers);
+            self.on_last_head();
+        }
+        if let Some(in_flight) = self.in_flight() {
+            let n = frame.data_ref().map_or(0, Buf::remaining);
+            in_flight.on_response_bytes(n);
+            // after trailers, nothing more is asked for
+            self.handed = (in_flight.is_multiplexed && !frame.is_trailers()).then(Stamp::now);
+        }
+        if self.is_ended && self.broken.is_none() {
+            self.finish();
+            if self.is_handed() {
+                self.captures.finish();
+            }
+        }
+        frame.map_data(|bytes| TrackedChunk::new(bytes, self.in_flight()))
+    }
+
+    /// A frame came from the upstream.
+    fn on_frame(&mut self, frame: &Frame<Bytes>, cx: &mut Context<'_>) {
+        let read = self.upstream.stamp_frame();
+        if let Some(in_flight) = self.in_flight() {
+            if let Some(trailers) = frame.trailers_ref() {
+                in_flight.record_trailers(trailers);
+            }
+            if let Some(bytes) = frame.data_ref() {
+                in_flight.on_response_piece(bytes, read);
+            }
+        }
+        if self.upstream.is_end_stream() || frame.is_trailers() {
+            self.end(cx);
+        }
+    }
+
+    /// Lets the reader read the pieces that have passed, once the client has been sent them.
+    fn read_passed(&mut self) {
+        let Some(in_flight) = self.in_flight() else { return };
+        let flushes = in_flight.meter.flushes();
+        if flushes != self.read_at_flush {
+            in_flight.read_passed();
+            self.read_at_flush = flushes;
+        }
+    }
+
+    /// Adds the stages to the trailers, once, if they are wanted.
+    fn add_timing(&mut self, trailers: &mut HeaderMap) -> bool {
+        let is_wanted = std::mem::take(&mut self.has_timing_trailer);
+        if let Some(in_flight) = self.in_flight().filter(|_| is_wanted) {
+            server_timing::append(trailers, in_flight);
+        }
+        is_wanted
+    }
+
+    /// The upstream's body is over.
+    fn end(&mut self, cx: &mut Context<'_>) {
+        self.upstream.rest(cx);
+        self.finish();
+    }
+}
+
+impl ResponseBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+        loop {
+            if let Some(frame) = self.rewrite.as_mut().and_then(|rewrite| rewrite.pop()) {
+                return Poll::Ready(Some(Ok(self.hand(frame))));
+            }
+            if self.broken.is_some() {
+                return self.poll_broken(cx);
+            }
+            if let Some(handed) = self.handed.take() {
+                let now = Stamp::now();
+                if now.since(handed) > SCHEDULING_NS {
+                    if let Some(in_flight) = self.in_flight() {
+                        in_flight.on_client_wait(handed, now);
+                        in_flight.note_flow_control(handed, now);
+                    }
+                    self.upstream.on_client_wait(now);
+                }
+            }
+            self.read_passed();
+            match ready!(self.poll_step(cx)) {
+                Step::Frame(frame) if self.rewrite.is_none() => return Poll::Ready(Some(Ok(self.hand(frame)))),
+                Step::End if self.is_handed() => {
+                    self.captures.finish();
+                    let mut trailers = HeaderMap::new();
+                    return Poll::Ready(self.add_timing(&mut trailers).then(|| {
+                        self.on_last_head();
+                        Ok(Frame::trailers(trailers))
+                    }));
+                }
+                step => self.push_rewrite(step),
+            }
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = TrackedChunk;
+    type Error = Cause;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+        let polled = self.poll_next(cx);
+        if polled.is_ready() {
+            self.upstream.leave();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.upstream.is_end_stream() && !self.has_timing_trailer && self.is_handed()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        // over HTTP/2 hyper would look for a `Content-Length` to add, and the upstream's head has what the upstream said
+        let is_said = self.rewrite.is_some() || self.in_flight().is_some_and(|in_flight| in_flight.is_multiplexed);
+        if self.upstream.is_upstreams() && is_said { SizeHint::default() } else { self.upstream.size_hint() }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if let (Some(_), Some(in_flight)) = (&self.broken, self.in_flight()) {
+            in_flight.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
+        }
+        // hyper drops a body that it needs no more of: then all of it has been handed over
+        if self.is_end_stream() && self.guard.is_some() {
+            self.finish();
+            self.captures.finish();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is left of a request that was answered before its end, and that nobody wants: read and thrown away, so that the client's connection can
+//! carry its next request (HTTP/1.1).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http_body::Body;
+use hyper::body::Incoming;
+
+use crate::connection::LazyDeadline;
+use crate::exchange::InFlight;
+use lapwing_ledger::Stamp;
+
+/// More than so many bytes are not waited for after an answer of Lapwing's own: it says that the connection ends.
+pub(crate) const MAX_DRAINED_BYTES: u64 = 256 * 1024;
+
+/// How long the client may send nothing of it.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long all of it may take.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// Reads `body` to its end in a task of its own. If that takes too long, or the answer said that the connection ends, the body is dropped, and
+/// hyper closes the connection.
+pub(crate) fn drain(body: Incoming, in_flight: &Arc<InFlight>) {
+    // a body may be dropped with its runtime
+    if tokio::runtime::Handle::try_current().is_ok() {
+        in_flight.context.tasks.spawn(drained(body, in_flight.clone()));
+    }
+}
+
+async fn drained(mut body: Incoming, in_flight: Arc<InFlight>) {
+    let (began, mut last) = (Stamp::now(), Stamp::now());
+    let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
+    let is_over = std::future::poll_fn(|cx| {
+        loop {
+            if in_flight.closes_client() {
+                return Poll::Ready(false);
+            }
+            match Pin::new(&mut body).poll_frame(cx) {
+                Poll::Ready(None) => return Poll::Ready(true),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(false),
+                Poll::Ready(Some(Ok(_))) => last = Stamp::now(),
+                Poll::Pending => break,
+            }
+        }
+        let is_late = idle.has_expired(cx, last, IDLE) || whole.has_expired(cx, began, LONGEST);
+        if is_late { Poll::Ready(false) } else { Poll::Pending }
+    });
+    if is_over.await {
+        in_flight.on_rest_drained();
+    }
+}

@@ -1,0 +1,267 @@
+//! The response's body as it comes from the upstream, or from Lapwing itself.
+//!
+//! It drives what its bytes come over, for no task does: whenever the body is polled and has nothing, and once more at its
+//! end, so that the connection comes to rest and can carry the next request.
+
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use super::beside::{Beside, GoesOn};
+use super::h2_source::H2Source;
+use super::split_write::{FirstPiece, on_split_write};
+use crate::connection::{LazyDeadline, QuietWaker};
+use crate::error::Error;
+use crate::exchange::InFlight;
+use lapwing_ledger::Stamp;
+use lapwing_net::Tasks;
+
+/// What a response comes over, if its body has to drive it.
+pub(crate) trait Drive: Debug + Send {
+    /// Reads, writes and parses as far as possible without waiting.
+    fn drive(&mut self, cx: &mut Context<'_>);
+    /// What [`Self::drive`] has wake its task.
+    fn waker(&self) -> &QuietWaker;
+    /// When bytes of it were last read.
+    fn last_read(&self) -> Option<Stamp>;
+    /// Whether [`Self::acknowledge`] can have an effect.
+    fn can_acknowledge(&self) -> bool;
+    /// The response's head was read, and there is nothing to read of its body: asks the system to acknowledge the head at once, if that is
+    /// still so. Returns whether it did.
+    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool;
+    /// The response was read to its end at `at`: another request may come. Dropping it instead closes it.
+    fn release(self: Box<Self>, at: Stamp);
+}
+
+impl GoesOn for Box<dyn Drive> {
+    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drive(cx);
+        false // the answer is still to come over it
+    }
+}
+
+/// What broke a body off. An [`h2::Error`] stays one, so that the client's stream is reset for the same reason.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, Cause>>>;
+
+/// A response's body before it is changed or handed to the client.
+#[derive(Debug)]
+pub(crate) struct UpstreamBody {
+    source: Source,
+    connection: Option<Box<dyn Drive>>,
+    /// Has the connection while nobody asks for the answer of a request that is not over.
+    beside: Option<Beside<Box<dyn Drive>>>,
+    /// When the upstream last gave something, or the client last took it.
+    last: Stamp,
+    first: FirstPiece,
+    deadline: LazyDeadline,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// Over HTTP/1.1.
+    Upstream(Incoming),
+    /// Over an HTTP/2 stream, which says by itself when it ends.
+    Stream(H2Source),
+    Own(Full<Bytes>),
+}
+
+impl UpstreamBody {
+    /// The upstream's body, its head read at `head`. With `connection`, the body drives it.
+    pub(crate) fn new(body: Incoming, connection: Option<Box<dyn Drive>>, head: Stamp) -> Self {
+        let first = if connection.is_none() { FirstPiece::Read } else { FirstPiece::Unread };
+        Self { source: Source::Upstream(body), connection, beside: None, last: head, first, deadline: LazyDeadline::default() }
+    }
+
+    /// The body of an answer over HTTP/2, its head read at `head`.
+    pub(crate) fn stream(stream: H2Source, head: Stamp) -> Self {
+        let (source, first) = (Source::Stream(stream), FirstPiece::Read);
+        Self { source, connection: None, beside: None, last: head, first, deadline: LazyDeadline::default() }
+    }
+
+    /// Lapwing's own body.
+    pub(crate) fn own(body: Bytes) -> Self {
+        let source = Source::Own(Full::new(body));
+        let (last, first) = (Stamp::now(), FirstPiece::Read);
+        Self { source, connection: None, beside: None, last, first, deadline: LazyDeadline::default() }
+    }
+
+    /// The request is not over: it goes on while nobody asks for the answer.
+    pub(crate) fn go_on_beside(&mut self, tasks: &Tasks) {
+        if let Some(connection) = self.connection.take() {
+            let beside = Beside::new(Some(connection), tasks.clone());
+            // who drove it until now is not there to be woken
+            beside.waker().wake_by_ref();
+            self.beside = Some(beside);
+        }
+    }
+
+    /// Nobody asks for more until what was given is taken.
+    pub(crate) fn leave(&mut self) {
+        if let Source::Stream(stream) = &self.source {
+            stream.leave();
+        }
+        if let Some(beside) = &self.beside {
+            if let Some(connection) = self.connection.take() {
+                beside.put(connection);
+            }
+            beside.leave();
+        }
+    }
+
+    /// Takes the connection back.
+    fn take_back(&mut self) {
+        if let (None, Some(beside)) = (&self.connection, &self.beside) {
+            self.connection = beside.take();
+        }
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Upstream(body) => body.is_end_stream(),
+            Source::Stream(body) => body.is_end_stream(),
+            Source::Own(body) => body.is_end_stream(),
+        }
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Upstream(body) => body.size_hint(),
+            Source::Stream(body) => body.size_hint(),
+            Source::Own(body) => body.size_hint(),
+        }
+    }
+
+    /// Returns whether the body comes from the upstream.
+    pub(crate) const fn is_upstreams(&self) -> bool {
+        !matches!(self.source, Source::Own(_))
+    }
+
+    /// The next frame of the response to `in_flight`.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let Some(beside) = &self.beside else { return self.poll_next(cx, in_flight) };
+        beside.ask(cx);
+        let waker = beside.waker().clone();
+        self.take_back();
+        self.poll_next(&mut Context::from_waker(&waker), in_flight)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let polled = self.poll_source(cx);
+        if self.first == FirstPiece::Read {
+            return polled;
+        }
+        self.on_first_polled(polled, cx, in_flight)
+    }
+
+    /// The first piece was asked for. Notes whether the upstream wrote it apart from the head, and how much later it came.
+    fn on_first_polled(&mut self, mut polled: PolledFrame, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+        let Some(in_flight) = in_flight else { return polled };
+        if polled.is_pending()
+            && self.first == FirstPiece::Unread
+            && let Some(connection) = &mut self.connection
+        {
+            self.first = FirstPiece::Awaited;
+            on_split_write(&mut **connection, in_flight, cx);
+            polled = self.poll_source(cx);
+        }
+        if let Poll::Ready(piece) = &polled {
+            if let (FirstPiece::Awaited, Some(Ok(frame))) = (self.first, piece)
+                && frame.is_data()
+            {
+                let gap_ns = self.read_at().since(self.last);
+                in_flight.with(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
+            }
+            self.first = FirstPiece::Read;
+        }
+        polled
+    }
+
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let incoming = match &mut self.source {
+            Source::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Source::Stream(stream) => return stream.poll_frame(cx).map_err(Cause::from),
+            Source::Upstream(incoming) => incoming,
+        };
+        let Some(connection) = &mut self.connection else { return Pin::new(incoming).poll_frame(cx).map_err(Cause::from) };
+        // only driving the connection adds frames, and it is driven whenever there is none: nobody has to be woken for either
+        let mut next = |connection: &dyn Drive| {
+            let cx = &mut Context::from_waker(Waker::noop());
+            connection.waker().quietly(|| Pin::new(&mut *incoming).poll_frame(cx)).0
+        };
+        let mut polled = next(&**connection);
+        if polled.is_pending() {
+            connection.drive(cx);
+            polled = next(&**connection);
+        }
+        polled.map_err(Cause::from)
+    }
+
+    /// Whether a body that gives nothing more was reset before its end: only END_STREAM is one (RFC 9113, 8.1).
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self.source, Source::Stream(_)) && !self.is_end_stream()
+    }
+
+    /// Stamps a frame: returns when its bytes were read.
+    pub(crate) fn stamp_frame(&mut self) -> Stamp {
+        self.last = self.read_at();
+        self.last
+    }
+
+    /// When the latest bytes were read: at the connection's latest read, or now.
+    fn read_at(&self) -> Stamp {
+        let read = match &self.source {
+            Source::Stream(stream) => Some(stream.last_read()),
+            _ => self.connection.as_ref().and_then(|connection| connection.last_read()),
+        };
+        read.map_or_else(Stamp::now, |read| read.max(self.last))
+    }
+
+    /// The client took until `at` to take a frame, which is not the upstream's time.
+    pub(crate) fn on_client_wait(&mut self, at: Stamp) {
+        self.last = at;
+    }
+
+    /// Returns the error if the upstream has stood still for longer than `idle_timeout`.
+    pub(crate) fn stalled(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Option<Error> {
+        let limit = in_flight.context.config.idle_limit();
+        // the time that a slow client took is not the upstream's
+        let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
+        // nor is the upstream silent while the request still comes: it may answer once it has all of it, and has its time from then
+        let since = self.last.max(taken.unwrap_or(self.last)).max(in_flight.request_last());
+        self.deadline.has_expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
+    }
+
+    /// The body is over: lets the connection come to rest.
+    pub(crate) fn rest(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection {
+            connection.drive(cx);
+        }
+    }
+
+    /// Tells `on_end` when the last byte was read, and gives the connection back.
+    pub(crate) fn end(&mut self, on_end: impl FnOnce(Stamp)) {
+        self.take_back();
+        self.beside = None;
+        let end = self.read_at();
+        on_end(end);
+        if let Some(connection) = self.connection.take() {
+            connection.release(end);
+        }
+        if let Source::Stream(stream) = &mut self.source {
+            stream.end();
+        }
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&mut self) {
+        self.beside = None;
+        self.connection = None;
+    }
+}

@@ -1,0 +1,194 @@
+//! The section `proxy`: time limits, bounds, and the HTTP version spoken to the upstream.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::workers;
+use lapwing_protocol::amend::AmendOptions;
+use lapwing_settings::{Checks, Period, Section, Share, Size, Switch};
+
+/// Which HTTP version is spoken to the upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamProtocol {
+    /// The client's, request by request.
+    #[default]
+    Auto,
+    /// HTTP/1.1 always.
+    H1,
+    /// HTTP/2 without TLS, with prior knowledge, always.
+    H2,
+}
+
+/// Which requests are traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceSampling {
+    /// The client's sampling decision is kept; if there is none, the request is sampled.
+    #[default]
+    Auto,
+    /// Every request is sampled, whatever the client decided.
+    Force,
+    /// `traceparent` passes unchanged, and no spans are joined.
+    Off,
+}
+
+/// Whether heads are acknowledged at once when their body is still to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuickAck {
+    /// They are.
+    #[default]
+    On,
+    /// They are not.
+    Off,
+}
+
+impl QuickAck {
+    /// Whether they are.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
+}
+
+/// The section `proxy`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// The HTTP version spoken to the upstream. Default `auto`.
+    pub upstream_protocol: UpstreamProtocol,
+    /// How long connecting to the upstream may take. Default 5 s; 1 ms to 10 min.
+    pub connect_timeout: Period,
+    /// How long after the request's end the upstream may take to begin its response. Default off, because the client has a limit of its
+    /// own; else 1 ms to 24 h.
+    pub header_timeout: Switch<Period>,
+    /// How long the upstream may stand still within a response's body or while it takes a request's, or both ends of an upgraded connection.
+    /// Default off; else 1 ms to 24 h.
+    pub idle_timeout: Switch<Period>,
+    /// How long a client may send nothing of a request's body, or take nothing of a response, while it is waited for. Default 15 min, above
+    /// the 600 s that clients of large models wait; 1 ms to 24 h.
+    pub client_stall_timeout: Period,
+    /// How long after its first byte a request's head may take to be complete. Default 30 s; 1 ms to 1 h.
+    pub client_header_timeout: Period,
+    /// How long a client's connection may be idle between requests. Default 5 min; 1 ms to 24 h.
+    pub client_idle_timeout: Period,
+    /// How long an idle connection to the upstream is kept. Default 3 s, below the 5 s after which uvicorn
+    /// closes it; 0 to 1 h.
+    pub pool_idle_timeout: Period,
+    /// How many requests may be in flight; further ones are shed with 503. Default 4096; 1 to 1,000,000.
+    pub max_in_flight: u64,
+    /// The largest head of a request or response, in bytes. Default 64 KiB; 8 KiB to 1 MiB.
+    pub max_header_bytes: Size,
+    /// The largest request body, in bytes; larger ones get 413. Default off; else at least 1 B.
+    pub max_request_bytes: Switch<Size>,
+    /// The bytes a second that a client has to send of a request's body while it is waited for: one that is 5 s behind gets 408, and the
+    /// furthest behind gives way when `max_in_flight` is reached. Default off; else at least 1 B.
+    pub client_min_rate: Switch<Size>,
+    /// How many threads proxy requests, each with its own listener. Default 0: as many as the processors are worth that were set aside for
+    /// this process, at most 4, and one where none were; else 1 to 64.
+    pub workers: usize,
+    /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
+    pub tcp_backlog: u32,
+    /// Whether the head of a message is acknowledged at once when its body is still to come (HTTP/1.1 over TCP). Default `on`.
+    pub quick_ack: QuickAck,
+    /// The share of responses in two parts that are left without that, so that the time saved is measured. Default 1 %; 0 to 1.
+    pub quick_ack_unhelped: Share,
+    /// The reports that Lapwing requests from the server in addition to what the client asks for. Default: none.
+    pub amend: AmendOptions,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            upstream_protocol: UpstreamProtocol::default(),
+            connect_timeout: Period::from_secs(5),
+            header_timeout: Switch::Off,
+            idle_timeout: Switch::Off,
+            client_stall_timeout: Period::from_secs(900),
+            client_header_timeout: Period::from_secs(30),
+            client_idle_timeout: Period::from_secs(300),
+            pool_idle_timeout: Period::from_secs(3),
+            max_in_flight: 4096,
+            max_header_bytes: Size::kib(64),
+            max_request_bytes: Switch::Off,
+            client_min_rate: Switch::Off,
+            workers: 0,
+            tcp_backlog: 1024,
+            quick_ack: QuickAck::On,
+            quick_ack_unhelped: Share::ONE_PERCENT,
+            amend: AmendOptions::default(),
+        }
+    }
+}
+
+/// How many bytes of a response's body are read at a time at most.
+const READ_BYTES: usize = 256 * 1024;
+/// How many bytes of a request's body are read at a time at most, where the upstream waits for them. Each piece wakes the upstream, which
+/// takes more time than the system calls.
+const REQUEST_READ_BYTES: usize = 512 * 1024;
+
+/// The limit of a time that has none.
+pub(crate) const NO_LIMIT: Duration = Duration::MAX;
+
+impl Config {
+    /// `header_timeout`; [`NO_LIMIT`] if it is off.
+    pub(crate) fn header_limit(&self) -> Duration {
+        self.header_timeout.on().map_or(NO_LIMIT, |limit| limit.get())
+    }
+
+    /// `idle_timeout`; [`NO_LIMIT`] if it is off.
+    pub(crate) fn idle_limit(&self) -> Duration {
+        self.idle_timeout.on().map_or(NO_LIMIT, |limit| limit.get())
+    }
+
+    /// How many bytes hyper may hold of what it has read of the upstream: a whole head, or a large read of a body.
+    pub(crate) fn read_bytes(&self) -> usize {
+        usize::try_from(self.max_header_bytes.get()).unwrap_or(usize::MAX).max(READ_BYTES)
+    }
+
+    /// How many bytes hyper may hold of what it has read of a client. It goes on taking pieces of a response while it holds fewer than that for
+    /// the client, too: hyper has one bound for both.
+    pub(crate) fn request_read_bytes(&self) -> usize {
+        self.read_bytes().max(REQUEST_READ_BYTES)
+    }
+
+    /// How many threads proxy requests.
+    #[must_use]
+    pub fn worker_threads(&self) -> usize {
+        if self.workers == 0 { workers::for_this_process() } else { self.workers }
+    }
+
+    /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
+    pub(crate) fn max_read_buffer(&self) -> usize {
+        self.request_read_bytes().saturating_mul(2)
+    }
+}
+
+impl Section for Config {
+    fn check(&self, checks: &mut Checks) {
+        const MOMENT: Period = Period::from_millis(1);
+        const DAY: Period = Period::from_secs(86_400);
+        checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));
+        for (key, limit) in [("header_timeout", &self.header_timeout), ("idle_timeout", &self.idle_timeout)] {
+            if let Some(limit) = limit.on() {
+                checks.range(key, limit, MOMENT..=DAY);
+            }
+        }
+        checks.range("client_stall_timeout", &self.client_stall_timeout, MOMENT..=DAY);
+        checks.range("client_header_timeout", &self.client_header_timeout, MOMENT..=Period::from_secs(3600));
+        checks.range("client_idle_timeout", &self.client_idle_timeout, MOMENT..=DAY);
+        checks.range("pool_idle_timeout", &self.pool_idle_timeout, Period::from_secs(0)..=Period::from_secs(3600));
+        checks.range("max_in_flight", &self.max_in_flight, 1..=1_000_000);
+        checks.range("max_header_bytes", &self.max_header_bytes, Size::kib(8)..=Size::mib(1));
+        if self.max_request_bytes == Switch::On(Size(0)) {
+            checks.fault("max_request_bytes", self.max_request_bytes, "would refuse every request; for no limit write off");
+        }
+        if self.client_min_rate == Switch::On(Size(0)) {
+            checks.fault("client_min_rate", self.client_min_rate, "is no rate; for no limit write off");
+        }
+        checks.range("workers", &self.workers, 0..=64);
+        checks.range("tcp_backlog", &self.tcp_backlog, 1..=65_535);
+    }
+}

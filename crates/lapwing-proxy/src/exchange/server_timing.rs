@@ -1,0 +1,53 @@
+//! `respond_server_timing`: tells the client the stages known so far, in `Server-Timing` (W3C Server Timing).
+//!
+//! The head of every response carries the field. A stream carries it again in a trailer, then complete, if the client
+//! accepts trailers. It stands after the response's own `Server-Timing`. Entries are `stage;dur=milliseconds;desc="source"`.
+
+use std::fmt::Write;
+
+use http::header::{CONTENT_LENGTH, TE, TRAILER};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
+use http_body::Body;
+
+use super::in_flight::InFlight;
+use lapwing_attribution::merge;
+use lapwing_ledger::{Stage, Stamp};
+
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// Adds the stages known at the head. Returns whether a trailer shall follow: if the body is a stream, and the client
+/// accepts trailers.
+pub(crate) fn announce<B: Body>(response: &mut Response<B>, in_flight: &InFlight, accepts_trailers: bool) -> bool {
+    append(response.headers_mut(), in_flight);
+    let is_stream = !response.headers().contains_key(CONTENT_LENGTH) && !response.body().is_end_stream();
+    if !is_stream || !accepts_trailers {
+        return false;
+    }
+    if response.version() != Version::HTTP_2 {
+        response.headers_mut().append(TRAILER, HeaderValue::from_name(SERVER_TIMING));
+    }
+    true
+}
+
+/// Returns whether the client accepts trailers: over HTTP/2 always, else if its `TE` says so (RFC 9110, 6.5.1).
+pub(crate) fn accepts_trailers<B>(request: &Request<B>) -> bool {
+    let says_so = |value: &HeaderValue| value.to_str().is_ok_and(|te| te.to_ascii_lowercase().contains("trailers"));
+    request.version() == Version::HTTP_2 || request.headers().get_all(TE).iter().any(says_so)
+}
+
+/// Adds the stages known now. Stages without time are left out.
+pub(crate) fn append(fields: &mut HeaderMap, in_flight: &InFlight) {
+    let Some(ledger) = in_flight.ledger_until(Stamp::now()) else { return };
+    let exchange = merge(ledger, Vec::new());
+    let mut text = String::with_capacity(160);
+    for stage in Stage::ALL {
+        let Some((ns, source)) = exchange.stage(stage) else { continue };
+        let comma = if text.is_empty() { "" } else { ", " };
+        let (ms, rest, stage, source) = (ns / 1_000_000, ns % 1_000_000, stage.name(), source.name());
+        // writing to a string cannot fail
+        let _ = write!(text, "{comma}{stage};dur={ms}.{rest:06};desc=\"{source}\"");
+    }
+    if let Ok(value) = HeaderValue::try_from(text) {
+        fields.append(SERVER_TIMING, value);
+    }
+}

@@ -1,0 +1,174 @@
+//! Asks the server for more than the client did (`proxy.amend`), and cuts it out of the response again.
+//!
+//! Stage: none; reading a request's body ahead counts as ingress. It reads only requests that may be changed,
+//! at most [`MAX_BODY_BYTES`] of each, and passes every other request unchanged.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use http_body::Body;
+use tower::Service;
+
+use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, collect};
+use crate::error::Error;
+use crate::exchange::TrackedRequest;
+use crate::upstream::UpstreamTraits;
+use lapwing_metrics::{Counter, Counters};
+use lapwing_protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
+
+/// The largest request body that may be changed, in bytes.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Fields that hold a digest or signature of a body's bytes.
+const DIGESTS: [HeaderName; 5] = [
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("repr-digest"),
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-md5"),
+    HeaderName::from_static("signature"),
+];
+
+/// Applies [`Amend`].
+#[derive(Clone, Debug)]
+pub(crate) struct AmendLayer {
+    traits: Arc<UpstreamTraits>,
+}
+
+/// Returns the layer. It reads and writes what is known of the upstream in `traits`.
+pub(crate) const fn layer(traits: Arc<UpstreamTraits>) -> AmendLayer {
+    AmendLayer { traits }
+}
+
+impl<S> tower::Layer<S> for AmendLayer {
+    type Service = Amend<S>;
+
+    fn layer(&self, inner: S) -> Amend<S> {
+        Amend { inner, traits: self.traits.clone() }
+    }
+}
+
+/// Amends requests, and the responses to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Amend<S> {
+    inner: S,
+    traits: Arc<UpstreamTraits>,
+}
+
+type Answer = Result<Response<ResponseBody>, Error>;
+
+impl<S> Service<TrackedRequest> for Amend<S>
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        if tracked.in_flight.context.config.amend.is_any()
+            && let Some(route) = eligible_route(&tracked.request)
+        {
+            return Either::Right(Box::pin(amend(self.inner.clone(), self.traits.clone(), tracked, route)));
+        }
+        Either::Left(self.inner.call(tracked))
+    }
+}
+
+/// Returns the route of a request that may be changed, by its head.
+fn eligible_route(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
+    let headers = request.headers();
+    let is_plain = *request.method() == Method::POST
+        && is_type(headers, "application/json")
+        && !is_encoded(headers)
+        && ![EXPECT, UPGRADE].iter().chain(&DIGESTS).any(|name| headers.contains_key(name));
+    let is_small = !request.body().is_end_stream()
+        && request.body().size_hint().exact().is_none_or(|length| length <= MAX_BODY_BYTES as u64);
+    if is_plain && is_small { CompletionsRoute::of(request.uri().path()) } else { None }
+}
+
+fn is_type(headers: &HeaderMap, expected: &str) -> bool {
+    let Some(Ok(value)) = headers.get(CONTENT_TYPE).map(HeaderValue::to_str) else { return false };
+    value.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(expected))
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// What is done with the response.
+#[derive(Clone, Copy)]
+enum Plan {
+    CutUsage(UsageStyle),
+    LearnUsageStyle(CompletionsRoute),
+    CutMetaInfo,
+}
+
+async fn amend<S>(mut inner: S, traits: Arc<UpstreamTraits>, tracked: TrackedRequest, route: CompletionsRoute) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
+{
+    let context = tracked.in_flight.context.clone();
+    let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
+    let body = collected.body();
+    let edit = body.as_ref().and_then(|body| amend_request(body, context.config.amend));
+    let plan = edit.as_ref().and_then(|edit| match (edit.added, traits.usage_style(route)) {
+        (AddedOption::MetaInfo, _) => Some(Plan::CutMetaInfo),
+        (AddedOption::Usage, None) => Some(Plan::LearnUsageStyle(route)),
+        (AddedOption::Usage, Some(UsageStyle::Unasked)) => None,
+        (AddedOption::Usage, Some(style)) => Some(Plan::CutUsage(style)),
+    });
+    if let (Some(body), Some(edit), Some(Plan::CutUsage(_) | Plan::CutMetaInfo)) = (&body, &edit, plan) {
+        collected.replace_body(Bytes::from(edit.apply(body)));
+        context.counters.bump(Counter::Amended);
+    }
+    let mut tracked = collected.into_request();
+    if plan.is_some() {
+        // a compressed response could not be cut
+        tracked.request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    let mut response = inner.call(tracked).await?;
+    if let Some(plan) = plan {
+        rewrite(&mut response, plan, &context.counters, traits);
+    }
+    Ok(response)
+}
+
+/// Removes from the response what the amended request caused. Where that is not possible, it is counted.
+fn rewrite(response: &mut Response<ResponseBody>, plan: Plan, counters: &Arc<Counters>, traits: Arc<UpstreamTraits>) {
+    let headers = response.headers();
+    let is_meant = match plan {
+        Plan::CutUsage(_) | Plan::LearnUsageStyle(_) => is_type(headers, "text/event-stream"),
+        Plan::CutMetaInfo => is_type(headers, "application/json"),
+    };
+    if !response.status().is_success() || !is_meant || response.body().is_end_stream() {
+        return; // an error, or a server that does not know the option
+    }
+    let is_readable = !is_encoded(headers) && !DIGESTS.iter().any(|name| headers.contains_key(name));
+    let length = response.body().size_hint().exact();
+    let counters = counters.clone();
+    let rewrite = match plan {
+        Plan::LearnUsageStyle(route) if is_readable => {
+            ResponseRewrite::learn_usage_style(counters, move |style| traits.learn_usage_style(route, style))
+        }
+        Plan::LearnUsageStyle(_) => return,
+        Plan::CutUsage(style) if is_readable => {
+            response.headers_mut().remove(CONTENT_LENGTH);
+            ResponseRewrite::cut_usage(counters, style)
+        }
+        Plan::CutMetaInfo if is_readable && length.is_none_or(|length| length <= MAX_GATHERED_BYTES as u64) => {
+            ResponseRewrite::cut_meta_info(counters)
+        }
+        Plan::CutUsage(_) | Plan::CutMetaInfo => return counters.bump(Counter::AmendFailed),
+    };
+    response.body_mut().rewrite(rewrite);
+}

@@ -1,0 +1,111 @@
+//! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
+
+mod connection;
+mod end;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+use tower::layer::util::Identity;
+
+use super::body::ResponseBody;
+use super::connection::SocketMeter;
+use super::error::Error;
+use super::exchange::{ExchangeContext, TrackedRequest};
+use super::settings::ConnectionSettings;
+use super::stack::{ExtraInner, HyperService, stack};
+use super::upload::UploadPlaces;
+use super::upstream::{ConnectionPool, UpstreamContext, UpstreamHealth};
+use connection::serve_client;
+use end::Ends;
+use lapwing_metrics::{Counter, Counters};
+use lapwing_net::{AcceptLimits, Listener, LocalListener, Target, Tasks};
+use lapwing_settings::ConfigHandle;
+
+/// The pause after a failed accept.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
+
+/// The parts of a data plane.
+#[derive(Clone)]
+pub struct DataPlane {
+    /// Loaded once for each connection, when it is accepted: a connection keeps its settings.
+    pub settings: ConfigHandle<ConnectionSettings>,
+    /// The upstream's address.
+    pub target: Target,
+    /// What is known of it, by this data plane and others to the same upstream.
+    pub health: Arc<UpstreamHealth>,
+    /// The profiler's counters of its own work.
+    pub counters: Arc<Counters>,
+}
+
+/// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
+///
+/// # Errors
+///
+/// If the listener cannot be registered with the runtime.
+pub async fn serve(listener: std::net::TcpListener, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
+    serve_with(lapwing_net::registered(listener)?, parts, stop, Identity::new()).await;
+    Ok(())
+}
+
+/// Serves connections of this process, as [`serve`] serves those of others.
+pub async fn serve_local(listener: LocalListener, parts: DataPlane, stop: CancellationToken) {
+    serve_with(listener, parts, stop, Identity::new()).await;
+}
+
+/// Serves as [`serve`] does, with `extra` in the stack of every connection.
+pub(crate) async fn serve_with<L>(listener: impl Listener, parts: DataPlane, stop: CancellationToken, extra: L)
+where
+    L: Layer<ExtraInner> + Clone,
+    L::Service:
+        tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+{
+    let tasks = Tasks::default();
+    let context = context(&parts, &tasks);
+    let upstream = Arc::new(UpstreamContext {
+        target: parts.target,
+        health: parts.health.clone(),
+        pool: Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone())),
+        traits: Arc::default(),
+        tasks: tasks.clone(),
+    });
+    // the workers share what descriptors there are for clients
+    let max_connections = Some((lapwing_net::client_connections() / context.load().config.worker_threads()).max(1));
+    let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
+    let accepting = lapwing_net::accept(listener, limits, &tasks, &stop, &*parts.counters, |accepted| {
+        let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
+        context.counters.bump(Counter::ConnectionsAccepted);
+        let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
+        let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
+        serve_client(accepted, context, meter, service, tasks.clone(), ends)
+    });
+    tokio::select! {
+        biased;
+        () = accepting => {}
+        () = sweep(&upstream, &context) => {}
+    }
+    tasks.finished().await;
+}
+
+/// Closes upstream connections that have been idle for too long; never ends.
+async fn sweep(upstream: &UpstreamContext, context: &ConfigHandle<ExchangeContext>) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        if upstream.pool.sweep(context.load().config.pool_idle_timeout.get()).await {
+            upstream.on_goodbye();
+        }
+    }
+}
+
+/// The context of connections that are accepted now: one for each value of the settings.
+fn context(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<ExchangeContext> {
+    let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
+    let (tasks, health) = (tasks.clone(), parts.health.clone());
+    parts
+        .settings
+        .map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone(), tasks.clone(), health.clone()))
+}

@@ -1,0 +1,136 @@
+//! One exchange over an HTTP/1.1 connection: send, drive, time out, and try once more if nothing was written.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use tokio::task::coop::unconstrained;
+
+use super::UpstreamContext;
+use super::h1_connection::{BoxedBody, H1Connection};
+use crate::body::{Drive, RequestBody, RequestBodyError};
+use crate::error::Error;
+use crate::exchange::InFlight;
+use crate::upload::slow_upload;
+use lapwing_ledger::{ObservedEvent, Stage, Stamp};
+use lapwing_metrics::Counter;
+
+/// Carries `request` to the upstream and waits for the response's head.
+pub(crate) async fn exchange(
+    upstream: &UpstreamContext,
+    mut request: Box<Request<RequestBody>>,
+    in_flight: &Arc<InFlight>,
+) -> Result<(Response<Incoming>, Box<H1Connection>), Error> {
+    let mut attempt = in_flight.dispatch();
+    let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
+    if is_ended {
+        upstream.on_goodbye();
+    }
+    loop {
+        let reused = pooled.is_some();
+        let mut connection = match pooled.take() {
+            Some(connection) => connection,
+            // rare and large: boxed, so that other requests do not carry its size
+            None => Box::pin(connect(upstream, in_flight)).await?,
+        };
+        let answer = connection.send(request.map(Box::new));
+        let failed = match answered(&mut connection, answer, in_flight, attempt).await {
+            Ok(response) => return Ok((response, connection)),
+            Err(failed) => failed,
+        };
+        if reused {
+            upstream.pool.on_lost(&connection, attempt);
+            upstream.on_goodbye();
+        }
+        match failed {
+            (_, Some(unwritten)) if reused => {
+                // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
+                in_flight.context.counters.bump(Counter::UpstreamRetried);
+                in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                attempt = Stamp::now();
+                request = unwritten;
+            }
+            (error, _) => return Err(upstream.explain(error, in_flight, Version::HTTP_11, &connection.meter)),
+        }
+    }
+}
+
+async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<H1Connection>, Error> {
+    let began = Stamp::now();
+    let connected = super::connect(upstream, in_flight).await;
+    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    let socket = connected?;
+    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    H1Connection::open(socket, &in_flight.context.config, upstream.pool.clone()).await
+}
+
+type Failed = (Error, Option<Box<Request<RequestBody>>>);
+
+/// Drives the connection until it has the `answer` to the request that was `sent`, or there will be none.
+async fn answered(
+    connection: &mut H1Connection,
+    answer: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<BoxedBody>>>>,
+    in_flight: &Arc<InFlight>,
+    sent: Stamp,
+) -> Result<Response<Incoming>, Failed> {
+    // the runtime's channel gives nothing to a task that has used its turn up, and would tell the waker below, which wakes nobody
+    let mut answer = pin!(unconstrained(answer));
+    poll_fn(|cx| {
+        connection.drive(cx);
+        in_flight.read_passed(); // the pieces that have just been written
+        // only driving the connection can have answered
+        if let Poll::Ready(result) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return Poll::Ready(result.map_err(|mut failed| {
+                let unwritten = failed.take_message().map(|request| Box::new(request.map(|body| *body)));
+                (explain(failed.into_error()), unwritten)
+            }));
+        }
+        let taken = connection.meter.last_write().unwrap_or(sent); // the upstream may be slower than the client
+        let (since, limit) = response_deadline(in_flight, sent.max(taken));
+        if connection.deadline.has_expired(cx, since, limit) {
+            return Poll::Ready(Err((expired(in_flight, limit), None)));
+        }
+        slow_upload(in_flight, cx, &mut connection.deadline).map_or(Poll::Pending, |error| Poll::Ready(Err((error, None))))
+    })
+    .await
+}
+
+/// Returns since when, and for how long, the response's head may be awaited: for `header_timeout` since the request's end or,
+/// while the request still comes, since bytes of it last moved: for `client_stall_timeout` while the client is waited for, else for
+/// `idle_timeout`. `moved` is when the upstream last took
+/// bytes, or was asked.
+pub(crate) fn response_deadline(in_flight: &InFlight, moved: Stamp) -> (Stamp, Duration) {
+    let config = &in_flight.context.config;
+    match in_flight.request_end() {
+        Some(end) => (end.max(moved), config.header_limit()),
+        None if in_flight.awaits_client.load(Relaxed) => (in_flight.request_last().max(moved), config.client_stall_timeout.get()),
+        None => (in_flight.request_last().max(moved), config.idle_limit()),
+    }
+}
+
+/// Maps an expired [`response_deadline`] to the error that names who stalled.
+pub(crate) fn expired(in_flight: &InFlight, limit: Duration) -> Error {
+    match in_flight.request_end() {
+        Some(_) => Error::HeaderTimeout { limit },
+        None if in_flight.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+        None => Error::RequestUnread { limit },
+    }
+}
+
+/// Maps a failure of the upstream's connection to an error: the request's body may be what failed.
+pub(crate) fn explain(error: hyper::Error) -> Error {
+    let mut cause = std::error::Error::source(&error);
+    while let Some(source) = cause {
+        if let Some(body) = source.downcast_ref::<RequestBodyError>() {
+            return Error::from(body);
+        }
+        cause = source.source();
+    }
+    if error.is_parse() { Error::Garbage(error) } else { Error::Reset(error) }
+}

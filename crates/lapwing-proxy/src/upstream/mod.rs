@@ -1,0 +1,303 @@
+//! The innermost service: carries a request to the upstream over HTTP/1.1 or HTTP/2 and brings the response back.
+
+mod convert;
+mod h1;
+mod h1_connection;
+mod h2;
+mod h2_upload;
+mod health;
+mod interim;
+mod pool;
+mod traits;
+mod trust;
+mod upgrade;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
+use hyper::upgrade::OnUpgrade;
+
+pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
+pub use health::UpstreamHealth;
+pub(crate) use pool::ConnectionPool;
+pub(crate) use traits::UpstreamTraits;
+
+use self::h2::H2Connection;
+use self::health::Route;
+use crate::body::{ContinueGate, Drive, KeptRequest, RequestBody, ResponseBody};
+use crate::config::UpstreamProtocol;
+use crate::connection::{Greeting, SocketMeter};
+use crate::error::Error;
+use crate::error::response::keep_error_field_apart;
+use crate::exchange::{InFlight, TrackedRequest};
+use crate::head::normalise_response;
+use lapwing_ledger::{Annotation, Stamp};
+use lapwing_net::{ConnectError, Socket, Target, Tasks};
+use trust::Framing;
+
+/// What the requests of one worker share of the upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamContext {
+    pub(crate) target: Target,
+    /// What is known of it by all workers.
+    pub(crate) health: Arc<UpstreamHealth>,
+    pub(crate) pool: Arc<ConnectionPool>,
+    /// What was learnt of it.
+    pub(crate) traits: Arc<UpstreamTraits>,
+    pub(crate) tasks: Tasks,
+}
+
+impl UpstreamContext {
+    /// The upstream ended a connection: it may have gone.
+    pub(crate) fn on_goodbye(&self) {
+        self.health.on_goodbye(&self.target, &self.tasks);
+    }
+
+    /// Why a request that was sent in HTTP `asked` failed with `error`, as far as the connection's first bytes tell it.
+    fn explain(&self, error: Error, in_flight: &InFlight, asked: Version, meter: &SocketMeter) -> Error {
+        if !matches!(error, Error::Reset(_) | Error::Garbage(_) | Error::H2(_)) {
+            return error;
+        }
+        let protocol = in_flight.context.config.upstream_protocol;
+        let found = self.health.spoken.explain(&self.target, protocol, asked, meter.upstream.greeting());
+        match (found, error) {
+            // an HTTP server may answer garbage too
+            (Some(Error::WrongProtocol(_)), Error::Garbage(error)) if meter.upstream.greeting() == Greeting::Other => {
+                Error::Garbage(error)
+            }
+            (Some(found), _) => found,
+            (None, error) => error,
+        }
+    }
+}
+
+/// The upstream as one client's connection sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Upstream {
+    context: Arc<UpstreamContext>,
+    h2: Arc<H2Connection>,
+}
+
+impl Upstream {
+    /// For one client's connection.
+    pub(crate) fn new(context: Arc<UpstreamContext>) -> Self {
+        Self { context, h2: Arc::default() }
+    }
+}
+
+impl tower::Service<TrackedRequest> for Upstream {
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        let context = self.context.clone();
+        let (protocol, spoken) = (tracked.in_flight.context.config.upstream_protocol, &context.health.spoken);
+        match spoken.route(protocol, tracked.request.version()) {
+            Route::Http1 => {
+                let is_kept = protocol == UpstreamProtocol::Auto && spoken.is_http1_unproven();
+                // most requests have no use for it
+                let h2 = (is_kept || tracked.in_flight.is_multiplexed).then(|| self.h2.clone());
+                Box::pin(over_h1(context, h2, is_kept, tracked))
+            }
+            Route::Http2 => Box::pin(over_h2(context, self.h2.clone(), tracked)),
+            Route::Http2IfSpoken => Box::pin(over_either(context, self.h2.clone(), tracked)),
+        }
+    }
+}
+
+/// Over HTTP/2, once the upstream has said that it speaks it; else over HTTP/1.1.
+async fn over_either(
+    context: Arc<UpstreamContext>,
+    h2: Arc<H2Connection>,
+    tracked: TrackedRequest,
+) -> Result<Response<ResponseBody>, Error> {
+    let in_flight = tracked.in_flight.clone();
+    in_flight.dispatch();
+    match h2.greeting(&context, &in_flight).await? {
+        Greeting::Http2 => over_h2(context, h2, tracked).await,
+        Greeting::Http1 => over_h1(context, Some(h2), false, tracked).await,
+        // it may not answer what it cannot read, and speak HTTP/1.1 all the same
+        Greeting::Nothing | Greeting::Other => {
+            let answered = over_h1(context.clone(), Some(h2), false, tracked).await;
+            if answered.is_ok() {
+                context.health.spoken.on_no_http2(&context.target);
+            }
+            answered
+        }
+        Greeting::Tls => {
+            let found = context.health.spoken.explain(&context.target, UpstreamProtocol::Auto, Version::HTTP_2, Greeting::Tls);
+            Err(found.unwrap_or(Error::StreamCut))
+        }
+    }
+}
+
+async fn over_h2(
+    context: Arc<UpstreamContext>,
+    h2: Arc<H2Connection>,
+    tracked: TrackedRequest,
+) -> Result<Response<ResponseBody>, Error> {
+    let TrackedRequest { mut request, in_flight } = tracked;
+    refuse_tunnel(&request)?;
+    convert::to_h2(&mut request, &context.target);
+    let mut response = match h2.exchange(&context, request, &in_flight).await {
+        Ok(response) => response,
+        Err(error) => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight)).await),
+    };
+    context.health.spoken.on_http2();
+    keep_error_field_apart(response.headers_mut());
+    let head = response.body().last_read();
+    in_flight.begin_window(in_flight.request_end(), head);
+    in_flight.record_response_head(response.status(), response.headers());
+    Ok(response.map(|stream| ResponseBody::stream(stream, head)))
+}
+
+/// Over HTTP/1.1. With `is_kept`, the request can go over `h2` if the upstream turns out to speak nothing else.
+async fn over_h1(
+    context: Arc<UpstreamContext>,
+    h2: Option<Arc<H2Connection>>,
+    is_kept: bool,
+    tracked: TrackedRequest,
+) -> Result<Response<ResponseBody>, Error> {
+    let TrackedRequest { mut request, in_flight } = tracked;
+    refuse_tunnel(&request)?;
+    if in_flight.is_multiplexed
+        && needs_h2(&context, &request, &in_flight)
+        && let Some(h2) = h2
+    {
+        return Box::pin(grpc_over_h2(context, h2, TrackedRequest { request, in_flight })).await;
+    }
+    convert::to_h1(&mut request);
+    let kept = h2.filter(|_| is_kept).map(|h2| (h2, Box::new(KeptRequest::of(&mut request))));
+    let gate = in_flight.awaits_continue().then(ContinueGate::new);
+    interim::pass_on(&mut request, &in_flight, gate.clone());
+    // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
+    let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
+    let is_old = request.version() < Version::HTTP_11;
+    if let Some(gate) = gate {
+        request.body_mut().hold_by(gate);
+    }
+    let (mut response, mut connection) = match h1::exchange(&context, request, &in_flight).await {
+        Ok(answered) => answered,
+        Err(error) => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
+    };
+    context.health.spoken.on_http1();
+    let limit = in_flight.context.config.max_header_bytes.get();
+    let closes = normalise_response(&mut response, limit, is_old).map_err(Error::RefusedAnswer)?;
+    if context.health.on_answer(closes) {
+        context.on_goodbye();
+    }
+    keep_error_field_apart(response.headers_mut());
+    let is_early = in_flight.request_end().is_none();
+    if is_early && (in_flight.is_multiplexed || closes) {
+        // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
+        connection.close_at_end();
+        if !in_flight.is_multiplexed {
+            in_flight.close_client();
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+    connection.framing = if response.body().size_hint().exact().is_some() { Framing::Sized } else { Framing::Open };
+    let head = connection.last_read().unwrap_or_else(Stamp::now);
+    let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
+    in_flight.begin_window(sent, head);
+    in_flight.record_response_head(response.status(), response.headers());
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client else { return Err(Error::SwitchedUnasked) };
+        upgrade::splice(&context, client, &mut response, connection, in_flight);
+        return Ok(response.map(|body| ResponseBody::upstream(body, None, head)));
+    }
+    let body = |body| ResponseBody::upstream(body, Some(connection), head);
+    Ok(response.map(|incoming| if is_early { body(incoming).go_on_beside(&context.tasks) } else { body(incoming) }))
+}
+
+/// A request failed over HTTP/1.1. It goes over HTTP/2 if the upstream turns out to speak nothing else, and the request was `kept`.
+async fn over_h2_after(
+    context: Arc<UpstreamContext>,
+    kept: Option<(Arc<H2Connection>, Box<KeptRequest>)>,
+    error: Error,
+    in_flight: Arc<InFlight>,
+) -> Result<Response<ResponseBody>, Error> {
+    let error = failed(&context, Version::HTTP_11, error, &in_flight).await;
+    let spoken = &context.health.spoken;
+    if matches!(error, Error::WrongProtocol(_))
+        && spoken.is_http2_only()
+        && let Some((h2, kept)) = kept
+        && let Some(request) = kept.take()
+    {
+        return over_h2(context, h2, TrackedRequest { request: Box::new(request), in_flight }).await;
+    }
+    if in_flight.is_multiplexed {
+        spoken.doubt_no_http2();
+    }
+    Err(error)
+}
+
+/// A request over `version` failed: if the upstream broke off, finds out whether it has gone, or speaks something else.
+async fn failed(context: &UpstreamContext, version: Version, error: Error, in_flight: &InFlight) -> Error {
+    if !matches!(error, Error::Reset(_) | Error::H2(_)) {
+        return error;
+    }
+    let health = &context.health;
+    health.look_before_answer(&context.target).await;
+    if health.is_away() {
+        return error;
+    }
+    let protocol = in_flight.context.config.upstream_protocol;
+    health.spoken.ask(&context.target, protocol, version).await.unwrap_or(error)
+}
+
+/// Whether a request of HTTP/2 is a gRPC call, which is not translated: a server of HTTP/1.1 cannot answer it, whatever it says.
+fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, in_flight: &InFlight) -> bool {
+    let kind = || request.headers().get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    let is_learnt = in_flight.context.config.upstream_protocol == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
+    is_learnt && is_grpc(kind())
+}
+
+/// A gRPC call to an upstream that has not spoken HTTP/2 so far.
+async fn grpc_over_h2(
+    context: Arc<UpstreamContext>,
+    h2: Arc<H2Connection>,
+    tracked: TrackedRequest,
+) -> Result<Response<ResponseBody>, Error> {
+    if context.health.spoken.finds_http2(&context.target).await {
+        return over_h2(context, h2, tracked).await;
+    }
+    Err(Error::GrpcOverHttp1 { upstream: context.target.to_string() })
+}
+
+/// Whether a content type is gRPC's own, with or without the name of a format; gRPC-Web's is none.
+fn is_grpc(kind: &[u8]) -> bool {
+    let rest = kind.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
+/// Connects to the upstream, within `connect_timeout`.
+async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
+    let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
+    let socket = target.connect(limit).await.map_err(|error| {
+        upstream.health.on_failed(target, &error);
+        match error {
+            ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
+            ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
+        }
+    })?;
+    upstream.health.on_connected();
+    in_flight.annotate(Annotation::NewUpstreamConnection);
+    Ok(socket)
+}
+
+fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {
+    if request.method() == Method::CONNECT {
+        return Err(Error::Unsupported("CONNECT asks for a tunnel, which Lapwing is not"));
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The idle HTTP/1.1 connections of one worker, the latest used first.
+//!
+//! Servers close idle connections after a few seconds (uvicorn: five), so a connection is dropped before that. A connection
+//! that is taken is checked once more, so that a request is written only to a connection that the upstream has not closed.
+//!
+//! Where the upstream is known to close connections just after an answer, or has not shown yet that it does not (`trust`), a connection
+//! rests before it can be taken.
+//!
+//! An upstream may answer before it has all of a request. Its connection first carries the rest (`linger`): so the client can go on with its
+//! own connection, as it could with the upstream's.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::coop::unconstrained;
+
+use super::h1_connection::H1Connection;
+use super::trust::{REST, Trust};
+use crate::body::Drive;
+use crate::connection::LazyDeadline;
+use lapwing_ledger::Stamp;
+use lapwing_net::Tasks;
+
+/// How many idle connections a worker keeps.
+const MAX_IDLE: usize = 1024;
+/// How long the rest of a request may stand still after its response, and take in all: as long as nginx waits for it (`lingering_timeout`,
+/// `lingering_time`).
+const LINGER: Duration = Duration::from_secs(5);
+const LINGER_IN_ALL: Duration = Duration::from_secs(30);
+
+/// The idle connections.
+#[derive(Debug)]
+pub(crate) struct ConnectionPool {
+    idle: Mutex<VecDeque<Box<H1Connection>>>,
+    /// Those that rest, the longest first.
+    resting: Mutex<VecDeque<Box<H1Connection>>>,
+    /// Whether there may be any. Each request looks, and most upstreams have none.
+    has_resting: AtomicBool,
+    trust: Trust,
+    limit_ns: AtomicU64,
+    tasks: Tasks,
+}
+
+impl ConnectionPool {
+    /// An empty pool. It drops connections that are idle for longer than `limit`; `tasks` carry what is left of answered requests.
+    pub(crate) fn new(limit: Duration, tasks: Tasks) -> Self {
+        let (idle, resting, has_resting, trust) = Default::default();
+        Self { idle, resting, has_resting, trust, limit_ns: nanos(limit).into(), tasks }
+    }
+
+    /// Takes a connection that is alive, if there is one at `now`.
+    /// The second value says whether the upstream had ended one that was kept.
+    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> (Option<Box<H1Connection>>, bool) {
+        let mut is_ended = false;
+        while let Some(rested) = self.rested(now) {
+            self.settle(rested).await;
+        }
+        loop {
+            let Some(mut connection) = self.idle.lock().pop_back() else { return (None, is_ended) };
+            let idle_ns = connection.idle_since.map_or(u64::MAX, |since| now.since(since));
+            if connection.may_have_read() {
+                look_at(&mut connection).await;
+            }
+            if idle_ns < self.limit_ns.load(Relaxed) && connection.is_idle() {
+                connection.pool = Some(self.clone());
+                return (Some(connection), is_ended);
+            }
+            is_ended |= connection.is_done();
+            self.on_lost(&connection, now);
+        }
+    }
+
+    /// The next connection that has rested at `now`.
+    fn rested(&self, now: Stamp) -> Option<Box<H1Connection>> {
+        if !self.has_resting.load(Relaxed) {
+            return None;
+        }
+        let mut resting = self.resting.lock();
+        let is_rested = |first: &H1Connection| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
+        let first = if resting.front().is_some_and(|first| is_rested(first)) { resting.pop_front() } else { None };
+        self.has_resting.store(!resting.is_empty(), Relaxed);
+        first
+    }
+
+    /// A connection has rested: keeps it if the upstream did.
+    async fn settle(&self, mut connection: Box<H1Connection>) {
+        look_at(&mut connection).await;
+        if connection.is_idle() {
+            self.trust.on_kept(connection.framing);
+            self.push(connection);
+        } else {
+            self.trust.on_closed(connection.framing);
+        }
+    }
+
+    /// A connection that was kept turned out at `now` to be closed.
+    pub(crate) fn on_lost(&self, connection: &H1Connection, now: Stamp) {
+        if connection.is_done() && connection.idle_since.is_some_and(|since| now.since(since) < nanos(REST)) {
+            self.trust.on_closed(connection.framing);
+        }
+    }
+
+    /// Keeps a connection that can carry another request, idle since `now`, or will once it has carried the rest of its own; drops (closes)
+    /// any other.
+    pub(crate) fn put(self: &Arc<Self>, connection: Box<H1Connection>, now: Stamp) {
+        if connection.is_idle() {
+            self.keep(connection, now);
+        } else if !connection.is_done() {
+            self.tasks.spawn(self.clone().linger(connection));
+        }
+    }
+
+    fn keep(&self, mut connection: Box<H1Connection>, now: Stamp) {
+        connection.idle_since = Some(now);
+        if self.trust.is_trusted(connection.framing) {
+            return self.push(connection);
+        }
+        let mut resting = self.resting.lock();
+        if resting.len() < MAX_IDLE {
+            resting.push_back(connection);
+            self.has_resting.store(true, Relaxed);
+        }
+    }
+
+    fn push(&self, mut connection: Box<H1Connection>) {
+        connection.idle_calls = connection.meter.waker.calls();
+        let mut idle = self.idle.lock();
+        if idle.len() == MAX_IDLE {
+            idle.pop_front();
+        }
+        idle.push_back(connection);
+    }
+
+    /// Drives a connection until it has carried the rest of the request that it has answered.
+    async fn linger(self: Arc<Self>, mut connection: Box<H1Connection>) {
+        let began = Stamp::now();
+        let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
+        let rest = poll_fn(|cx| {
+            connection.drive(cx);
+            let moved = connection.meter.last_write().max(connection.meter.last_read()).map_or(began, |moved| moved.max(began));
+            let is_late = idle.has_expired(cx, moved, LINGER) || whole.has_expired(cx, began, LINGER_IN_ALL);
+            if connection.is_idle() || connection.is_done() || is_late { Poll::Ready(()) } else { Poll::Pending }
+        });
+        rest.await;
+        if connection.is_idle() {
+            connection.meter.waker.forget();
+            self.keep(connection, Stamp::now());
+        }
+    }
+
+    /// Closes connections that have been idle for `limit`, which is the pool's limit from now on. Returns whether the upstream has ended any.
+    pub(crate) async fn sweep(&self, limit: Duration) -> bool {
+        let (now, limit_ns) = (Stamp::now(), nanos(limit));
+        while let Some(rested) = self.rested(now) {
+            self.settle(rested).await;
+        }
+        self.limit_ns.store(limit_ns, Relaxed);
+        let mut called = VecDeque::new();
+        {
+            let mut idle = self.idle.lock();
+            // those that rested are behind some that came after them
+            idle.retain(|c| c.idle_since.is_some_and(|since| now.since(since) < limit_ns));
+            if idle.iter().any(|c| c.may_have_read()) {
+                (called, *idle) = idle.drain(..).partition(|c| c.may_have_read());
+            }
+        }
+        let mut is_ended = false;
+        for mut connection in called {
+            look_at(&mut connection).await;
+            if connection.is_idle() {
+                self.push(connection);
+            } else {
+                is_ended = true;
+            }
+        }
+        is_ended
+    }
+}
+
+/// Reads what has come on an idle connection: its end, at most. It looks once, so it looks even if the task has used its turn up.
+async fn look_at(connection: &mut H1Connection) {
+    unconstrained(poll_fn(|cx| {
+        connection.drive(cx);
+        Poll::Ready(())
+    }))
+    .await;
+}
+
+fn nanos(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+}

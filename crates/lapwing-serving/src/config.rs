@@ -1,0 +1,281 @@
+//! The section `engine` of the configuration: the models, where they are served, and how they are run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use lapwing_engine::{Backend, Device, Precision, batch};
+use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
+
+/// The version of a model that names none.
+const VERSION: &str = "1";
+
+/// The section `engine`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// An ONNX file, served under the file's name without its ending. Default off.
+    pub model: Switch<File>,
+    /// More ONNX files, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    pub models: BTreeMap<String, PathBuf>,
+    /// The address on which models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    pub listen: Bind,
+    /// The device that models run on. Default `auto`.
+    pub device: Device,
+    /// What runs models. Default `auto`.
+    pub executor: Backend,
+    /// The number format of products. Default `fp32`.
+    pub precision: Precision,
+    /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
+    pub cuda_lib_dir: Switch<Folder>,
+    /// Ranges for `int8`, as `lapwing engine quantize` writes them. Default off: a range per row.
+    pub calibration: Switch<File>,
+    /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
+    pub threads: usize,
+    /// The processors to which threads are pinned. Default `auto`: beside the proxy, the last ones; alone, none.
+    pub cpus: Cpus,
+    /// How batches are formed. Default `adaptive`.
+    pub policy: BatchPolicy,
+    /// The minimum time that a call waits for others. Default 0 s; 0 to 1 min.
+    pub min_wait: Period,
+    /// The maximum time that a call waits for others. Default 5 ms; 0 to 1 min.
+    pub max_wait: Period,
+    /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    pub max_batch_tokens: usize,
+    /// The most calls of a batch. Default 256; 1 to 65,536.
+    pub max_batch_calls: usize,
+    /// The most waiting calls; more are refused. Default 1024; 1 to 1,000,000.
+    pub queue: usize,
+    /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
+    pub max_body: Size,
+    /// The memory for the bodies of all requests. Default 256 MiB; 1 KiB to 1 TiB. Where it is less than
+    /// `max_body`, one body may be as large as that.
+    pub body_budget: Size,
+    /// The memory that loading a model may take, besides four times the size of its files. Default 2 GiB; 64 MiB to 1 TiB.
+    pub load_memory: Size,
+    /// The processor time that loading a model may take. Default 10 s; 1 s to 1 h.
+    pub load_time: Period,
+    /// The timeout of requests that name none. Default off.
+    pub timeout: Switch<Period>,
+}
+
+/// How batches are formed. Text: `adaptive`, or `fixed:8`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum BatchPolicy {
+    /// By the cost of calls, waiting only as long as it pays.
+    #[default]
+    Adaptive,
+    /// In order of arrival: this many calls, or those waiting when the oldest has waited for `max_wait`.
+    Fixed(usize),
+}
+
+impl TryFrom<String> for BatchPolicy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let calls =
+            text.trim().strip_prefix("fixed:").and_then(|calls| calls.parse().ok()).filter(|calls| (1..=65_536).contains(calls));
+        match (text.trim(), calls) {
+            ("adaptive", _) => Ok(Self::Adaptive),
+            (_, Some(calls)) => Ok(Self::Fixed(calls)),
+            _ => Err("must be adaptive, or fixed and a number of calls up to 65536, as in fixed:8".into()),
+        }
+    }
+}
+
+impl From<BatchPolicy> for String {
+    fn from(policy: BatchPolicy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl fmt::Display for BatchPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adaptive => f.write_str("adaptive"),
+            Self::Fixed(calls) => write!(f, "fixed:{calls}"),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: Switch::Off,
+            models: BTreeMap::new(),
+            listen: Bind::loopback(8081),
+            device: Device::default(),
+            executor: Backend::default(),
+            precision: Precision::default(),
+            cuda_lib_dir: Switch::Off,
+            calibration: Switch::Off,
+            threads: 0,
+            cpus: Cpus::default(),
+            policy: BatchPolicy::default(),
+            min_wait: Period::from_secs(0),
+            max_wait: Period::from_millis(5),
+            max_batch_tokens: 16_384,
+            max_batch_calls: 256,
+            queue: 1024,
+            max_body: Size::mib(64),
+            body_budget: Size::mib(256),
+            load_memory: Size::mib(2048),
+            load_time: Period::from_secs(10),
+            timeout: Switch::Off,
+        }
+    }
+}
+
+/// A model to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelToServe<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its file.
+    pub path: &'a Path,
+}
+
+impl Config {
+    /// Whether there is a model to serve.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.model.is_on() || !self.models.is_empty()
+    }
+
+    /// Where models are served; `None` where there are none.
+    #[must_use]
+    pub fn address(&self) -> Option<Bind> {
+        self.is_on().then_some(self.listen)
+    }
+
+    /// The models to serve.
+    pub fn wanted(&self) -> impl Iterator<Item = ModelToServe<'_>> {
+        let one =
+            self.model.on().map(|file| ModelToServe { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
+        let named = self.models.iter().map(|(key, path)| {
+            let (name, version) = versioned(key);
+            ModelToServe { name: name.to_owned(), version: version.to_owned(), path }
+        });
+        one.into_iter().chain(named)
+    }
+
+    /// Whether a model of this name is to be served.
+    #[must_use]
+    pub fn serves(&self, name: &str) -> bool {
+        self.wanted().any(|wanted| wanted.name == name)
+    }
+
+    /// The batcher's limits.
+    #[must_use]
+    pub fn batching(&self) -> batch::Config {
+        batch::Config {
+            policy: match self.policy {
+                BatchPolicy::Adaptive => batch::Policy::Adaptive,
+                BatchPolicy::Fixed(calls) => batch::Policy::Fixed { calls },
+            },
+            max_calls: self.max_batch_calls,
+            max_rows: self.max_batch_tokens,
+            max_tokens: self.max_batch_tokens,
+            min_wait_ns: self.min_wait.as_nanos(),
+            max_wait_ns: self.max_wait.as_nanos(),
+            queue_calls: self.queue,
+        }
+    }
+}
+
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+
+    fn check(&self, checks: &mut Checks) {
+        checks.range("threads", &self.threads, 0..=1024);
+        checks.range("min_wait", &self.min_wait, Period::from_secs(0)..=Period::from_secs(60));
+        checks.range("max_wait", &self.max_wait, Period::from_secs(0)..=Period::from_secs(60));
+        if self.min_wait > self.max_wait && checks.is_sound("max_wait") {
+            checks.fault("min_wait", self.min_wait, format!("must be at most max_wait, which is {}", self.max_wait));
+        }
+        checks.range("max_batch_tokens", &self.max_batch_tokens, 1..=16_777_216);
+        checks.range("max_batch_calls", &self.max_batch_calls, 1..=65_536);
+        checks.range("queue", &self.queue, 1..=1_000_000);
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(4096));
+        checks.range("body_budget", &self.body_budget, Size::kib(1)..=Size::mib(1 << 20));
+        checks.range("load_memory", &self.load_memory, Size::mib(64)..=Size::mib(1 << 20));
+        checks.range("load_time", &self.load_time, Period::from_secs(1)..=Period::from_secs(3600));
+        if let Switch::On(timeout) = &self.timeout {
+            checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        }
+        self.check_where(checks);
+        if self.calibration.is_on() && self.precision != Precision::Int8 {
+            checks.fault("calibration", &self.calibration, "has no effect unless precision is int8");
+        }
+        if self.calibration.is_on() && self.wanted().count() > 1 {
+            checks.fault("calibration", &self.calibration, "is for one model, and there are several");
+        }
+        for (key, path) in &self.models {
+            let (name, version) = versioned(key);
+            let is_name = |text: &str| {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+            };
+            if !is_name(name) || version.parse::<u64>().is_err() {
+                let reason = "must be NAME or NAME@VERSION: letters, digits, _, - and dots, and a whole number";
+                checks.fault(&format!("models.{key}"), path.display(), reason);
+            }
+        }
+        let mut seen: Vec<ModelToServe<'_>> = Vec::new();
+        for wanted in self.wanted() {
+            if seen.iter().any(|other| (&other.name, &other.version) == (&wanted.name, &wanted.version)) {
+                let (name, version) = (&wanted.name, &wanted.version);
+                checks.fault("models", wanted.path.display(), format!("is a second model named {name}, version {version}"));
+            }
+            seen.push(wanted);
+        }
+    }
+}
+
+impl Config {
+    /// Reports combinations of device, executor and precision that exclude each other.
+    fn check_where(&self, checks: &mut Checks) {
+        let (device, executor) = (self.device, self.executor);
+        let precision = self.precision.name();
+        if matches!(device, Device::Cuda(_)) && !lapwing_engine::HAS_CUDA {
+            checks.fault("device", device, "is not in this build, which was made without the feature cuda");
+        }
+        if matches!(device, Device::Cuda(_)) && executor == Backend::Tract {
+            checks.fault("device", device, "needs a plan, but executor is tract");
+        }
+        if executor == Backend::Tract && self.precision != Precision::Fp32 {
+            checks.fault("precision", precision, "needs a plan, but executor is tract");
+        }
+        if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
+            checks.fault("precision", precision, "needs a GPU, and this build was made without the feature cuda");
+        }
+        if device == Device::Cpu && self.precision.is_gpus() {
+            checks.fault("precision", precision, "needs a GPU, but device is cpu");
+        }
+        if let Switch::On(folder) = &self.cuda_lib_dir {
+            if device == Device::Cpu {
+                checks.fault("cuda_lib_dir", folder, "has no effect while device is cpu");
+            } else if !folder.path().is_dir() {
+                checks.fault("cuda_lib_dir", folder, "is not a readable folder");
+            }
+        }
+    }
+}
+
+/// The name and the version of `NAME` or `NAME@VERSION`.
+#[must_use]
+pub fn versioned(key: &str) -> (&str, &str) {
+    key.split_once('@').unwrap_or((key, VERSION))
+}
+
+/// The file's name without its ending, of letters, digits, `_`, `-` and dots only.
+#[must_use]
+pub fn stem(path: &Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' }).collect();
+    if plain.is_empty() { "model".to_owned() } else { plain }
+}

@@ -1,0 +1,35 @@
+//! The Open Inference Protocol in front of the engine's models: REST (JSON and binary tensors) and gRPC on one port, HTTP/1.1 or
+//! HTTP/2 cleartext, with `/metrics` and health beside them.
+//!
+//! It decodes requests, calls a [`Servable`](lapwing_engine::service::Servable), encodes the answers, and reports with each answer which
+//! executor ran it and where the time went. It never loads, runs or batches models itself.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod body_budget;
+mod bounds;
+mod catalogue;
+pub mod config;
+mod deadline;
+mod error;
+mod grpc;
+mod in_flight;
+mod limits;
+mod metrics;
+mod placement;
+#[doc(hidden)]
+pub mod request_properties;
+mod rest;
+mod router;
+mod server;
+#[cfg(test)]
+mod tests;
+mod timing;
+
+pub use catalogue::{Catalogue, CatalogueError};
+pub use config::Config;
+pub use limits::Limits;
+pub use metrics::FAMILIES;
+pub use router::router;
+pub use server::{serve, serve_router};

@@ -1,0 +1,43 @@
+//! The protocol's REST half: paths, bodies, errors as `{"error": …}`.
+
+mod data;
+mod elements;
+mod infer;
+mod list;
+pub(crate) mod pages;
+mod request;
+mod response;
+
+use axum::Router;
+use axum::routing::{get, post};
+use bytes::Bytes;
+
+use super::error::RequestError;
+use super::in_flight::InferenceRequest;
+use super::router::ServerState;
+use lapwing_engine::service::About;
+
+/// Every path of REST, with health and metrics.
+pub(crate) fn routes() -> Router<ServerState> {
+    let mut router = Router::new()
+        .route("/v2", get(pages::server))
+        .route("/v2/", get(pages::server))
+        .route("/v2/health/live", get(pages::live))
+        .route("/v2/health/ready", get(pages::server_ready))
+        .route("/v2/repository/index", post(pages::index))
+        .route("/metrics", get(pages::metrics))
+        .route("/livez", get(pages::livez))
+        .route("/readyz", get(pages::readyz));
+    for base in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
+        router = router
+            .route(base, get(pages::model))
+            .route(&format!("{base}/ready"), get(pages::model_ready))
+            .route(&format!("{base}/infer"), post(infer::infer));
+    }
+    router
+}
+
+/// What `body` asks of the model `about`; for tests only.
+pub(crate) fn decoded(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<InferenceRequest, RequestError> {
+    request::read(body, json_length, body.len(), about).map(|read| read.asked)
+}

@@ -1,0 +1,57 @@
+//! Quantities as text: durations, sizes, shares and addresses. Also faults, which name path, value and reason.
+//!
+//! Every type parses from text (or, in a configuration file, from a number) and prints its canonical text, which parses to
+//! the same value. Nothing here does I/O or knows any module's settings.
+
+#![forbid(unsafe_code)]
+
+mod absolute;
+mod admin_token;
+mod bind;
+mod checks;
+mod collector;
+mod cpus;
+mod fault;
+mod field_name;
+mod file;
+mod handle;
+mod number;
+mod period;
+mod poll;
+mod secret;
+mod section;
+mod shadow_target;
+mod share;
+mod size;
+mod switch;
+mod text;
+mod trace_contexts;
+mod trace_sampler;
+mod upstream;
+
+pub use absolute::AbsoluteTolerance;
+pub use admin_token::{AdminToken, AdminTokenFor};
+pub use bind::Bind;
+pub use checks::Checks;
+pub use collector::{Collector, CollectorEndpoint};
+pub use cpus::Cpus;
+pub use fault::{Fault, Invalid};
+pub use field_name::FieldName;
+pub use file::{File, Folder};
+pub use handle::{ConfigCell, ConfigHandle};
+pub use period::Period;
+pub use poll::Poll;
+pub use secret::Secret;
+#[cfg(any(test, feature = "testing"))]
+pub use section::fields_of;
+pub use section::{Form, Record, Section};
+pub use shadow_target::ShadowTarget;
+pub use share::Share;
+pub use size::Size;
+pub use switch::Switch;
+pub use trace_contexts::{ContextKind, ContextSet, TraceContexts};
+pub use trace_sampler::{RootSampler, TraceSampler};
+pub use upstream::Upstream;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! The section `shadow`: which requests are copied, where to, and the bounds of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::is_never_kept;
+use super::mapping::{MAPPING, MAX_MAPPINGS, MappingRule};
+use super::quota::{self, RouteQuota};
+use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
+
+/// When a copy is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopyOrder {
+    /// Once the upstream has answered, so that both never run at the same time on a shared machine.
+    #[default]
+    After,
+    /// As soon as the request is complete.
+    Concurrent,
+}
+
+impl CopyOrder {
+    /// The name in the configuration and on every surface.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::After => "after",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+/// Whether something goes into copies and recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopyRule {
+    /// It does.
+    Keep,
+    /// It is left out.
+    Remove,
+}
+
+/// Requests that may be sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OnlyThese {
+    /// The route, as `/stats` names it.
+    pub route: Option<String>,
+    /// The model, if the path names it.
+    pub model: Option<String>,
+}
+
+const ONLY: Record =
+    Record { what: "a route and/or a model: route, model", keys: &[("route", Form::Text), ("model", Form::Text)], stand_in: &[] };
+
+/// The section `shadow`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Config {
+    /// The targets by name: another server, or `engine:` and a model's file. Default: none, and nothing is copied.
+    pub targets: BTreeMap<String, ShadowTarget>,
+    /// The share of requests that are copied. Default 5%.
+    pub sample: Share,
+    /// A header: requests that carry it are copied whatever the share. Default off.
+    pub header: Switch<FieldName>,
+    /// If there are any: only these requests are copied.
+    pub only: Vec<OnlyThese>,
+    /// Routes that are safe to repeat whatever is sent to them, as `/stats` names them (`POST /score`) or with `*` for any text
+    /// (`POST /score/*`). Others are copied and recorded only while their requests and answers are those of a known protocol.
+    pub routes: Vec<String>,
+    /// Of each cost class of these routes, so many copies a minute on top of the share. Default none; at most 32, with `order: after` only.
+    pub quotas: Vec<RouteQuota>,
+    /// When a copy is sent. Default `after`.
+    pub order: CopyOrder,
+    /// How long a target may take to answer, or longer: see `timeout_factor`. Default 30 s; 1 ms to 1 h.
+    pub timeout: Period,
+    /// A target may take so many times what the upstream took for the same request, if that is longer than `timeout`. Default 3; 1 to 100.
+    pub timeout_factor: u32,
+    /// How many copies each target has in flight; further ones wait for up to a second, and not at all while none gets its turn; then they are
+    /// dropped and counted. Default 8; 1 to 1024.
+    pub concurrency: usize,
+    /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
+    pub max_waiting: usize,
+    /// The memory that copies of bodies may keep, of requests and answers together. Default 64 MiB; 1 MiB to 16 GiB.
+    pub budget: Size,
+    /// The largest body that is copied. Default 8 MiB; 1 KiB to 1 GiB.
+    pub max_body: Size,
+    /// Which headers copies and recordings have besides those of a list (docs/SHADOW.md), or not, by name or with `*` for any text.
+    pub headers: BTreeMap<String, CopyRule>,
+    /// Which parameters of queries and members of bodies are secrets (`remove`) besides those whose name says so, or are none
+    /// (`keep`), by name or with `*` for any text.
+    pub fields: BTreeMap<String, CopyRule>,
+    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 0%: nothing
+    /// is repeated to the upstream that nobody asked for.
+    pub noise: Share,
+    /// Which values of another API's JSON are the tensors of models that the engine runs. Default: none; at most 64.
+    pub mappings: Vec<MappingRule>,
+    /// How outputs are compared.
+    pub compare: lapwing_compare::outputs::Config,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            targets: BTreeMap::new(),
+            sample: "5%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            header: Switch::Off,
+            only: Vec::new(),
+            routes: Vec::new(),
+            quotas: Vec::new(),
+            order: CopyOrder::default(),
+            timeout: Period::from_secs(30),
+            timeout_factor: 3,
+            concurrency: 8,
+            max_waiting: 1024,
+            budget: Size::mib(64),
+            max_body: Size::mib(8),
+            headers: BTreeMap::new(),
+            fields: BTreeMap::new(),
+            noise: "0%".parse().unwrap_or_else(|_| unreachable!("a share")),
+            mappings: Vec::new(),
+            compare: lapwing_compare::outputs::Config::default(),
+        }
+    }
+}
+
+/// How many targets there may be.
+const MAX_TARGETS: usize = 8;
+/// The longest name of a target, in bytes.
+const MAX_NAME: usize = 64;
+
+impl Config {
+    /// Whether anything is copied.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// Checks the names and patterns of `routes`, `headers` and `fields`.
+    fn check_names(&self, checks: &mut Checks) {
+        for (index, route) in self.routes.iter().enumerate() {
+            let parts = route.split_once(' ').filter(|(method, path)| {
+                http::Method::from_bytes(method.as_bytes()).is_ok() && (path.starts_with('/') || path.starts_with('*'))
+            });
+            if parts.is_none() {
+                checks.fault(
+                    &format!("routes[{index}]"),
+                    route,
+                    "must be a method and a path, as in POST /score or POST /score/*",
+                );
+            }
+        }
+        for (name, rule) in &self.headers {
+            let path = format!("headers.{name}");
+            if http::HeaderName::try_from(name.replace('*', "x")).is_err() {
+                checks.fault(&path, name, "is not a header's name, nor a pattern of one");
+            } else if *rule == CopyRule::Keep && is_never_kept(name) {
+                checks.fault(
+                    &path,
+                    name,
+                    "cannot be kept: it is about the request's own connection or trace, and a copy has its own",
+                );
+            }
+        }
+        for name in self.fields.keys().filter(|name| name.trim().is_empty()) {
+            checks.fault(&format!("fields.{name}"), name, "is not a name");
+        }
+    }
+}
+
+impl Section for Config {
+    const FORMS: &'static [(&'static str, Form)] = &[
+        ("targets", Form::Named(&Form::Text)),
+        ("only", Form::List(&ONLY)),
+        ("routes", Form::Texts),
+        ("quotas", Form::List(&quota::QUOTA)),
+        ("headers", Form::Named(&Form::Text)),
+        ("fields", Form::Named(&Form::Text)),
+        ("mappings", Form::List(&MAPPING)),
+        ("compare", Form::Section(lapwing_compare::outputs::Config::FORMS)),
+    ];
+
+    fn check(&self, checks: &mut Checks) {
+        if self.targets.len() > MAX_TARGETS {
+            checks.fault("targets", self.targets.len(), format!("there may be {MAX_TARGETS} targets"));
+        }
+        for name in self.targets.keys() {
+            let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            if name.is_empty() || name.len() > MAX_NAME || !is_plain {
+                checks.fault(&format!("targets.{name}"), name, format!("a name has 1 to {MAX_NAME} letters, digits, - or _"));
+            } else if name == super::UPSTREAM_AGAIN {
+                checks.fault(&format!("targets.{name}"), name, "is the name of the upstream when it is asked a second time");
+            }
+        }
+        for (index, only) in self.only.iter().enumerate() {
+            if only.route.is_none() && only.model.is_none() {
+                checks.fault(&format!("only[{index}]"), "", "needs a route or a model");
+            }
+        }
+        quota::check(&self.quotas, &self.routes, checks);
+        if !self.quotas.is_empty() && self.order == CopyOrder::Concurrent {
+            checks.fault(
+                "quotas",
+                self.quotas.len(),
+                "needs order: after, because a cost class is known once the request is answered",
+            );
+        }
+        self.check_names(checks);
+        if self.mappings.len() > MAX_MAPPINGS {
+            checks.fault("mappings", self.mappings.len(), format!("must be at most {MAX_MAPPINGS}"));
+        }
+        for (index, mapping) in self.mappings.iter().enumerate() {
+            mapping.check(checks, &format!("mappings[{index}]"), self);
+        }
+        checks.section("compare", |checks| self.compare.check(checks));
+        checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
+        checks.range("timeout_factor", &self.timeout_factor, 1..=100);
+        checks.range("concurrency", &self.concurrency, 1..=1024);
+        checks.range("max_waiting", &self.max_waiting, 1..=65_536);
+        checks.range("budget", &self.budget, Size::mib(1)..=Size::mib(16 * 1024));
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(1024));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_records_are_their_fields() {
+        ONLY.assert_describes::<OnlyThese>();
+        quota::QUOTA.assert_describes::<RouteQuota>();
+        MAPPING.assert_describes::<MappingRule>();
+    }
+}

@@ -1,0 +1,182 @@
+//! Secrets in queries and bodies, by the names of parameters and members.
+//!
+//! A copy's query loses them. A body is not changed, because a target that gets another body answers another question: a request with
+//! a secret in its body is not copied. In records they are replaced.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use super::rules::NameRules;
+use super::spans::secret_values;
+use crate::config::{Config, CopyRule};
+use lapwing_compare::outputs::whole_body;
+use lapwing_compare::secret_names::{Place, is_secret};
+use lapwing_protocol::Media;
+
+/// What stands for a secret in a record.
+const HIDDEN: &str = "***";
+
+/// Which parameters and members are secrets.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    rules: NameRules,
+    /// How many bytes of a body are read at most, once it is decompressed.
+    limit: usize,
+}
+
+/// A body that cannot be searched for secrets: it is compressed in a way that is not read, or larger than the limit when it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsearchable;
+
+impl Secrets {
+    /// By `config`.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let limit = usize::try_from(config.compare.max_decoded.get().max(config.max_body.get())).unwrap_or(usize::MAX);
+        Self { rules: NameRules::new(&config.fields), limit }
+    }
+
+    /// The path and its query, without the parameters that are secrets.
+    #[must_use]
+    pub fn without(&self, path: &PathAndQuery) -> PathAndQuery {
+        let Some(query) = path.query() else { return path.clone() };
+        if !pairs(query).any(|pair| self.is_secret_pair(pair, Place::Query)) {
+            return path.clone();
+        }
+        let kept: Vec<&str> = pairs(query).filter(|pair| !self.is_secret_pair(pair, Place::Query)).collect();
+        let mark = if kept.is_empty() { "" } else { "?" };
+        let shorter = format!("{}{mark}{}", path.path(), kept.join("&"));
+        shorter.parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
+    }
+
+    /// Whether there is a secret in the body of a message with these headers.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can say so.
+    pub fn are_in(&self, headers: &HeaderMap, pieces: &[Bytes]) -> Result<bool, Unsearchable> {
+        Ok(self.search(headers, pieces)?.is_some())
+    }
+
+    /// The body of a message with these headers, as it is recorded: each secret is replaced.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be: the body cannot be searched, or has a secret and is compressed, binary or in parts.
+    pub fn hidden(&self, headers: &HeaderMap, body: Bytes) -> Result<Bytes, Unsearchable> {
+        let Some(form) = self.search(headers, std::slice::from_ref(&body))? else { return Ok(body) };
+        // a length that the head gives, or a coding, would no longer be right
+        if !matches!(Media::of(headers), Media::Json | Media::Lines | Media::Events) {
+            return Err(Unsearchable);
+        }
+        match form {
+            BodyForm::Json => {
+                let (mut hidden, mut at) = (Vec::with_capacity(body.len()), 0);
+                for span in self.values(&body) {
+                    hidden.extend_from_slice(&body[at..span.start]);
+                    hidden.extend_from_slice(format!("\"{HIDDEN}\"").as_bytes());
+                    at = span.end;
+                }
+                hidden.extend_from_slice(&body[at..]);
+                Ok(hidden.into())
+            }
+            BodyForm::Form => {
+                let hide = |pair: &str| match pair.split_once('=') {
+                    Some((name, _)) if self.is_secret_pair(pair, Place::Top) => format!("{name}={HIDDEN}"),
+                    _ => pair.to_owned(),
+                };
+                Ok(pairs(&text(&body)).map(hide).collect::<Vec<_>>().join("&").into())
+            }
+            BodyForm::Parts | BodyForm::Other => Err(Unsearchable),
+        }
+    }
+
+    /// The form of a body that has a secret.
+    fn search(&self, headers: &HeaderMap, pieces: &[Bytes]) -> Result<Option<BodyForm>, Unsearchable> {
+        let form = BodyForm::of(headers);
+        if form == BodyForm::Other || pieces.iter().all(Bytes::is_empty) {
+            return Ok(None);
+        }
+        let body = whole_body(headers, pieces, self.limit).map_err(|_| Unsearchable)?;
+        // JSON as curl sends it unless it is told otherwise
+        let is_json = form == BodyForm::Form && matches!(body.trim_ascii_start().first(), Some(b'{' | b'['));
+        let form = if is_json { BodyForm::Json } else { form };
+        let has_secret = match form {
+            BodyForm::Json => !self.values(&body).is_empty(),
+            BodyForm::Form => pairs(&text(&body)).any(|pair| self.is_secret_pair(pair, Place::Top)),
+            BodyForm::Parts => self.has_secret_part(&body),
+            BodyForm::Other => false,
+        };
+        Ok(has_secret.then_some(form))
+    }
+
+    fn values(&self, body: &[u8]) -> Vec<std::ops::Range<usize>> {
+        secret_values(body, |name, place| self.is_secret(name, place))
+    }
+
+    fn is_secret(&self, name: &str, place: Place) -> bool {
+        self.rules.of(name).map_or_else(|| is_secret(name, place), |rule| rule == CopyRule::Remove)
+    }
+
+    fn is_secret_pair(&self, pair: &str, place: Place) -> bool {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        !value.is_empty() && self.is_secret(&decoded(name), place)
+    }
+
+    /// Whether a part of a multipart body has the name of a secret.
+    fn has_secret_part(&self, body: &[u8]) -> bool {
+        const NAME: &[u8] = b"name=";
+        memchr::memmem::find_iter(body, NAME).any(|at| {
+            let rest = &body[at + NAME.len()..];
+            let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+            let length = rest.iter().take(128).take_while(|byte| !matches!(byte, b'"' | b';' | b'\r' | b'\n')).count();
+            self.is_secret(&text(&rest[..length]), Place::Top)
+        })
+    }
+}
+
+/// How the names of a body's members are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyForm {
+    Json,
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    /// `multipart/*`.
+    Parts,
+    /// Without names.
+    Other,
+}
+
+impl BodyForm {
+    fn of(headers: &HeaderMap) -> Self {
+        let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        let begins = |name: &[u8]| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        match Media::of(headers) {
+            _ if begins(b"multipart/") => Self::Parts,
+            _ if begins(b"application/x-www-form-urlencoded") => Self::Form,
+            Media::Json | Media::JsonBefore(_) | Media::Lines | Media::Events => Self::Json,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&')
+}
+
+/// The name of a parameter, which may be encoded, and be an element of another: `user[password]`.
+fn decoded(name: &str) -> Cow<'_, str> {
+    let plus = if name.contains('+') { Cow::Owned(name.replace('+', " ")) } else { Cow::Borrowed(name) };
+    let name = percent_decode_str(&plus).decode_utf8_lossy().into_owned();
+    let last = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map(|(_, last)| last.to_owned());
+    Cow::Owned(last.filter(|last| !last.is_empty()).unwrap_or(name))
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}

@@ -1,0 +1,69 @@
+//! Why a request cannot be mapped. Messages name places, types and lengths, and never a value: they go to logs.
+
+use crate::ShadowDrop;
+use lapwing_compare::outputs::NestedFault;
+
+/// Why a request is not sent to a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MappingFault {
+    /// The body is no JSON, or cannot be decompressed.
+    #[error("the body cannot be read: {0}")]
+    Body(String),
+    /// The value of an input is none.
+    #[error("{input} {reason}")]
+    Value {
+        /// The input, and its path.
+        input: String,
+        /// What is wrong with it.
+        reason: String,
+        /// As what it is counted.
+        drop: ShadowDrop,
+    },
+    /// The lists do not have the model's shape.
+    #[error("{input} has the shape {found:?}, where the model takes {wanted}")]
+    Shape {
+        /// The input, and its path.
+        input: String,
+        /// The lengths of the lists, the outermost first.
+        found: Vec<usize>,
+        /// The model's shape; -1 is any length.
+        wanted: String,
+    },
+    /// The texts cannot be tokenized.
+    #[error("texts: {0}")]
+    Tokens(String),
+    /// The tensors take too much.
+    #[error("{input} takes more than {limit} bytes together with the inputs before it")]
+    TooLarge {
+        /// The input, and its path.
+        input: String,
+        /// How much there may be.
+        limit: usize,
+    },
+}
+
+impl MappingFault {
+    /// A value that is no tensor or text; `limit` is that of all inputs together.
+    pub(crate) fn of_value(input: String, fault: &NestedFault, limit: usize) -> Self {
+        let drop = match fault {
+            NestedFault::Missing(_) => ShadowDrop::MappingMissing,
+            NestedFault::Ragged { .. } | NestedFault::Mixed(_) => ShadowDrop::MappingRagged,
+            NestedFault::Element { .. } => ShadowDrop::MappingType,
+            NestedFault::Deep => ShadowDrop::MappingShape,
+            NestedFault::TooLarge(_) => return Self::TooLarge { input, limit },
+        };
+        Self::Value { input, reason: fault.to_string(), drop }
+    }
+
+    /// As what the copy is counted that is not sent.
+    #[must_use]
+    pub const fn drop_reason(&self) -> ShadowDrop {
+        match self {
+            Self::Body(_) => ShadowDrop::MappingBody,
+            Self::Value { drop, .. } => *drop,
+            Self::Shape { .. } => ShadowDrop::MappingShape,
+            Self::Tokens(_) => ShadowDrop::MappingTokens,
+            Self::TooLarge { .. } => ShadowDrop::MappingTooLarge,
+        }
+    }
+}
