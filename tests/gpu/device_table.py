@@ -26,11 +26,9 @@ CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None),
 CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
 COMPILED = ("torch.compile", "torch.compile+graph")
 IN_EACH = (
-    "In Lapwing's times: the copy of a batch's numbers from ordinary memory into staging memory, copies to and from the device or reads in "
-    "place, kernels, waiting, and the copy of the answer from staging into ordinary memory. They do not include concatenating requests "
-    "before that, nor splitting the answer afterwards. In PyTorch's: the copy of inputs, which are in pinned memory already, to the device, "
-    "the model, the copy of the answer into pinned memory, and waiting; `torch.compile+graph` also copies the input within the host's "
-    "memory to the place that its graph reads. The answer is not copied further."
+    "In Lapwing's times: a batch's copy from ordinary into staging memory, copies to and from the device or reads in place, kernels, waiting, and the "
+    "answer's copy into ordinary memory; not concatenating requests nor splitting the answer. In PyTorch's: the copy of pinned inputs to the device, "
+    "the model, the answer's copy into pinned memory, and waiting; `torch.compile+graph` also copies the input to where its graph reads."
 )
 
 
@@ -190,11 +188,10 @@ def all_rows(run):
     for row in sorted((r for r in run["rows"] if r.get("samples_us")), key=lambda r: (r["model"], r["batch"], r.get("length") or 0, r["precision"])):
         p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
         shape = f"{row['batch']}×{row['length']}" if row.get("length") else f"{row['batch']}"
-        rate = f"{row['flops'] / p50 / 1e3:.0f}" if row.get("flops") else "–"
         bound = f"{row['utilisation']:.2f} ({row['bound']})" if row.get("utilisation") is not None else "–"
         products = {"own": "own", "cublaslt": "cublasLt"}.get(str(row.get("gemm")).lower(), "–")
-        cells.append([row["model"], shape, row["precision"], products, f"{p50:.1f}", f"{p99:.1f}", rate, bound])
-    return table(["model", "shape", "precision", "products", "p50, µs", "p99, µs", "GFLOP/s", "utilisation (bound)"], cells) if cells else None
+        cells.append([row["model"], shape, row["precision"], products, f"{p50:.1f} / {p99:.1f}", bound])
+    return table(["model", "shape", "precision", "products", "p50 / p99, µs", "utilisation (bound)"], cells) if cells else None
 
 
 def clocks(run):
@@ -242,7 +239,8 @@ def of_run(run):
     made.append(table(["what", "bound", "measured"], [[what, bound, verdict[met].format(shown)] for what, bound, shown, met in bounds(run)]))
     made += [pieces(run, name) for name in CASES]
     made += [part for part in (beside_torch(run), all_rows(run)) if part]
-    made.append("Steps: " + "; ".join(f"{step['name']} ({fate(step)})" for step in run["steps"]) + ".")
+    others = [step for step in run["steps"] if step["ok"] is not True]
+    made.append("; ".join([f"Steps: {len(run['steps']) - len(others)} ok", *(f"{step['name']} ({fate(step)})" for step in others)]) + ".")
     if run.get("kernels"):
         made.append("Kernels' checks, each by itself: " + "; ".join(f"{one['name']} ({fate(one)})" for one in run["kernels"]) + ".")
     if run.get("notes"):
