@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the corpora of HTTP/1.1 before Lapwing or a peer, and prints each row that does not go as it says; `table` prints what
-docs/SECURITY.md says of the peers, from the rows alone.
+tests/hostile/beside.txt says of the peers, from the rows alone.
 
 usage: .venv/bin/python tests/hostile/beside.py lapwing|nginx|envoy|table [PART OF A ROW'S NAME]
 """
