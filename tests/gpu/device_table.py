@@ -184,14 +184,19 @@ def beside_torch(run):
 
 
 def all_rows(run):
+    """p50 and utilisation by model, shape and precision, of the rows with default settings."""
+    precisions = ("fp32", "tf32", "fp16", "int8")
     cells = []
-    for row in sorted((r for r in run["rows"] if r.get("samples_us")), key=lambda r: (r["model"], r["batch"], r.get("length") or 0, r["precision"])):
-        p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
-        shape = f"{row['batch']}×{row['length']}" if row.get("length") else f"{row['batch']}"
-        bound = f"{row['utilisation']:.2f} ({row['bound']})" if row.get("utilisation") is not None else "–"
-        products = {"own": "own", "cublaslt": "cublasLt"}.get(str(row.get("gemm")).lower(), "–")
-        cells.append([row["model"], shape, row["precision"], products, f"{p50:.1f} / {p99:.1f}", bound])
-    return table(["model", "shape", "precision", "products", "p50 / p99, µs", "utilisation (bound)"], cells) if cells else None
+    for model, batch, length in sorted({(r["model"], r["batch"], r.get("length")) for r in run["rows"] if r.get("samples_us")}, key=lambda key: (key[0], key[1], key[2] or 0)):
+        rows = [default_row(run, (model, precision, batch, length)) for precision in precisions]
+        if any(rows):
+            shape = f"{batch}×{length}" if length else f"{batch}"
+            cells.append([model, shape, *(f"{median(row):.1f}{utilised(row)}" if row else "–" for row in rows)])
+    return table(["p50, µs (utilisation)", "shape", *precisions], cells) if cells else None
+
+
+def utilised(row):
+    return f" ({row['utilisation']:.2f})" if row.get("utilisation") is not None else ""
 
 
 def clocks(run):
