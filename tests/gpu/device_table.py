@@ -179,7 +179,7 @@ def beside_torch(run):
                 p50, p99 = (quantile(row["samples_us"], share) for share in (0.5, 0.99))
                 cells.append([title, row["by"], f"{p50:.1f}", f"{p99:.1f}", f"{median(ours) / p50:.2f}×"])
     version = next((row["torch"] for row in run["torch"]), None)
-    made = table([f"beside PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 ÷ this"], cells)
+    made = table([f"compared with PyTorch {version}", "how", "p50, µs", "p99, µs", "Lapwing's p50 ÷ this"], cells)
     return f"{made}\n\n{IN_EACH}" if cells else None
 
 
