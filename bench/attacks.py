@@ -154,7 +154,7 @@ def main():
     arguments(parser)
     parser.add_argument("--only", default="", help="attacks whose name has this text")
     parser.add_argument("--names", type=int, default=100_000, help="distinct names of the attack by names (default: %(default)s)")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/BENCHMARKS.md has it")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     options = parser.parse_args()
     import attacks_h2, attacks_sent  # noqa: E401, F401  which add them to ATTACKS
 
