@@ -1,11 +1,12 @@
 //! Helpers that the tests of several crates share. Only dev-dependencies name this crate.
 //!
 //! A library that a process has opened stays open, so a test of one driver needs a process of its own: [`alone`] starts the test
-//! binary again for one test. [`fakes`] builds the drivers of the emulated GPU.
+//! binary again for one test. [`fakes`] builds the drivers of the emulated GPU. [`circles`] finds modules that use each other.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "only tests use it, and a panic fails them")]
 
+pub mod circles;
 pub mod fakes;
 
 use std::process::Command;
