@@ -40,7 +40,7 @@ impl Seen {
     /// Fails if a source file of the package was neither read nor left out: no module declares it, or one that a macro makes.
     pub(super) fn all_of(&self, package: &Package) -> Result<(), String> {
         let mut files = Vec::new();
-        let folders: HashSet<_> = package.targets.iter().map(|target| parent_of(&target.root)).collect();
+        let folders: HashSet<_> = package.crates.iter().map(|one| parent_of(&one.root)).collect();
         for folder in folders.iter().filter(|folder| folder.ends_with("src")) {
             list(folder, &mut files)?;
         }

@@ -32,7 +32,7 @@ use std::path::Path;
 
 pub use circle::{Circle, Edge, Place};
 pub use report::{Detail, KnownCircle, describe, differences, known, parse_known};
-pub use workspace::{Package, Target, packages};
+pub use workspace::{Crate, Package, packages};
 
 /// The circles of all crates of the workspace at `root`.
 ///
@@ -53,9 +53,9 @@ pub fn of_workspace(root: &Path) -> Result<Vec<Circle>, String> {
 pub fn of_package(package: &Package, root: &Path) -> Result<Vec<Circle>, String> {
     let mut circles = Vec::new();
     let mut seen = load::Seen::default();
-    for target in &package.targets {
-        let tree = load::load(&target.root, &mut seen)?;
-        circles.extend(levels::circles(&target.name, &resolve::edges(&tree), &tree, root));
+    for one in &package.crates {
+        let tree = load::load(&one.root, &mut seen)?;
+        circles.extend(levels::circles(&one.name, &resolve::edges(&tree), &tree, root));
     }
     seen.all_of(package)?;
     Ok(circles)

@@ -11,12 +11,12 @@ pub struct Package {
     /// Its name.
     pub name: String,
     /// Its library and binaries.
-    pub targets: Vec<Target>,
+    pub crates: Vec<Crate>,
 }
 
 /// A crate.
 #[derive(Debug)]
-pub struct Target {
+pub struct Crate {
     /// The package's name for its library, or its only binary; `package/bin/name` for others.
     pub name: String,
     /// The file of its root module.
@@ -36,7 +36,7 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("{command:?}: {error}"))?;
-    let mut packages: Vec<_> = list(&metadata["packages"]).iter().map(package).filter(|p| !p.targets.is_empty()).collect();
+    let mut packages: Vec<_> = list(&metadata["packages"]).iter().map(package).filter(|p| !p.crates.is_empty()).collect();
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     if packages.is_empty() {
         return Err(format!("{} has no crates", root.display()));
@@ -54,12 +54,12 @@ fn package(value: &Value) -> Package {
     let binaries: Vec<_> = others.into_iter().filter(|target| has_kind(target, &["bin"])).collect();
     let is_only = libraries.is_empty() && binaries.len() == 1;
     let root = |target: &Value| PathBuf::from(target["src_path"].as_str().unwrap_or_default());
-    let mut targets: Vec<_> = libraries.into_iter().map(|t| Target { name: name.clone(), root: root(t) }).collect();
+    let mut crates: Vec<_> = libraries.into_iter().map(|t| Crate { name: name.clone(), root: root(t) }).collect();
     for binary in binaries {
         let its = if is_only { name.clone() } else { format!("{name}/bin/{}", binary["name"].as_str().unwrap_or_default()) };
-        targets.push(Target { name: its, root: root(binary) });
+        crates.push(Crate { name: its, root: root(binary) });
     }
-    Package { name, targets }
+    Package { name, crates }
 }
 
 fn list(value: &Value) -> &[Value] {

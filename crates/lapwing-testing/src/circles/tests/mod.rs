@@ -9,7 +9,7 @@ mod whole;
 use std::fs;
 use std::path::Path;
 
-use super::{Circle, Package, Target, known, of_package};
+use super::{Circle, Crate, Package, known, of_package};
 
 /// Writes files of a crate: names relative to its `src`, and texts.
 fn plant(folder: &Path, files: &[(&str, &str)]) -> Package {
@@ -19,7 +19,7 @@ fn plant(folder: &Path, files: &[(&str, &str)]) -> Package {
         fs::write(path, text).unwrap();
     }
     let root = folder.join("src").join(files[0].0);
-    Package { name: "p".to_owned(), targets: vec![Target { name: "p".to_owned(), root }] }
+    Package { name: "p".to_owned(), crates: vec![Crate { name: "p".to_owned(), root }] }
 }
 
 /// The circles of a crate whose first file is its root.

@@ -44,7 +44,7 @@ fn a_workspace_is_read_by_its_manifest() {
     write("crates/lone/Cargo.toml", &format!("{}[lib]\npath = \"src/other_name.rs\"\n", package("lone")));
     write("crates/lone/src/other_name.rs", "");
 
-    let names: Vec<_> = packages(folder.path()).unwrap().iter().flat_map(|p| &p.targets).map(|t| t.name.clone()).collect();
+    let names: Vec<_> = packages(folder.path()).unwrap().iter().flat_map(|p| &p.crates).map(|t| t.name.clone()).collect();
     assert_eq!(names, ["lone", "tool", "top", "top/bin/top"]);
     let found: Vec<_> = of_workspace(folder.path()).unwrap().iter().map(|circle| known(circle).to_string()).collect();
     assert_eq!(found, ["tool crate: helper self", "top/bin/top crate: only other"]);
