@@ -38,6 +38,8 @@ const CRATES: &[&str] = &[
     "lapwing-admin",
     "lapwing-engine",
     "lapwing-serving",
+    "lapwing-console",
+    "lapwing-demo",
     "lapwing-testing",
 ];
 const ENGINE: Tree = Tree {

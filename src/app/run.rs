@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use super::cli::Command;
 use super::running::{self, Running};
-use super::{check, cli, demo, diagnose, engine, fleet, log, record, replay, shadow_report, signals, stats, upstream_flags};
+use super::{check, cli, demo, engine, log, replay, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
+use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
 /// Does what the command line asks for.
 #[must_use]
@@ -24,7 +25,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Stats(args)) => exit(stats::run(&args).into()),
         Ok(Command::Diagnose(args)) => exit(diagnose::run(&args).into()),
         #[cfg(feature = "top")]
-        Ok(Command::Top(args)) => exit(super::top::run(&args).into()),
+        Ok(Command::Top(args)) => exit(lapwing_console::top::run(&args).into()),
         Ok(Command::Completions(shell)) => exit(cli::print_completions(shell)),
         Ok(Command::Man(args)) => exit(cli::print_man(&args)),
         Ok(Command::Record(args)) => exit(record::run(&args).into()),

@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use crossbeam_queue::ArrayQueue;
 
 use super::access_log::AccessLog;
-use super::admin_token;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, HostError, Hosted};
@@ -117,7 +116,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
-    let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
+    let admin_token =
+        lapwing_console::admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));

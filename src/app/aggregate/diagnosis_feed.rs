@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::app::printable::printable;
+use lapwing_console::printable::printable;
 use lapwing_diagnosis::{Diagnostician, HostReading};
 use lapwing_ledger::{Exchange, Stamp};
 

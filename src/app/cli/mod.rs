@@ -15,18 +15,18 @@ pub(crate) use self::completions::print_completions;
 pub use self::man::ManArgs;
 pub(crate) use self::man::print_man;
 use super::demo::DemoArgs;
-use super::diagnose::DiagnoseArgs;
 use super::engine::EngineSub;
-use super::fleet::{CompareArgs, MergeArgs};
-use super::record::RecordArgs;
 use super::replay::ReplayArgs;
-use super::shadow_report::ShadowSub;
-use super::stats::StatsArgs;
-#[cfg(feature = "top")]
-use super::top::TopArgs;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
 use crate::config::{Flag, Sources};
+use lapwing_console::diagnose::DiagnoseArgs;
+use lapwing_console::fleet::{CompareArgs, MergeArgs};
+use lapwing_console::record::RecordArgs;
+use lapwing_console::shadow_report::ShadowSub;
+use lapwing_console::stats::StatsArgs;
+#[cfg(feature = "top")]
+use lapwing_console::top::TopArgs;
 use lapwing_ledger::Server;
 
 const STYLES: Styles = Styles::styled()

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &ReplayArgs, env: Vec<(String, String)>) -> u8 {
             return match error {
                 ReplayError::Usage(_) | ReplayError::Settings(_) => USAGE,
                 ReplayError::File(..) => BROKEN_FILE,
-                ReplayError::Failed(_) => super::admin_client::UNAVAILABLE,
+                ReplayError::Failed(_) => lapwing_console::admin_client::UNAVAILABLE,
             };
         }
     };

@@ -34,7 +34,7 @@ pub(crate) use work::speed;
 pub(crate) struct Stats {
     window: &'static str,
     covered_ns: u64,
-    series: Vec<Series>,
+    pub series: Vec<Series>,
     polled: Vec<PolledModel>,
     retired: RetiredSeries,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,22 +75,22 @@ pub(crate) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Ve
 /// One route × model × upstream. Maps hold only what occurred in the window.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Series {
-    route: Arc<str>,
-    model: Option<Arc<str>>,
+    pub route: Arc<str>,
+    pub model: Option<Arc<str>>,
     upstream: Arc<str>,
     server: Option<Server>,
-    count: u64,
+    pub count: u64,
     errors: u64,
     outcomes: Pairs<u64>,
-    total: Distribution,
-    stages: Pairs<StageStats>,
+    pub total: Distribution,
+    pub stages: Pairs<StageStats>,
     phases: Pairs<StageStats>,
     cancelled: Distribution,
     failed: Distribution,
     #[serde(skip_serializing_if = "Pairs::is_empty")]
     budget: Pairs<BudgetView>,
     streams: Streams,
-    coverage: Option<f64>,
+    pub coverage: Option<f64>,
     clipped: u64,
     clipped_by_cause: Pairs<u64>,
     incomplete: u64,
@@ -109,7 +109,7 @@ pub(crate) struct Series {
 
 /// A stage, or a phase of one.
 #[derive(Debug, Serialize, JsonSchema)]
-struct StageStats {
+pub(crate) struct StageStats {
     #[serde(flatten)]
     distribution: Distribution,
     share: f64,

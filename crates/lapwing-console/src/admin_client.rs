@@ -1,0 +1,125 @@
+//! How commands ask the admin address of a running Lapwing: where it is, the token, and the errors in words.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::header::ACCEPT;
+use http::request::Builder;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full, Limited};
+
+use super::admin_token::TokenArgs;
+use super::printable::printable;
+use lapwing_net::{Body, Client, ClientLimits, MAX_ERROR_TEXT, Target};
+use lapwing_settings::{Bind, Upstream};
+
+/// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
+pub const UNAVAILABLE: u8 = 69;
+/// The bounds of one answer that is read as a whole: the largest `/stats` has every series that the configuration allows.
+const WHOLE: ClientLimits = ClientLimits {
+    connect_timeout: Duration::from_secs(5),
+    timeout: Duration::from_secs(10),
+    max_body: 64 << 20,
+    idle_timeout: Duration::from_secs(90),
+    max_idle: 1,
+    keep_alive: None,
+};
+
+/// Which Lapwing a command asks, and the token that it shows.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdminArgs {
+    /// The admin address of the running Lapwing: HOST:PORT
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
+    admin: String,
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+/// Checks that `text` is `HOST:PORT`, and returns it with its host: `:9464` is this machine.
+fn admin_address(text: &str) -> Result<String, String> {
+    match text.parse::<Bind>() {
+        Ok(bind) => Ok(bind.reached_at().unwrap_or_else(|| bind.get()).to_string()),
+        // the name of another machine
+        Err(error) => match format!("http://{text}").parse() {
+            Ok(Upstream::Http { authority, .. }) if text.contains(':') => Ok(authority),
+            _ => Err(error.reason),
+        },
+    }
+}
+
+impl AdminArgs {
+    /// The address, as an error names it.
+    pub(crate) fn address(&self) -> &str {
+        &self.admin
+    }
+
+    /// A client with the bounds of answers that are read as a whole: 10 s, 64 MiB.
+    pub(crate) fn client(&self) -> AdminClient {
+        self.client_with(WHOLE)
+    }
+
+    /// A client with bounds of its own.
+    pub(crate) fn client_with(&self, limits: ClientLimits) -> AdminClient {
+        AdminClient { client: Client::new(Target::Tcp(self.admin.clone()), limits), args: self.clone() }
+    }
+}
+
+/// A client of one admin address.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminClient {
+    client: Client,
+    args: AdminArgs,
+}
+
+impl AdminClient {
+    /// The address, as an error names it.
+    #[cfg(feature = "top")]
+    pub(crate) fn address(&self) -> &str {
+        self.args.address()
+    }
+
+    /// Sends a request without a body, and returns the response if its status is a success.
+    ///
+    /// # Errors
+    ///
+    /// Address and reason, in one line that a terminal can show.
+    pub(crate) async fn send(&self, request: Builder) -> Result<Response<Body>, String> {
+        let named =
+            |reason: &dyn std::fmt::Display| format!("{}: {}", self.args.admin, printable(&reason.to_string(), MAX_ERROR_TEXT));
+        let signed = self.args.token.sign(request).map_err(|reason| named(&reason))?;
+        let request = signed.body(Full::<Bytes>::default()).map_err(|error| named(&error))?;
+        let response = self.client.send(request).await.map_err(|error| named(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = Limited::new(response.into_body(), MAX_ERROR_TEXT).collect().await;
+        let told = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let told = String::from_utf8_lossy(&told);
+        // the first line is the reason; some go on with a list
+        let told = told.lines().next().filter(|told| !told.is_empty()).unwrap_or("is it the admin address of a Lapwing?");
+        Err(named(&format!("answered {status}: {told}")))
+    }
+
+    /// The whole answer of `GET path`.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`AdminClient::send`], and if the answer breaks off or is too large.
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
+        let response = self.send(Request::get(path).header(ACCEPT, accept)).await?;
+        let body = response.into_body().collect().await;
+        body.map(http_body_util::Collected::to_bytes).map_err(|error| format!("{}: {error}", self.args.admin))
+    }
+}
+
+/// Runs `asking` to its end on a runtime of its own.
+///
+/// # Errors
+///
+/// Those of `asking`, and if there is no runtime to be had.
+pub(crate) fn block_on<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(asking)
+}
