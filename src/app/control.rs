@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -20,9 +19,10 @@ use super::data;
 use super::hosted::Models;
 use super::receivers::Receivers;
 use super::record::Recorder;
-use super::running::StartError;
 use super::shadow::ShadowParts;
+use super::start_error::StartError;
 use super::telemetry;
+use super::threads::spawn;
 use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
@@ -242,27 +242,6 @@ fn poller(
         rules: rules.clone(),
         counters: counters.clone(),
     }
-}
-
-fn spawn<F>(name: &str, run: impl FnOnce() -> F + Send + 'static) -> Result<JoinHandle<io::Result<()>>, StartError>
-where
-    F: Future<Output = io::Result<()>>,
-{
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
-    spawn_on(runtime, name, run)
-}
-
-/// Runs `run` in `runtime` on a thread of its own.
-pub(crate) fn spawn_on<F>(
-    runtime: Runtime,
-    name: &str,
-    run: impl FnOnce() -> F + Send + 'static,
-) -> Result<JoinHandle<io::Result<()>>, StartError>
-where
-    F: Future<Output = io::Result<()>>,
-{
-    let run = move || runtime.block_on(async { run().await });
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Thread)
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use tokio_util::sync::CancellationToken;
 
-use super::engine::trial::{self, LoadLimits};
+use super::trial::{self, LoadLimits};
 use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use lapwing_admin::{HostedFallback, HostedModel};

@@ -20,7 +20,11 @@ mod run;
 mod running;
 mod shadow;
 mod signals;
+mod start_error;
 mod telemetry;
+mod threads;
+#[cfg(feature = "engine")]
+mod trial;
 mod upstream_flags;
 
 #[cfg(not(feature = "engine"))]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::control::spawn_on;
-use super::running::StartError;
+use super::start_error::StartError;
+use super::threads::spawn_on;
 use crate::config::Config;
 use lapwing_attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
 use lapwing_attribution::{IncomingSpan, Rules};

@@ -12,7 +12,7 @@ use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 #[must_use]
 pub fn run() -> ExitCode {
     #[cfg(feature = "engine")]
-    engine::trial::enable();
+    super::trial::enable();
     if let Err(error) = lapwing_net::raise_descriptor_limit() {
         eprintln!("lapwing: cannot raise the limit on open files: {error}");
     }

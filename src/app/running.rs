@@ -10,20 +10,20 @@ use crossbeam_queue::ArrayQueue;
 use super::access_log::AccessLog;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
-use super::hosted::{self, HostError, Hosted};
+use super::hosted::{self, Hosted};
 use super::record::Recorder;
 use super::shadow::{self, ShadowThreads};
+pub use super::start_error::StartError;
 use super::telemetry;
 use crate::config::Loaded;
-use lapwing_diagnosis::cost::{CostError, ModelOptima};
+use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{Sharing, Target};
+use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_protocol::{TokenizerError, Tokenizers};
 use lapwing_proxy::{DataPlane, UpstreamHealth};
 use lapwing_settings::{Bind, ConfigCell, Switch};
-use lapwing_shadow::mapping::MappingError;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
@@ -31,50 +31,6 @@ const QUEUE: usize = 4096;
 const BACKLOG: u32 = 1024;
 /// The number of upstreams; there is one so far.
 const UPSTREAMS: usize = 16;
-
-/// Why Lapwing could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address could not be listened on.
-    #[error("{key}: {address}: {cause}{hint}")]
-    Bind {
-        /// The setting.
-        key: &'static str,
-        /// Its value.
-        address: SocketAddr,
-        /// The operating system's error.
-        cause: io::Error,
-        /// What the user can do about it.
-        hint: &'static str,
-    },
-    /// The admin token cannot be read.
-    #[error("{0}")]
-    AdminToken(String),
-    /// The access log cannot be written.
-    #[error("access_log: {0}")]
-    AccessLog(String),
-    /// The collector for forwarded telemetry cannot be used.
-    #[error("otlp_forward: {0}")]
-    Forward(#[from] lapwing_attribution::collector::Error),
-    /// The collector for Lapwing's own telemetry cannot be used.
-    #[error("telemetry: {0}")]
-    Telemetry(lapwing_attribution::collector::Error),
-    /// A tokenizer cannot be read any more.
-    #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
-    /// A model's optimum cannot be had.
-    #[error(transparent)]
-    Cost(#[from] CostError),
-    /// The engine.
-    #[error(transparent)]
-    Engine(#[from] HostError),
-    /// A mapping of requests does not fit the model that it is for.
-    #[error(transparent)]
-    Mapping(#[from] MappingError),
-    /// A thread or its runtime could not be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
-}
 
 /// The addresses on which a running Lapwing listens.
 #[derive(Clone, Copy, Debug)]

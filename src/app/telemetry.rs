@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::control::spawn_on;
-use super::running::StartError;
+use super::start_error::StartError;
+use super::threads::spawn_on;
 use lapwing_admin::{Surfaces, otlp_metrics};
 use lapwing_attribution::collector::Signal;
 use lapwing_attribution::otlp::OwnTraces;

@@ -3,11 +3,38 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::Config;
+use super::root::Root;
+use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
+
+impl Root for Config {
+    fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
+        if is_given("upstream") {
+            return Vec::new();
+        }
+        // models that this process serves itself are the model server, unless another one is named
+        match self.engine.address().and_then(Bind::reached_at) {
+            Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), h2: false },
+            None => return vec![("upstream", "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file")],
+        }
+        Vec::new()
+    }
+
+    fn check_together(&self, checks: &mut Checks, is_given: &dyn Fn(&str) -> bool) {
+        check(self, checks, is_given);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        warnings(self)
+    }
+
+    fn uses(&self, section: &str) -> bool {
+        section != "telemetry" || self.telemetry.is_on()
+    }
+}
 
 /// The key of the headers that are sent with forwarded telemetry.
 const HEADERS: &str = "otlp_forward_headers";

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, LogFormat, Root, check_process};
+use super::root::Root;
+use super::sections::{Config, LogFormat, check_process};
 use crate::serving;
 use lapwing_settings::{Checks, Form, Period, Section};
 

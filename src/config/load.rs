@@ -10,31 +10,13 @@ use super::decode::{Faults, decode};
 use super::normalise::normalise;
 use super::ordered::Ordered;
 use super::path::{Path, Step};
+use super::root::Root;
 use super::schema::Schema;
-use super::sources::{Layer, Sources, yaml};
+use super::sections::Config;
+use super::sources::{Layer, Sources};
 use super::standard::StandardVariables;
-use super::{Config, json_schema, render, suggest};
+use super::{json_schema, render, suggest};
 use lapwing_settings::{Checks, Fault, Section};
-
-/// The settings that a command reads: all, or only those that it uses.
-pub trait Root: Section {
-    /// Fills in settings that follow from others, and returns the required keys that are missing, each with what to do.
-    /// `is_given` tells whether a source gave a value for a key.
-    fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)>;
-
-    /// Reports settings of different sections that contradict each other. Of two, the one that was given is at fault.
-    fn check_together(&self, _checks: &mut Checks, _is_given: &dyn Fn(&str) -> bool) {}
-
-    /// Warnings to log: settings that are allowed but probably a mistake.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Whether a section has any effect, so that a variable which is not meant for Lapwing is worth a warning.
-    fn uses(&self, _section: &str) -> bool {
-        true
-    }
-}
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
@@ -159,12 +141,4 @@ fn origins(config: &impl Section, faults: &Faults<'_>) -> BTreeMap<String, Strin
         }
     });
     origins
-}
-
-/// Whether `line` reads as a section with only `key`, whose value is the text `value`.
-pub(crate) fn reads_as(line: &str, key: &str, value: &str) -> bool {
-    match yaml(line) {
-        Ok(Value::Dict(_, dict)) => dict.len() == 1 && dict.get(key).and_then(Value::as_str) == Some(value),
-        _ => false,
-    }
 }

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::load::reads_as;
 use super::ordered::Ordered;
 use super::path::Path;
+use super::sources::reads_as;
 
 /// The column at which comments begin, unless a value is too long for it.
 const COMMENTS_AT: usize = 44;

@@ -177,3 +177,11 @@ fn without_nulls(dict: Dict) -> Dict {
     })
     .collect()
 }
+
+/// Whether `line` reads as a section with only `key`, whose value is the text `value`.
+pub(crate) fn reads_as(line: &str, key: &str, value: &str) -> bool {
+    match yaml(line) {
+        Ok(Value::Dict(_, dict)) => dict.len() == 1 && dict.get(key).and_then(Value::as_str) == Some(value),
+        _ => false,
+    }
+}

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::scenario::{Changes, LoadLevel, Played, SCENARIOS, STORY, Scenario, find, play_story};
-use super::{Demo, Places, StartLapwing, run};
+use super::options::Demo;
+use super::run::{Places, StartLapwing, run};
+use super::scenario::{Changes, LoadLevel, Played, SCENARIOS, Scenario, find};
+use super::story::{STORY, play_story};
 use lapwing_settings::Bind;
 
 /// The arguments of `lapwing demo`.

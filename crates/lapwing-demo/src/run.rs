@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Demo;
+use super::options::Demo;
 use super::scenario::{Played, Script};
 use super::server::start_scripted_server;
 

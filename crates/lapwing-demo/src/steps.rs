@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use parking_lot::Mutex;
 
-use super::scenario::truth::{self, Injected};
+use super::injected::{self, Injected};
 use lapwing_ledger::{Stage, Stamp};
 
 /// A step of the handler.
@@ -71,7 +71,7 @@ impl StepRecorder {
 
     /// Adds time that the script took in a stage.
     pub(crate) fn inject(&self, stage: Stage, ns: u64) {
-        truth::add(&mut self.injected.lock(), stage, ns);
+        injected::add(&mut self.injected.lock(), stage, ns);
     }
 
     /// The time that the script took so far, by stage.

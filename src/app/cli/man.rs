@@ -4,11 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-
-use super::Cli;
 
 /// The exit code for a file that cannot be written (`EX_CANTCREAT`).
 const CREATE: i32 = 73;
@@ -21,14 +19,15 @@ pub struct ManArgs {
     out: Option<PathBuf>,
 }
 
-/// Prints or writes the manual. Returns the exit code.
-pub(crate) fn print_man(args: &ManArgs) -> i32 {
+/// Prints or writes the manual of `command`. Returns the exit code.
+pub(crate) fn print(args: &ManArgs, command: Command) -> i32 {
+    let root = with_names(command);
     let Some(folder) = &args.out else {
         // a closed pipe is not an error
-        drop(io::stdout().lock().write_all(&page(&root()).unwrap_or_default()));
+        drop(io::stdout().lock().write_all(&page(&root).unwrap_or_default()));
         return 0;
     };
-    match write(&root(), folder) {
+    match write(&root, folder) {
         Ok(()) => 0,
         Err(reason) => {
             eprintln!("lapwing man: {reason}");
@@ -38,8 +37,8 @@ pub(crate) fn print_man(args: &ManArgs) -> i32 {
 }
 
 /// The whole command line, whose parts know their full names.
-fn root() -> Command {
-    let mut root = Cli::command().styles(clap::builder::Styles::plain());
+fn with_names(command: Command) -> Command {
+    let mut root = command.styles(clap::builder::Styles::plain());
     root.build();
     root
 }
@@ -83,7 +82,14 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::app::cli::Cli;
+
+    fn root() -> Command {
+        with_names(Cli::command())
+    }
 
     #[test]
     fn a_page_has_its_sections() {

@@ -5,15 +5,14 @@ mod completions;
 mod man;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use self::completions::CompletionShell;
-pub(crate) use self::completions::print_completions;
 pub use self::man::ManArgs;
-pub(crate) use self::man::print_man;
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
 use super::replay::ReplayArgs;
@@ -132,6 +131,18 @@ pub fn parse(
         Some(Sub::Replay(args)) => Command::Replay(*args, env),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
+}
+
+/// Prints what completes this command line in a shell. Returns the exit code.
+pub(crate) fn print_completions(shell: CompletionShell) -> i32 {
+    // a closed pipe is not an error
+    drop(io::stdout().lock().write_all(&shell.script(Cli::command())));
+    0
+}
+
+/// Prints or writes the manual. Returns the exit code.
+pub(crate) fn print_man(args: &ManArgs) -> i32 {
+    man::print(args, Cli::command())
 }
 
 #[derive(Parser)]

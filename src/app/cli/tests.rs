@@ -3,6 +3,8 @@
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use clap::ValueEnum;
+
 use super::*;
 
 fn parsed(line: &str) -> Result<Command, clap::Error> {
@@ -96,5 +98,18 @@ fn help_states_every_default() {
         let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
         assert!(text.ends_with(&format!("[default: {default}]")), "{path}: {text}");
         assert!(help.contains(&format!("--{}", path.replace('_', "-"))), "{path}");
+    }
+}
+
+#[test]
+fn every_shell_completes_every_command() {
+    for shell in CompletionShell::value_variants() {
+        let script = String::from_utf8(shell.script(Cli::command())).unwrap();
+        for command in Cli::command().get_subcommands() {
+            assert!(script.contains(command.get_name()), "{shell:?}: {}", command.get_name());
+        }
+        for flag in ["otlp-forward", "token-file", "window"] {
+            assert!(script.contains(flag), "{shell:?}: --{flag}");
+        }
     }
 }

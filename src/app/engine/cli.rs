@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
-use super::trial::TryLoadArgs;
+use crate::app::trial::TryLoadArgs;
 use lapwing_engine::{Backend, Device, Precision};
 
 const INSPECT: &str = "\

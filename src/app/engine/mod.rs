@@ -6,19 +6,19 @@ mod error;
 mod inspect;
 mod machine;
 mod numbers;
+mod output;
 mod quantize;
 mod serve;
 mod shapes;
 mod synthetic_inputs;
-pub(crate) mod trial;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::trial::{self, LoadLimits};
 pub use cli::EngineSub;
 use error::ToolError;
-use trial::LoadLimits;
 
 /// Runs a command and returns the exit code: 1 for any error, which is written to standard error; 64 if settings are at fault.
 /// `env` holds the `LAPWING_` variables.
@@ -42,19 +42,6 @@ pub(crate) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The name of a model in rows: its file's name without the extension.
-fn name_of(path: &Path) -> String {
-    path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// Writes a value as one line of JSON.
-fn line(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), ToolError> {
-    let text = serde_json::to_string(value).map_err(io::Error::from)?;
-    writeln!(out, "{text}")?;
-    // a row may take seconds, and a reader at the other end of a pipe wants each one at once
-    Ok(out.flush()?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@
 
 mod accounts;
 mod args;
+mod baseline;
 mod durations;
+mod error;
 mod play;
 mod receiver;
 mod report;
@@ -22,6 +24,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 pub(crate) use self::args::ReplayArgs;
+use self::baseline::{RECORDED, checked, labels, order};
+use self::error::ReplayError;
 use self::report::{ReplayReport, assumptions, in_words};
 use super::check;
 use crate::config::{self, Config, Flag, Sources};
@@ -29,10 +33,9 @@ use lapwing_admin::{ShadowSurface, compared_targets};
 use lapwing_compare::outputs::Comparer;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counters, Registry};
-use lapwing_settings::Fault;
-use lapwing_shadow::gates::{Gate, GateInputs, GateResult, check_all};
+use lapwing_shadow::gates::GateResult;
 use lapwing_shadow::recording::{FileError, FileLimits, PairsHeader, read_pairs};
-use lapwing_shadow::{OutputAccounts, PairOrder, PairTable, ShadowCounters, TargetInfo};
+use lapwing_shadow::{OutputAccounts, PairTable, ShadowCounters, TargetInfo};
 
 /// The exit code if a gate does not hold.
 const GATE_FAILED: u8 = 1;
@@ -40,23 +43,6 @@ const GATE_FAILED: u8 = 1;
 const BROKEN_FILE: u8 = 65;
 /// The exit code for a wrong command line or configuration.
 const USAGE: u8 = 64;
-
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-enum ReplayError {
-    /// The arguments do not fit together.
-    #[error("{0}")]
-    Usage(String),
-    /// The settings have faults.
-    #[error("faults in the settings")]
-    Settings(Vec<Fault>),
-    /// The file cannot be used.
-    #[error("{0} {1}")]
-    File(String, FileError),
-    /// Something could not be started or written.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Runs the command. `env` are the variables of the environment. Returns the exit code.
 pub(crate) fn run(args: &ReplayArgs, env: Vec<(String, String)>) -> u8 {
@@ -107,7 +93,7 @@ fn replay(args: &ReplayArgs, env: Vec<(String, String)>) -> Result<ReplayReport,
 
 /// Makes the report of an earlier replay again, from its pairs.
 fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: FileLimits) -> Result<ReplayReport, FileError> {
-    let labels = Arc::new(session::labels(config));
+    let labels = Arc::new(labels(config));
     let started = Stamp::now();
     let begin = |header: PairsHeader| {
         let labels_of = header.targets.iter().map(|name| labels.upstreams.intern(name)).collect();
@@ -130,7 +116,7 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         routes: Arc::new(Vec::new),
         budget: Arc::new(|| (0, 0)),
         targets: header.targets.iter().map(info).collect(),
-        order: order(header.baseline == session::RECORDED),
+        order: order(header.baseline == RECORDED),
         labels,
     };
     Ok(ReplayReport {
@@ -141,20 +127,4 @@ fn again(args: &ReplayArgs, config: &Config, file: impl io::BufRead, limits: Fil
         targets: compared_targets(&surface, Ok(())),
         assumptions: assumptions(),
     })
-}
-
-/// Which side of a pair goes first.
-const fn order(is_baseline_recorded: bool) -> PairOrder {
-    if is_baseline_recorded { PairOrder::AfterRecording } else { PairOrder::InTurn }
-}
-
-/// Every gate for every target, of so many requests.
-fn checked(gates: &[Gate], surface: &ShadowSurface, lateness_p99_ns: Option<u64>, requests: Option<u64>) -> Vec<GateResult> {
-    let pairs = surface.pairs.lock();
-    let targets = surface.targets.iter().enumerate();
-    let of = |(index, target): (usize, &TargetInfo)| {
-        let known = GateInputs { pairs: &pairs.pooled(index), requests, lateness_p99_ns };
-        check_all(gates, &target.name, &known)
-    };
-    targets.flat_map(of).collect()
 }

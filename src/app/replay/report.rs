@@ -108,7 +108,7 @@ impl fmt::Display for ReplayReport {
         writeln!(
             f,
             "compared with {}\n\n{}",
-            if self.baseline == super::session::RECORDED { "what was recorded" } else { &self.baseline },
+            if self.baseline == super::baseline::RECORDED { "what was recorded" } else { &self.baseline },
             self.targets
         )?;
         let mut gates = String::new();

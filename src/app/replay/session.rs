@@ -12,12 +12,13 @@ use tokio::sync::Semaphore;
 
 use super::accounts::{Accounts, PairsFile};
 use super::args::ReplayArgs;
+use super::baseline::{RECORDED, checked, labels, order};
 use super::durations::Durations;
+use super::error::ReplayError;
 use super::play::{PlayedTarget, Player, PreparedRequest, Timing, pair_of};
 use super::receiver::SpanReceiver;
 use super::report::{BaselineReport, FromDueReport, ReplayReport, SendingReport, assumptions};
 use super::schedule::{DueTimes, Pace};
-use super::{ReplayError, checked, order};
 use crate::app::data::Observing;
 use crate::app::hosted::{Hosted, Models};
 use crate::app::shadow::{
@@ -36,8 +37,6 @@ use lapwing_settings::ConfigHandle;
 use lapwing_shadow::recording::{FileLimits, PairsHeader, RecordedExchange, read_recording};
 use lapwing_shadow::{OutputAccounts, PairTable, ShadowCounters, ShadowDrop, SideAccount, TargetInfo};
 
-/// What the targets are compared with if there is one: the recorded answers.
-pub(crate) const RECORDED: &str = "recorded";
 /// Closed ledgers that may wait.
 const LEDGERS: usize = 65_536;
 /// Pairs of outputs that may wait to be compared.
@@ -50,11 +49,6 @@ const SETTLE_NS: u64 = 2_000_000_000;
 const PATIENCE_NS: u64 = 600_000_000_000;
 /// How long models that the engine runs have to become ready.
 const WARM_UP_NS: u64 = 120_000_000_000;
-
-/// The tables of names.
-pub(crate) fn labels(config: &Config) -> Labels {
-    Labels::new(config.metrics.max_routes, config.metrics.max_models, 64)
-}
 
 /// Replays the recording in `file`.
 pub(crate) fn replay(

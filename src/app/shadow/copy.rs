@@ -6,8 +6,8 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request};
 
 use crate::config::Config;
-use lapwing_proxy::{CapturedBody, PAIR_FIELD, ReplayBody, ShadowJob};
-use lapwing_shadow::{KeptHeaders, SHADOW_FIELD, Secrets};
+use lapwing_proxy::{CapturedBody, Incomplete, PAIR_FIELD, ReplayBody, ShadowJob};
+use lapwing_shadow::{KeptHeaders, SHADOW_FIELD, Secrets, ShadowDrop};
 
 /// What of a request goes into its copies: the headers of a list, and everything else but secrets.
 #[derive(Clone, Debug)]
@@ -68,5 +68,14 @@ impl Head {
             is_h2,
             headers: parts.headers(&job.headers),
         }
+    }
+}
+
+/// Why there is no copy of a client's body, as it is counted.
+pub(crate) const fn reason(incomplete: Incomplete) -> ShadowDrop {
+    match incomplete {
+        Incomplete::TooLarge => ShadowDrop::TooLarge,
+        Incomplete::BudgetSpent => ShadowDrop::BudgetSpent,
+        Incomplete::Aborted => ShadowDrop::Cut,
     }
 }

@@ -25,15 +25,15 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::compare::{
     AnswerSide, ComparePair, ComparedOutputs, Comparing, Worker as CompareWorker, channel as compare_channel,
 };
+pub(crate) use self::copy::reason;
 pub(crate) use self::copy::{CopiedParts, Head};
 use self::patience::{LONGEST, Patience};
 pub(crate) use self::prepare::{CopyRequest, whole_body};
 use self::runner::Runner;
-pub(crate) use self::runner::reason;
 pub(crate) use self::target::CopyTarget;
 use super::data::Observing;
 use super::hosted::{Hosted, Models};
-use super::running::StartError;
+use super::start_error::StartError;
 use crate::config::Config;
 use lapwing_admin::ShadowSurface;
 use lapwing_compare::outputs::Comparer;

@@ -10,8 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::{BodyExt, Full};
 use tokio::sync::Semaphore;
 
-use super::copy::Head;
-use super::runner::reason;
+use super::copy::{Head, reason};
 use lapwing_net::error_text;
 use lapwing_protocol::fold_route;
 use lapwing_proxy::{CaptureBudget, CapturedBody, capture_whole};

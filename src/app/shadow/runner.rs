@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::compare::{AnswerSide, ComparePair, Comparing};
-use super::copy::{CopiedParts, Head};
+use super::copy::{CopiedParts, Head, reason};
 use super::patience::Patience;
 use super::target::CopyTarget;
 use lapwing_ledger::{Stamp, TraceId};
@@ -241,14 +241,5 @@ impl WaitingPlace {
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Why there is no copy of a client's body, as it is counted.
-pub(crate) const fn reason(incomplete: Incomplete) -> ShadowDrop {
-    match incomplete {
-        Incomplete::TooLarge => ShadowDrop::TooLarge,
-        Incomplete::BudgetSpent => ShadowDrop::BudgetSpent,
-        Incomplete::Aborted => ShadowDrop::Cut,
     }
 }

@@ -115,7 +115,7 @@ fn the_schema_has_every_field() {
     assert_eq!(below("metrics"), sorted(fields_of::<lapwing_metrics::Config>()));
     #[cfg(feature = "engine")]
     {
-        assert_eq!(below("engine"), sorted(fields_of::<serving::Config>()));
+        assert_eq!(below("engine"), sorted(fields_of::<crate::serving::Config>()));
         assert_eq!(keys(&Schema::of::<EngineConfig>()), sorted(fields_of::<EngineConfig>()));
     }
 }

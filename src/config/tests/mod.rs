@@ -13,6 +13,10 @@ use std::io::Write;
 
 use proptest::prelude::*;
 
+use std::collections::BTreeMap;
+
+use lapwing_settings::Switch;
+
 use super::*;
 use lapwing_attribution::SpanExpectation;
 use lapwing_ledger::Stage;

@@ -6,9 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::sync::mpsc;
 
+use super::args::TopArgs;
 use super::feed::{self, Reading};
 use super::rows::{Order, Sort, rows};
-use super::{Signals, TopArgs};
+use super::signals::Signals;
 use crate::stats::{Stats, figures_line};
 use lapwing_ledger::clock;
 

@@ -11,10 +11,12 @@ use futures_util::StreamExt;
 use ratatui::DefaultTerminal;
 use tokio::sync::mpsc;
 
+use super::args::TopArgs;
+use super::draw;
 use super::feed::{self, Reading};
+use super::signals::Signals;
 use super::slowest::{self, SlowRequest};
 use super::state::{Effect, TopState};
-use super::{Signals, TopArgs, draw};
 
 /// A request for the slowest requests, if there is one under way.
 type Fetch = Option<Pin<Box<dyn Future<Output = Result<Vec<SlowRequest>, String>>>>>;

@@ -1,34 +1,27 @@
 //! Scripted troubles on the demo's real server: `lapwing demo --scenario NAME`.
 //!
 //! - `knobs` are what a scenario may turn, `table` is one row for each scenario: nothing else knows a scenario by its name;
-//! - `script` is the server's part, `relay` the link's, `arrivals`, `body` and `traffic` that of the clients;
+//! - `script` is the server's part, `relay` the link's, `arrivals` and `body` that of the clients;
 //! - `truth` keeps what was done to each request, so that it can be held against what Lapwing says;
-//! - `advice` asks Lapwing for its diagnosis, and `story` plays several scenarios, one after the other.
+//! - `advice` asks Lapwing for its diagnosis.
 
 mod advice;
-mod arrivals;
-mod body;
-mod knobs;
+pub(crate) mod arrivals;
+pub(crate) mod body;
+pub(crate) mod knobs;
 pub(crate) mod relay;
-mod script;
-mod story;
-mod table;
-mod traffic;
+pub(crate) mod script;
+pub(crate) mod table;
 pub(crate) mod truth;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::advice::summary as advice;
 pub use self::knobs::LoadLevel;
 pub(crate) use self::knobs::{Changes, Scenario};
 pub(crate) use self::script::Script;
-pub(crate) use self::story::{STORY, play_story};
 pub(crate) use self::table::{SCENARIOS, find};
-use super::report::LoadReport;
 
 /// The settings of Lapwing that a scenario needs.
 fn settings_of(scenario: &Scenario) -> Vec<(&'static str, String)> {
@@ -74,25 +67,6 @@ impl Played {
             return Ok((server, None));
         }
         relay::start(server, self.scenario.link).map(|(address, handle)| (address, Some(handle)))
-    }
-
-    /// Sends the load until `stop`, and writes the truth if it was asked for.
-    ///
-    /// # Errors
-    ///
-    /// If the truth cannot be written.
-    pub(crate) async fn send(
-        &self,
-        proxy: SocketAddr,
-        script: Arc<Script>,
-        rate: f64,
-        stop: CancellationToken,
-    ) -> std::io::Result<LoadReport> {
-        let (report, log) = traffic::send(proxy, self, script, rate, stop).await;
-        if let Some(path) = &self.truth {
-            log.write(path, &self.scenario)?;
-        }
-        Ok(report)
     }
 }
 

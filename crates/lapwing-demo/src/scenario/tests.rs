@@ -1,11 +1,15 @@
 //! Scenarios on the real server: what the script does to a request is what its client is told, and what it waits for.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use super::super::server::start_scripted_server;
 use super::truth::TruthLog;
 use super::*;
+use crate::traffic;
 use lapwing_ledger::Stage;
 
 const MS: u64 = 1_000_000;

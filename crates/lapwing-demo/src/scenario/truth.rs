@@ -5,34 +5,17 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
-use arrayvec::ArrayVec;
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::knobs::Scenario;
+use crate::injected::{ARRIVED, Injected, add};
 use lapwing_diagnosis::LatencyBound;
 use lapwing_ledger::{Stage, Stamp};
 
-/// The field of an answer that tells the server's part: `hydration;ns=40000000, arrived;ns=…`.
-pub(crate) static INJECTED: HeaderName = HeaderName::from_static("x-demo-injected");
-/// The name in that field of the moment at which the server began with the request.
-const ARRIVED: &str = "arrived";
 /// The most requests of which the truth is kept: 64 bytes each.
 const MAX_RECORDS: usize = 1 << 18;
-
-/// Time that the script added to a request, by stage.
-pub(crate) type Injected = ArrayVec<(Stage, u64), 8>;
-
-/// The field's value.
-pub(crate) fn field(injected: &Injected, arrived: Stamp) -> Option<HeaderValue> {
-    let mut text = String::new();
-    for (stage, ns) in injected {
-        let _ = write!(text, "{};ns={ns}, ", stage.name());
-    }
-    let _ = write!(text, "{ARRIVED};ns={}", arrived.as_ns());
-    HeaderValue::try_from(text).ok()
-}
 
 /// What was done to one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,17 +47,6 @@ impl Truth {
     /// Adds time to a stage.
     pub(crate) fn add(&mut self, stage: Stage, ns: u64) {
         add(&mut self.injected, stage, ns);
-    }
-}
-
-/// Adds time to a stage; no time adds nothing.
-pub(crate) fn add(injected: &mut Injected, stage: Stage, ns: u64) {
-    match injected.iter_mut().find(|(known, _)| *known == stage) {
-        Some((_, sum)) => *sum += ns,
-        None if ns > 0 => {
-            let _ = injected.try_push((stage, ns));
-        }
-        None => {}
     }
 }
 
@@ -131,6 +103,7 @@ fn head(scenario: &Scenario) -> Value {
 mod tests {
     use super::super::table::find;
     use super::*;
+    use crate::injected::field;
 
     #[test]
     fn what_the_server_tells_comes_back() {

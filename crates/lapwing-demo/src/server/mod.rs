@@ -17,7 +17,8 @@ use http::{HeaderMap, HeaderName, Method};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::scenario::{Script, truth};
+use super::injected;
+use super::scenario::Script;
 use super::spans::exporter::{self, SpanQueue};
 use super::spans::{Arrival, ROUTE};
 use super::steps::StepRecorder;
@@ -180,8 +181,8 @@ async fn trace(State(Tracing { spans, script }): State<Tracing>, request: Reques
         for step in recorder.steps() {
             recorder.inject(step.step.stage(), script.paused_ns(step.start, step.end));
         }
-        if let Some(value) = truth::field(&recorder.injected(), arrival.at()) {
-            response.headers_mut().insert(truth::INJECTED.clone(), value);
+        if let Some(value) = injected::field(&recorder.injected(), arrival.at()) {
+            response.headers_mut().insert(injected::INJECTED.clone(), value);
         }
     }
     response

@@ -4,8 +4,8 @@
 
 use std::net::SocketAddr;
 
-use crate::Demo;
 use crate::load::ROWS;
+use crate::options::Demo;
 use crate::tickets::MODEL;
 use lapwing_console::stats::{Stats, figures_line};
 use lapwing_console::units::percent;

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
+mod loaded;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "rows of a GPU"))]
 mod rows;
 mod runs_on;
@@ -18,25 +19,20 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use self::loaded::{Loaded, Requested, SEED};
 use self::rows::{ColdStart, Row, Run};
 use self::runs_on::Machine;
-use super::cli::{BenchArgs, Products};
+use super::cli::BenchArgs;
 use super::error::ToolError;
 use super::machine;
+use super::output;
 use super::shapes::{Asked, Shape};
-use super::synthetic_inputs;
 use lapwing_diagnosis::cost::processor_name;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::exec::CpuPrecision;
-use lapwing_engine::gpu::DeviceRequest;
-use lapwing_engine::model::{ModelOptions, Workspace};
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::Plan;
-use lapwing_engine::quant::calibration::Calibration;
+use lapwing_engine::model::Workspace;
 use lapwing_engine::tensor::Tensor;
 use lapwing_engine::{Backend, Device, Model, Precision};
-use lapwing_engine::{fuse, lower};
 use lapwing_ledger::{Stamp, clock};
 
 const BATCH: &[u64] = &[1, 32];
@@ -45,13 +41,6 @@ const LENGTH: &[u64] = &[64];
 const LEAST_RUNS: usize = 5;
 /// Forward passes before a case is timed.
 const WARM_RUNS: usize = 3;
-const SEED: u64 = 17;
-
-/// Inputs that take turns, so that a call does not find its inputs in the caches.
-const TURNS: usize = 16;
-/// The most bytes of all of them.
-const TURNS_BYTES: usize = 64 << 20;
-
 /// Measures the requested cases and writes each row when it is measured.
 pub(crate) fn run(args: &BenchArgs, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
     check(args)?;
@@ -104,43 +93,6 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
     }
 }
 
-/// The request for a GPU; made once, whatever the numbers of threads.
-struct Requested {
-    gpu: Option<DeviceRequest>,
-    /// How long that took: a cold start includes it.
-    took_ns: u64,
-}
-
-impl Requested {
-    fn of(args: &BenchArgs) -> Result<Self, ToolError> {
-        let began = Stamp::now();
-        let gpu = device_request(args)?;
-        Ok(Self { gpu, took_ns: began.elapsed() })
-    }
-}
-
-/// The request for a GPU; `None` where the model runs on the CPU. The tests' emulated device is refused: it is never measured.
-fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, ToolError> {
-    let directory = args.cuda_lib_dir.as_deref();
-    let precision = args.precision.into();
-    let request = match args.device {
-        Device::Cpu => None,
-        // tract runs on the CPU only
-        Device::Auto if args.executor == Backend::Tract => None,
-        Device::Auto => DeviceRequest::auto(directory, precision),
-        Device::Cuda(ordinal) => {
-            let fault = |reason: String| ToolError::argument("device", format!("{}: {reason}", args.device));
-            let request = DeviceRequest::device(directory, ordinal, precision).map_err(|error| fault(error.to_string()))?;
-            if let Some(name) = request.emulated_name() {
-                return Err(ToolError::told(format!("device: {} is {name}, which is never measured", args.device)));
-            }
-            Some(request)
-        }
-    };
-    let is_own = args.gemm == Products::Own;
-    Ok(request.map(|request| if is_own { request.with_own_kernels() } else { request }))
-}
-
 /// Measures all cases with these threads; returns whether a GPU ran them.
 fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<bool, ToolError> {
     let plan = cpu::CpuOptions { threads: Arc::clone(threads), ..cpu::CpuOptions::default() };
@@ -153,7 +105,7 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
     let placement = model.placement();
     let mut machine = Machine::of(&loaded, &plan)?;
     let run = Run {
-        model: super::name_of(&args.model),
+        model: output::name_of(&args.model),
         device: placement.device.clone(),
         device_name: placement.device_name.clone(),
         executor: model.executor(),
@@ -166,8 +118,8 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
     let peaks_row = machine.row(&run, &plan)?;
     let cold = ColdStart::new(&run, shapes[0], loaded.load_ns, first);
     if args.json {
-        super::line(out, &peaks_row)?;
-        super::line(out, &cold)?;
+        output::line(out, &peaks_row)?;
+        output::line(out, &cold)?;
     } else {
         table::head(&run, &peaks_row, &cold, model, out)?;
     }
@@ -189,76 +141,9 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
         let mut row = Row::new(&run, shape, &sorted, &case.work, one.get(&shape.length).copied());
         row.samples_us = args.samples.then(|| times.iter().map(|ns| *ns as f64 / 1e3).collect());
         row.on_gpu = case.on_gpu;
-        if args.json { super::line(out, &row)? } else { table::row(&row, out)? }
+        if args.json { output::line(out, &row)? } else { table::row(&row, out)? }
     }
     Ok(machine.is_gpu())
-}
-
-/// A loaded model, with its graph.
-struct Loaded {
-    model: Model,
-    graph: Graph,
-    /// The plan of a model that tract runs; it describes the inputs.
-    other: Option<Plan>,
-    load_ns: u64,
-}
-
-impl Loaded {
-    fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::CpuOptions) -> Result<Self, ToolError> {
-        let began = Stamp::now();
-        let graph = Graph::read(&args.model)?;
-        let copy = graph.clone();
-        if args.precision == Precision::Int8 {
-            plan.precision = match &args.calibration {
-                Some(file) => Calibration::read(file).and_then(|found| found.precision(&graph)).map_err(ToolError::told)?,
-                None => args.precision.into(),
-            };
-        }
-        let calibrated = |request: DeviceRequest| match &plan.precision {
-            CpuPrecision::Fp32 => request,
-            CpuPrecision::Int8(_) => request.calibrated(&plan.precision),
-        };
-        let options = ModelOptions { backend: args.executor, gpu: asked.gpu.clone().map(calibrated), plan: plan.clone() };
-        let model = Model::new(graph, &options)?;
-        let load_ns = asked.took_ns + began.elapsed();
-        if model.precision() != args.precision.name() {
-            return Err(elsewhere(args.precision, &model));
-        }
-        let other = if model.plan().is_some() { None } else { lowered(&copy) };
-        Ok(Self { model, graph: copy, other, load_ns })
-    }
-
-    fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {
-        let mut inputs = synthetic_inputs::inputs(self.model.inputs(), self.model.plan().or(self.other.as_ref()), shape, seed);
-        self.model.accept(&mut inputs)?;
-        Ok(inputs)
-    }
-
-    /// Inputs that take turns: as many as their size allows if each call needs fresh ones, else one.
-    fn turns(&self, shape: Shape, are_fresh: bool) -> Result<Vec<Vec<Tensor>>, ToolError> {
-        let first = self.inputs(shape, SEED)?;
-        let bytes: usize = first.iter().map(|tensor| tensor.data.len()).sum();
-        let count = if are_fresh { (TURNS_BYTES / bytes.max(1)).clamp(2, TURNS) } else { 1 };
-        let rest = (1..count).map(|turn| self.inputs(shape, SEED + turn as u64));
-        std::iter::once(Ok(first)).chain(rest).collect()
-    }
-}
-
-/// The error that the model would run in another number format than requested.
-fn elsewhere(asked: Precision, model: &Model) -> ToolError {
-    let placement = model.placement();
-    let why = match (&placement.fallback, model.unsupported()) {
-        (Some(fallback), _) => fallback.detail.clone(),
-        (None, Some(refused)) => refused.to_string(),
-        (None, None) => format!("it is run in {}", placement.precision),
-    };
-    ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), placement.device))
-}
-
-fn lowered(graph: &Graph) -> Option<Plan> {
-    let mut plan = lower::lower(&graph.typed).ok()?;
-    fuse::fuse(&mut plan);
-    Some(plan)
 }
 
 /// Runs one forward pass and returns its time in nanoseconds, without concatenating inputs and splitting outputs.

@@ -1,8 +1,10 @@
 //! The device that runs the model, the CPU or a GPU, and its peaks.
 
+use super::super::error::ToolError;
+use super::super::shapes::Shape;
 use super::gpu::Gpu;
+use super::loaded::Loaded;
 use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
-use super::{Loaded, Shape, ToolError};
 use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_engine::model::Workspace;

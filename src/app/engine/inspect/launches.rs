@@ -9,7 +9,7 @@ use super::super::cli::InspectArgs;
 use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
-use super::size;
+use super::about::size;
 use lapwing_engine as engine;
 use lapwing_engine::UnsupportedNode;
 use lapwing_engine::exec::GpuPrecision;

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
-use super::size;
+use super::about::size;
 use lapwing_engine::plan::{Plan, Rows};
 
 /// Writes the nodes in the order in which they run.

@@ -1,5 +1,6 @@
 //! `lapwing engine inspect`: describes a model's file, what runs it, and its cost by shape. It runs nothing.
 
+mod about;
 #[cfg(feature = "cuda")]
 mod launches;
 mod listing;
@@ -11,69 +12,22 @@ mod without_gpu;
 #[cfg(not(feature = "cuda"))]
 use without_gpu as launches;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
-use serde::Serialize;
-
+use self::about::{About, Costs, RefusedNode, Tensor, size};
 use super::cli::InspectArgs;
 use super::error::ToolError;
 use super::numbers::{si, whole};
+use super::output;
 use super::shapes::{Asked, Shape};
 use lapwing_engine::model::ModelOptions;
 use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{Arena, BatchSize, Plan};
+use lapwing_engine::plan::{Arena, Plan};
 use lapwing_engine::tensor::TensorSpec;
 use lapwing_engine::{Device, Model, UnsupportedNode};
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[16, 128];
-
-/// The description of a model.
-#[derive(Debug, Serialize)]
-struct About {
-    model: String,
-    opset: i64,
-    producer: String,
-    operators: BTreeMap<String, usize>,
-    executor: &'static str,
-    refused: Option<Why>,
-    parameters: u64,
-    parameter_bytes: u64,
-    inputs: Vec<Tensor>,
-    outputs: Vec<Tensor>,
-    shapes: Vec<Costs>,
-}
-
-/// Why there is no plan.
-#[derive(Debug, Serialize)]
-struct Why {
-    node: String,
-    operator: String,
-    reason: String,
-}
-
-/// An input or output; -1 stands for a length that calls choose.
-#[derive(Debug, Serialize)]
-struct Tensor {
-    name: String,
-    datatype: &'static str,
-    shape: Vec<i64>,
-}
-
-/// The cost of a batch; what is unknown without a plan is `null`.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Costs {
-    batch: usize,
-    length: Option<usize>,
-    flops: Option<u64>,
-    other_ops: Option<u64>,
-    bytes: Option<u64>,
-    min_bytes: Option<u64>,
-    arena_bytes: Option<u64>,
-    /// FLOPs per byte.
-    arithmetic_intensity: Option<f64>,
-}
 
 /// Writes the requested description to `out`.
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
@@ -90,12 +44,12 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
     });
     let parameters = model.plan().map_or_else(|| graph.parameters(), Plan::parameters);
     let about = About {
-        model: super::name_of(&args.model),
+        model: output::name_of(&args.model),
         opset: graph.opset,
         producer: graph.producer.clone(),
         operators: graph.operators.iter().cloned().collect(),
         executor: model.executor(),
-        refused: model.unsupported().map(why),
+        refused: model.unsupported().map(refused),
         parameters,
         parameter_bytes: 4 * parameters,
         inputs: model.inputs().iter().map(tensor).collect(),
@@ -107,7 +61,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         return Err(ToolError::argument("device", "cuda is told of with --plan"));
     }
     match (args.plan, args.json) {
-        (false, true) => super::line(out, &about),
+        (false, true) => output::line(out, &about),
         (true, true) => {
             let plan = plan_of(&model)?;
             let more = if on_gpu { launches::fields(plan, shapes[0], args)? } else { serde_json::Map::new() };
@@ -134,10 +88,6 @@ fn plan_of(model: &Model) -> Result<&Plan, ToolError> {
     model.plan().ok_or_else(|| ToolError::argument("plan", format!("the model has none: {}", refused())))
 }
 
-fn size(shape: Shape) -> BatchSize {
-    BatchSize::uniform(shape.batch, shape.length.unwrap_or(1))
-}
-
 fn planned(plan: &Plan, shape: Shape) -> Costs {
     let total = plan.total(size(shape));
     let cost = total.cost;
@@ -153,8 +103,8 @@ fn planned(plan: &Plan, shape: Shape) -> Costs {
     }
 }
 
-fn why(refused: &UnsupportedNode) -> Why {
-    Why { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
+fn refused(refused: &UnsupportedNode) -> RefusedNode {
+    RefusedNode { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
 }
 
 fn tensor(port: &TensorSpec) -> Tensor {

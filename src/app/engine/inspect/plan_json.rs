@@ -1,12 +1,13 @@
 //! A plan as one JSON object. docs/ENGINE.md documents the fields; their names are stable.
 
+use crate::app::engine::output;
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
 
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
-use super::{About, size};
+use super::about::{About, size};
 use lapwing_engine::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
 /// Writes the plan with the cost of its nodes at one shape, and then the fields of `more`.
@@ -45,7 +46,7 @@ pub(crate) fn write(
     if let Value::Object(object) = &mut object {
         object.extend(more);
     }
-    super::super::line(out, &object)
+    output::line(out, &object)
 }
 
 const fn rows(rows: Rows) -> &'static str {

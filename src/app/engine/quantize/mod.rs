@@ -14,6 +14,7 @@ use self::rows::FileRows;
 use super::cli::QuantizeArgs;
 use super::error::ToolError;
 use super::machine::{self, percentile};
+use super::output;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
 use lapwing_engine::exec::{CpuPrecision, RowQuant};
@@ -45,7 +46,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     let batch = usize::try_from(args.batch).unwrap_or(usize::MAX);
     let ranges = ranges(exact_run, dynamic_run, &calibrate, batch)?;
     if let Some(file) = &args.output {
-        let calibration = Calibration::new(&super::name_of(&args.model), exact_run.plan(), &ranges);
+        let calibration = Calibration::new(&output::name_of(&args.model), exact_run.plan(), &ranges);
         calibration.write(file).map_err(ToolError::told)?;
     }
     let fixed = load(&graph, threads, CpuPrecision::Int8(ranges))?;
@@ -53,7 +54,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     let executors = [exact_run, dynamic_run, executor(&fixed)?];
     let times = times(executors, rows, batch.min(rows.count()), args.seconds)?;
     let shared = Shared {
-        model: super::name_of(&args.model),
+        model: output::name_of(&args.model),
         device: "cpu",
         executor: exact.executor(),
         threads: threads.count(),
@@ -80,7 +81,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
             outputs,
         });
     }
-    if args.json { reports.iter().try_for_each(|report| super::line(out, report)) } else { report::table(&reports, out) }
+    if args.json { reports.iter().try_for_each(|report| output::line(out, report)) } else { report::table(&reports, out) }
 }
 
 fn load(graph: &Graph, threads: &Arc<Threads>, precision: CpuPrecision) -> Result<Model, ToolError> {

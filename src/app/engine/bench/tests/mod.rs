@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use super::super::cli::{CpuList, Products};
+use super::loaded::TURNS;
 use super::rows::BatchWork;
 use super::*;
 use lapwing_engine::plan::Cost;

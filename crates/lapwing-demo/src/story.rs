@@ -2,10 +2,10 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::Played;
-use super::table::find;
+use crate::drive::print;
+use crate::options::Demo;
 use crate::run::{DemoError, Places, StartLapwing, run_until};
-use crate::{Demo, print};
+use crate::scenario::{Played, find};
 
 /// The name of the story on the command line.
 pub(crate) const STORY: &str = "story";

@@ -1,6 +1,7 @@
 //! The load of a scenario: each request is sent when it is due, whether or not earlier ones were answered, on a connection of its own
 //! if no kept one is idle. Every answer is checked.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +14,13 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Played;
-use super::arrivals::Arrivals;
-use super::body::PacedBody;
-use super::knobs::{LoadKnobs, Padding};
-use super::script::{Script, is_drawn};
-use super::truth::{INJECTED, Truth, TruthLog};
+use super::injected::INJECTED;
+use super::scenario::Played;
+use super::scenario::arrivals::Arrivals;
+use super::scenario::body::PacedBody;
+use super::scenario::knobs::{LoadKnobs, Padding};
+use super::scenario::script::{Script, is_drawn};
+use super::scenario::truth::{Truth, TruthLog};
 use crate::load::{Requests, check_answer};
 use crate::report::LoadReport;
 use crate::spans::ROUTE;
@@ -54,6 +56,25 @@ struct Planned {
     takes: Duration,
     /// The right team of each row.
     teams: Vec<usize>,
+}
+
+/// Sends a scenario's load until `stop`, and writes the truth if it was asked for.
+///
+/// # Errors
+///
+/// If the truth cannot be written.
+pub(crate) async fn play(
+    played: &Played,
+    proxy: SocketAddr,
+    script: Arc<Script>,
+    rate: f64,
+    stop: CancellationToken,
+) -> io::Result<LoadReport> {
+    let (report, log) = send(proxy, played, script, rate, stop).await;
+    if let Some(path) = &played.truth {
+        log.write(path, &played.scenario)?;
+    }
+    Ok(report)
 }
 
 /// Sends the load of `played` to `proxy` until `stop`; returns what the clients saw, and what was done to each request.
@@ -177,8 +198,8 @@ fn padded(body: &[u8], bytes: usize) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::find;
     use super::*;
+    use crate::scenario::find;
 
     fn plans(name: &str) -> Vec<Planned> {
         let mut planner = Planner::new(&find(name).unwrap().load, 1);

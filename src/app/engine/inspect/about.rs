@@ -1,0 +1,58 @@
+//! What is said of a model: its file, what runs it, and its cost by shape.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::app::engine::shapes::Shape;
+use lapwing_engine::plan::BatchSize;
+
+/// The description of a model.
+#[derive(Debug, Serialize)]
+pub(crate) struct About {
+    pub(crate) model: String,
+    pub(crate) opset: i64,
+    pub(crate) producer: String,
+    pub(crate) operators: BTreeMap<String, usize>,
+    pub(crate) executor: &'static str,
+    pub(crate) refused: Option<RefusedNode>,
+    pub(crate) parameters: u64,
+    pub(crate) parameter_bytes: u64,
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) outputs: Vec<Tensor>,
+    pub(crate) shapes: Vec<Costs>,
+}
+
+/// The node for which there is no plan.
+#[derive(Debug, Serialize)]
+pub(crate) struct RefusedNode {
+    pub(crate) node: String,
+    pub(crate) operator: String,
+    pub(crate) reason: String,
+}
+
+/// An input or output; -1 stands for a length that calls choose.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) datatype: &'static str,
+    pub(crate) shape: Vec<i64>,
+}
+
+/// The cost of a batch; what is unknown without a plan is `null`.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Costs {
+    pub(crate) batch: usize,
+    pub(crate) length: Option<usize>,
+    pub(crate) flops: Option<u64>,
+    pub(crate) other_ops: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) min_bytes: Option<u64>,
+    pub(crate) arena_bytes: Option<u64>,
+    /// FLOPs per byte.
+    pub(crate) arithmetic_intensity: Option<f64>,
+}
+
+pub(crate) fn size(shape: Shape) -> BatchSize {
+    BatchSize::uniform(shape.batch, shape.length.unwrap_or(1))
+}
