@@ -1,7 +1,6 @@
 //! What a scenario did to each request: nanoseconds by stage. The server tells its part in a field of the answer, the clients and the
 //! link know theirs, and all of it can be written to a file, to be held against what Lapwing says.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
