@@ -1,4 +1,4 @@
-"""Gives every test a time limit, so that none hangs, and skips it with a reason if there is no binary."""
+"""Gives every test a time limit, so that none hangs, and fails it with a reason if there is no binary."""
 
 import pathlib
 import sys
@@ -8,12 +8,18 @@ import pytest
 sys.path[:0] = map(str, pathlib.Path(__file__).parents[:2])  # this folder, and tests/ for ports
 
 import hooks  # noqa: E402
+import not_run  # noqa: E402
 
 SECONDS = 30
 
 
-def pytest_collection_modifyitems(items):
-    hooks.skip_without_binary([item for item in items if "wire" not in item.path.name])
+def pytest_configure(config):
+    not_run.register(config)
+
+
+def pytest_runtest_setup(item):
+    if item.path.name != "test_wire.py":
+        hooks.needs_binary()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What pytest does around the tests of a suite: none hangs, and without a binary they are skipped with a reason."""
+"""What pytest does around the tests of a suite: none hangs, and without a binary they fail with a reason."""
 
 import contextlib
 import signal
@@ -7,11 +7,10 @@ import pytest
 import sidecar
 
 
-def skip_without_binary(items):
-    """Skips these tests if there is no binary to test."""
+def needs_binary():
+    """Fails a test if there is no binary to test."""
     if not sidecar.binary():
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason="no lapwing binary: build it or set LAPWING_BIN"))
+        pytest.fail("no lapwing binary: cargo build, or set LAPWING_BIN", pytrace=False)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import time
 import pytest
 from fake import OK, Upstream, await_true, plain
 from sidecar import Sidecar
-from wire import LIMIT, Closed, chunk
+from wire import LIMIT, chunk
 
 GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"
 
@@ -44,9 +44,8 @@ def test_leaving_before_the_head_is_whole(leave):
         getattr(client, leave)()
         time.sleep(0.3)
         assert up.requests == []
-        counted = proxy.outcomes()  # no whole request was sent; if one is counted, the client caused its end
-        assert counted in ({}, {"cancelled": 1}, {"rejected": 1})
-        proxy.settled(**counted)
+        assert proxy.metric('lapwing_client_connections_failed_total{reason="broken"}') == 1
+        proxy.settled()  # no request was sent, so none is counted
 
 
 @pytest.mark.parametrize("leave", ["close", "reset"])
@@ -194,11 +193,9 @@ def test_a_slow_reader_costs_no_memory_and_is_egress():
         assert response.status == 200 and got == size
         assert stood - before < 8192 and proxy.rss_kib() - before < 8192, "buffered instead of holding the upstream back"
         proxy.settled(ok=1, plain=False)
-        exchange = proxy.exchanges()[0]
-        stages = {s["stage"]: s["ns"] for s in exchange.get("stages", [])}
-        if stages or "dbg" not in exchange:
-            assert stages["egress"] > wait * 0.8e9, f"the reader's time went elsewhere: {stages}"
-            assert stages["upstream"] < wait * 0.5e9, stages
+        stages = {s["stage"]: s["ns"] for s in proxy.exchanges()[0]["stages"]}
+        assert stages["egress"] > wait * 0.8e9, f"the reader's time went elsewhere: {stages}"
+        assert stages["upstream"] < wait * 0.5e9, stages
         proxy.settled(ok=1)
 
 
@@ -226,8 +223,8 @@ def test_a_slow_writer_is_ingress_and_is_not_buffered():
         assert late[len(late) // 2] < 0.010 and late[-1] < 0.050, f"buffered: {late}"
         assert [(n.lower(), v) for n, v in up.requests[0].trailers] == [("x-end", "1")]
         proxy.settled(ok=1, plain=False)
-        stages = {s["stage"]: s["ns"] for s in proxy.exchanges()[0].get("stages", [])}
-        assert not stages or stages["ingress"] > 0.25e9, stages
+        stages = {s["stage"]: s["ns"] for s in proxy.exchanges()[0]["stages"]}
+        assert stages["ingress"] > 0.25e9, stages
         proxy.settled(ok=1)
 
 
@@ -330,25 +327,17 @@ def test_length_and_chunks_smuggle_nothing(order):
     head = "POST /x HTTP/1.1\r\nHost: m\r\n" + "\r\n".join(fields[:: -1 if order else 1]) + "\r\n\r\n"
     with Upstream() as up, Sidecar(up.url) as proxy, proxy.client() as client:
         got = client.send(head + body).response()
-        client.closed_within(0.3)
-        for seen in up.requests:
-            assert not (seen.all("content-length") and seen.all("transfer-encoding")), "two framings passed on"
-        if got.status == 400:
-            assert up.requests == []
-        assert await_true(proxy.outcomes)
-        counted = proxy.outcomes()
         # RFC 9112, 6.1 allows ignoring the length, but then the connection must end after the answer
-        assert up.seen("/smuggled") == 0, f"the bytes after an ambiguous request were served as another request: {counted}"
-        proxy.settled(**counted)
+        assert got.status == 200 and client.closed_within(2) is not None
+        framings = [(seen.target, seen.all("content-length"), seen.all("transfer-encoding")) for seen in up.requests]
+        assert framings == [("/x", [], ["chunked"])], "two framings passed on, or the rest was served as another request"
+        proxy.settled(ok=1)
 
 
 @pytest.mark.parametrize("body", ["zz\r\nabc\r\n", "3\r\nabcdef\r\n0\r\n\r\n", "3 \x00\r\nabc\r\n0\r\n\r\n"])
 def test_malformed_chunks_end_the_request(body):
     with Upstream() as up, Sidecar(up.url) as proxy, proxy.client() as client:
-        client.send("POST /x HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
-        try:
-            got = client.response()
-            assert got.status == 400 and got.one("x-lapwing-error"), got
-        except Closed:
-            pass
+        got = client.send("POST /x HTTP/1.1\r\nHost: m\r\nTransfer-Encoding: chunked\r\n\r\n" + body).response()
+        assert (got.status, got.one("x-lapwing-error")) == (400, "malformed_body"), got
+        assert client.closed_within(2) is not None
         proxy.settled(rejected=1)

@@ -4,13 +4,10 @@ import socket
 import time
 
 import pytest
-
-pytest.importorskip("h2")
-
-from fake import OK, Upstream, await_true, breaks_after, chunked, plain  # noqa: E402
-from http2 import Client, Stream  # noqa: E402
-from sidecar import Sidecar  # noqa: E402
-from wire import LIMIT  # noqa: E402
+from fake import OK, Upstream, await_true, breaks_after, chunked, plain
+from http2 import Client, Stream
+from sidecar import Sidecar
+from wire import LIMIT
 
 
 def over_h1(up, **settings):

@@ -5,15 +5,12 @@ import random
 import time
 
 import pytest
-
-pytest.importorskip("h2")
-
-from fake import await_true  # noqa: E402
-from h2.errors import ErrorCodes  # noqa: E402
-from h2.events import StreamEnded  # noqa: E402
-from h2.settings import SettingCodes  # noqa: E402
-from http2 import Client, Server  # noqa: E402
-from sidecar import Sidecar  # noqa: E402
+from fake import await_true
+from h2.errors import ErrorCodes
+from h2.events import StreamEnded
+from h2.settings import SettingCodes
+from http2 import Client, Server
+from sidecar import Sidecar
 
 OK = [(":status", "200"), ("content-type", "application/octet-stream")]
 

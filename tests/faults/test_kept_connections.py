@@ -38,13 +38,13 @@ def send(client, first, pieces, pause=0.02):
             client.send(piece)
 
 
-def check_next(client, answer):
+def check_next(client, answer, *status):
     """The connection carries another request, unless the answer said that it ends."""
     if "close" in (answer.one("connection") or ""):
         assert client.closed_within(5) is not None, "it said that the connection ends, and it does not"
         return False
     got = client.send(NEXT).response()
-    assert got.status in (200, 502), got
+    assert got.status in (status or (200, 502)), got
     return True
 
 
@@ -74,6 +74,7 @@ class TestOwnAnswers:
     def test_broken_off(self, body):
         with Upstream(*[resets] * 12) as up, Sidecar(up.url) as proxy:
             kept = check(proxy, body, 502)
+            # a small body of a known length is read to its end; whether all of another has come by then is chance
             assert all(kept) or body in ("large", "chunked", "chunked with trailers"), kept
 
     def test_shed(self, body):
@@ -85,25 +86,22 @@ class TestOwnAnswers:
                     send(client, *BODIES[body])
                     answer = client.response("POST")
                     assert answer.status == 503
-                    if "close" in (answer.one("connection") or ""):
-                        assert client.closed_within(5) is not None
-                    else:
-                        assert client.send(NEXT).response().status == 503
+                    check_next(client, answer, 503)
 
     def test_unsupported_coding(self, body):
         first, pieces = BODIES[body]
         with Upstream() as up, Sidecar(up.url) as proxy, proxy.client() as client:
             send(client, first.replace("Host: m", "Host: m\r\nTransfer-Encoding: gzip").replace("POST", "PUT", 1), pieces)
             answer = client.response("PUT")
-            assert answer.status in (400, 501)
-            check_next(client, answer)
+            assert (answer.status, answer.one("x-lapwing-error")) == (400, "malformed_request")
+            assert not check_next(client, answer)
 
     def test_late(self, body):
         with Upstream(breaks_after(b"", "stall")) as up, Sidecar(up.url, header_timeout="200ms", idle_timeout="200ms") as proxy:
             with proxy.client() as client:
                 send(client, *BODIES[body])
                 answer = client.response("POST")
-                assert answer.status in (504, 408)
+                assert answer.status == 504
                 check_next(client, answer)
 
 
@@ -154,15 +152,14 @@ def test_early_answers_of_the_upstream(body, ends):
             assert kept == [ends == "keeps"] * 3
 
 
-def test_pipelined_requests_are_answered_or_told():
+def test_pipelined_requests_are_answered():
     with Upstream(*[breaks_after(b"", "reset")] * 9) as up, Sidecar(up.url) as proxy:
         for _ in range(3):
             with proxy.client() as client:
                 client.send(BODIES["small"][0].encode() + SMALL + NEXT.encode())
                 answer = client.response("POST")
-                assert answer.status == 502
-                if "close" not in (answer.one("connection") or ""):
-                    assert client.response().status in (200, 502)
+                assert (answer.status, answer.one("connection")) == (502, None)
+                assert client.response().status == 502
 
 
 def test_a_kept_body_is_not_taken_for_the_next_request():
@@ -170,8 +167,8 @@ def test_a_kept_body_is_not_taken_for_the_next_request():
     hidden = NEXT.replace("/next", "/hidden").encode()
     with Upstream(breaks_after(b"", "reset")) as up, Sidecar(up.url) as proxy, proxy.client() as client:
         send(client, head(f"Content-Length: {len(hidden)}"), [hidden])
-        if check_next(client, client.response("POST")):
-            assert b"/next" in b"".join(r.raw for r in up.requests)
+        assert check_next(client, client.response("POST"))
+        assert b"/next" in b"".join(r.raw for r in up.requests)
         assert not any(r.start.startswith("GET /hidden") for r in up.requests)
 
 

@@ -107,5 +107,5 @@ def test_a_target_too_long():
     with Upstream() as up, Sidecar(up.url, max_header_bytes="16KiB") as proxy, proxy.client() as client:
         client.send(f"GET /{'x' * 100_000} HTTP/1.1\r\nHost: m\r\n\r\n")
         got = client.response()
-        assert got.status in (414, 431) and got.one("x-lapwing-error") in ("uri_too_long", "header_too_large")
+        assert (got.status, got.one("x-lapwing-error")) == (414, "uri_too_long")
         proxy.settled(rejected=1)

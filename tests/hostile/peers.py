@@ -1,5 +1,5 @@
 """nginx and Envoy as reverse proxies before the corpora's upstream, configured as one would for a model server: nothing is buffered,
-rewritten or retried, and nothing is switched on that is off by default. Neither is part of Lapwing; who has none skips what needs it.
+rewritten or retried, and nothing is switched on that is off by default. Neither is part of Lapwing; without one, what needs it is not run.
 """
 
 import contextlib

@@ -3,13 +3,10 @@
 import time
 
 import pytest
-
-pytest.importorskip("h2")
-
-from fake import Upstream, await_true  # noqa: E402
-from http2 import Client, Server  # noqa: E402
-from sidecar import Sidecar  # noqa: E402
-from wire import Closed  # noqa: E402
+from fake import Upstream, await_true
+from http2 import Client, Server
+from sidecar import Sidecar
+from wire import Closed
 
 NO_ERROR, CANCEL = 0, 8
 GET = "GET /x HTTP/1.1\r\nHost: m\r\n\r\n"

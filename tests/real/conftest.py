@@ -12,6 +12,7 @@ import sys
 import pytest
 
 sys.path[:0] = map(str, pathlib.Path(__file__).parents[:2])  # this folder, and tests/ for ports
+import not_run  # noqa: E402
 from engine import fixtures  # noqa: E402
 from engine.reference import Reference  # noqa: E402
 from engine.served import Engine  # noqa: E402
@@ -27,7 +28,8 @@ HERE = pathlib.Path(__file__).parent
 BINARY = os.environ.get("LAPWING_BIN") or os.environ.get("BINARY_OF_WORKERS") or str(HERE.parents[1] / "target/debug/lapwing")
 
 
-def pytest_configure():
+def pytest_configure(config):
+    not_run.register(config)
     # requests and similar clients must not use the environment's proxy for loopback addresses
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "*"
     # all other LAPWING_ variables are settings; those of the user's shell must not reach the Lapwings under test

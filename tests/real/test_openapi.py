@@ -6,6 +6,7 @@ import sys
 import subprocess
 
 import pytest
+import schemathesis
 
 from documented import assert_documented, validator
 from process import wait_for
@@ -13,7 +14,6 @@ from test_admin_reads import Asked
 
 pytestmark = pytest.mark.beside
 
-schemathesis = pytest.importorskip("schemathesis", reason="no schemathesis")
 TOKEN = "correct-horse-battery-staple"
 STREAMS = {"/stats/stream", "/record"}
 """Their answers end when the client leaves."""

@@ -22,8 +22,9 @@ BODY = json.dumps({"inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32",
 @pytest.fixture(scope="module")
 def browser():
     if not CHROMIUM:
-        pytest.skip("no chromium (Debian: chromium)")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright")
+        pytest.skip("chromium is not installed (Debian: chromium)")
+    from playwright import sync_api
+
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-proxy-server"])
         yield browser

@@ -12,6 +12,7 @@ import termios
 import threading
 import time
 
+import pyte
 import pytest
 
 from ports import free_port
@@ -21,7 +22,6 @@ from test_terminal import SHOWN, in_ns, infer_hostile
 
 pytestmark = pytest.mark.beside
 
-pyte = pytest.importorskip("pyte", reason="no pyte")
 COLUMNS, LINES = 160, 30
 LEAVES_ALTERNATE = b"\x1b[?1049l"
 SHOWS_CURSOR = b"\x1b[?25h"
@@ -248,7 +248,7 @@ def test_in_tmux(binary, lapwing, tmp_path):
     try:
         subprocess.run([*tmux, "new-session", "-d", "-x", "140", "-y", "30", *top(binary, lapwing)], check=True, timeout=20)
     except FileNotFoundError:
-        pytest.skip("no tmux")
+        pytest.skip("tmux is not installed")
 
     def pane():
         return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True, timeout=20).stdout
