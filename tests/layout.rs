@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A crate whose modules have floors: a module uses only modules of lower floors.
 struct Tree {
@@ -134,9 +133,8 @@ fn files(dir: &Path, out: &mut Vec<PathBuf>) {
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut paths = Vec::new();
-    if root.exists() {
-        files(&root, &mut paths);
-    }
+    files(&root, &mut paths);
+    assert!(!paths.is_empty(), "{folder} has no Rust files");
     paths.into_iter().map(|p| (p.clone(), fs::read_to_string(p).unwrap())).collect()
 }
 
@@ -334,18 +332,10 @@ fn a_public_type_name_has_one_meaning() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// The tracked files, relative to the repository; `None` where there is no git, or no repository.
-fn tracked() -> Option<Vec<String>> {
-    let root = env!("CARGO_MANIFEST_DIR");
-    let listed = Command::new("git").args(["-C", root, "ls-files", "-z"]).output().ok()?;
-    let names = String::from_utf8(listed.stdout).unwrap();
-    let names: Vec<String> = names.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    (listed.status.success() && !names.is_empty()).then_some(names)
-}
-
 #[test]
 fn the_top_of_the_repository_holds_what_is_known_there() {
-    for file in tracked().unwrap_or_default() {
+    let Some(files) = lapwing_testing::tracked(Path::new(env!("CARGO_MANIFEST_DIR"))) else { return };
+    for file in &files {
         let first = file.split('/').next().unwrap();
         assert!(TOP.contains(&first), "{first:?} at the top of the repository (tests/layout.rs lists what may stand there)");
     }
@@ -354,9 +344,10 @@ fn the_top_of_the_repository_holds_what_is_known_there() {
 #[test]
 fn no_tracked_file_is_large() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for file in tracked().unwrap_or_default() {
-        let limit = LARGE.iter().find(|(name, _)| *name == file).map_or(MAX_BYTES, |(_, limit)| *limit);
-        let bytes = fs::symlink_metadata(root.join(&file)).map_or(0, |file| file.len());
+    let Some(files) = lapwing_testing::tracked(root) else { return };
+    for file in &files {
+        let limit = LARGE.iter().find(|(name, _)| name == file).map_or(MAX_BYTES, |(_, limit)| *limit);
+        let bytes = fs::symlink_metadata(root.join(file)).map_or(0, |file| file.len());
         assert!(bytes <= limit, "{file} has {bytes} bytes, more than {limit} (tests/layout.rs has the exceptions)");
     }
 }

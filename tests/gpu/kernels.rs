@@ -140,9 +140,8 @@ fn launched() -> BTreeMap<String, (u32, u32)> {
 
 #[test]
 fn every_kernel_is_launched_by_a_check_as_programs_launch_it() {
-    // on a real device, tests/gpu.sh runs the checks
     if is_real() {
-        return;
+        return lapwing_testing::not_run("this machine's GPU is under test; tests/gpu.sh runs the checks on it");
     }
     let launched = launched();
     for kernel in kernel::all() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::symbols::{FIRST, NEEDED};
 use super::super::{CudaDevice, DeviceError, Driver};
 use super::super::{Modules, Version};
-use lapwing_testing::{alone, alone_with, fakes, test_name};
+use lapwing_testing::{alone, alone_with, fakes, not_run, test_name};
 
 /// The error of looking for the driver in the directory.
 fn refusal(directory: Option<&Path>) -> String {
@@ -17,7 +17,7 @@ fn no_driver() {
     alone(test_name!(), || {
         let system = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64"];
         if system.iter().any(|folder| Path::new(folder).join("libcuda.so.1").exists()) {
-            return eprintln!("SKIP: this machine has a driver");
+            return not_run("this machine has a driver");
         }
         assert_eq!(refusal(None), "no driver: libcuda.so.1 was not found");
         // a directory that does not exist, and one without a driver
