@@ -46,8 +46,9 @@ def pytest_make_collect_report():
     return _judged((yield))
 
 
-def pytest_terminal_summary(terminalreporter):
-    if not (path := os.environ.get("TESTS_REPORT")):
+def pytest_terminal_summary(terminalreporter, config):
+    # of several processes, only the one that hears of every test
+    if not (path := os.environ.get("TESTS_REPORT")) or hasattr(config, "workerinput"):
         return
     counts = {}
     for report in terminalreporter.stats.get("skipped", []):
