@@ -8,7 +8,7 @@ Opening: CPU microseconds per request where each request has a connection of its
 Proxies run on core 0; the upstream (nginx, fixed answers) and the load (this file, wrk) on core 1.
 
 usage: python3 bench/connections.py [--lapwing PATH] [--connections N] [--busy N] [--rounds N] [--json FILE]
-Needs wrk, nginx and taskset, and a limit of descriptors (ulimit -Hn) above the number of connections. Exit code 1 if a bound is missed.
+Needs wrk, nginx and taskset, and a limit of descriptors (ulimit -Hn) above the number of connections. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 import time
 
 from overhead import LOAD_CORE, NGINX_CONF, NGINX_PROXY, PROXY_CORE, cpu_seconds, post_script, profiling, rss_mib, tensors, wrk, written
-from parts import Child, Lapwing, arguments, finish, free_port, table
+from parts import Child, Lapwing, arguments, finish, free_port, resident, table, timed
 
 IDLE_KIB, LEFT_MIB, SLOWER = 4, 5, 1.1
 REST_S = 5
@@ -151,9 +151,9 @@ def main():
     slower = mine["slower"]
     opened = mine["opened_us"] / nginx["opened_us"]
     verdicts = [
-        (f"resident memory per connection idle for {REST_S} s", f"{mine['idle_kib']:.1f} KiB", f"≤ {IDLE_KIB} KiB", mine["idle_kib"] <= IDLE_KIB),
-        ("memory left once they are closed", f"{mine['left_mib']:.1f} MiB", f"≤ {LEFT_MIB} MiB", mine["left_mib"] <= LEFT_MIB),
-        (f"p50 of {options.busy} busy connections beside them, of that without", f"{slower:.2f}×", f"≤ {SLOWER}×", slower <= SLOWER),
+        resident(f"resident memory per connection idle for {REST_S} s", f"{mine['idle_kib']:.1f} KiB", f"≤ {IDLE_KIB} KiB", mine["idle_kib"] <= IDLE_KIB),
+        resident("memory left once they are closed", f"{mine['left_mib']:.1f} MiB", f"≤ {LEFT_MIB} MiB", mine["left_mib"] <= LEFT_MIB),
+        timed(f"p50 of {options.busy} busy connections beside them, of that without", f"{slower:.2f}×", f"≤ {SLOWER}×", slower <= SLOWER),
     ]
     print(f"p50 of busy connections beside idle ones, of that without: nginx {nginx['slower']:.2f} times, Lapwing {slower:.2f}")
     print(f"CPU per request with a connection for each: {opened:.2f} times nginx's\n")

@@ -185,12 +185,48 @@ def machine():
     return {"date": time.strftime("%Y-%m-%d"), "cpu": model, "cores": os.cpu_count(), "kernel": platform.release()}
 
 
+class Measured(tuple):
+    """A verdict that a clock or the resident memory decides: another machine, a busy one or another build may miss its bound."""
+
+
+class Timed(Measured):
+    by = "clock"
+
+
+class Resident(Measured):
+    by = "memory"
+
+
+def timed(what, measured, bound, holds):
+    """A verdict that a clock decides. One that is a plain tuple is decided by a count: of requests, instructions, allocations."""
+    return Timed((what, measured, bound, holds))
+
+
+def resident(what, measured, bound, holds):
+    """A verdict that resident memory decides."""
+    return Resident((what, measured, bound, holds))
+
+
+MISSED_NO_COUNT = 3
+"""The exit code if bounds are missed, and no count decides one of them."""
+
+
 def finish(options, figures, verdicts):
-    """Prints each verdict (what, measured, bound, whether it holds) and writes the figures. Returns the exit code: 1 if a bound is missed."""
-    for what, measured, bound, holds in verdicts:
-        print(f"{'ok  ' if holds else 'MISS'}  {what}: {measured} (bound: {bound})")
+    """Prints each verdict (what, measured, bound, whether it holds; `None` if it was not measured) and writes the figures.
+
+    Returns the exit code: 1 if a bound is missed that a count decides, else `MISSED_NO_COUNT` if one is missed, else 0.
+    """
+    verdicts = [(*verdict[:3], verdict[3] if verdict[3] is None else bool(verdict[3]), getattr(verdict, "by", "count")) for verdict in verdicts]
+    for what, measured, bound, holds, by in verdicts:
+        word = {True: "ok  ", False: "MISS", None: "none"}[holds]
+        print(f"{word}  {what}: {measured} (bound: {bound}{f', missed by {by}' if holds is False else ''})")
+    missed = [by for *_, holds, by in verdicts if holds is False]
+    unmeasured = sum(holds is None for *_, holds, _ in verdicts)
+    if missed or unmeasured:
+        each = ", ".join(f"{missed.count(by)} missed by {by}" for by in ("count", "clock", "memory"))
+        print(f"of {len(verdicts)} bounds, {each}, {unmeasured} not measured")
     if options.json:
-        named = [dict(zip(("what", "measured", "bound", "holds"), verdict)) for verdict in verdicts]
+        named = [dict(zip(("what", "measured", "bound", "holds", "by"), verdict)) for verdict in verdicts]
         with open(options.json, "w") as out:
             json.dump({"machine": machine(), "command": sys.argv, "verdicts": named, **figures}, out, indent=1)
-    return 0 if all(holds for *_, holds in verdicts) else 1
+    return 1 if "count" in missed else MISSED_NO_COUNT if missed else 0

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 IS_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
-OF_THE_MACHINE = "this machine "
+OF_THE_MACHINE = "this machine"
 
 
 def register(config):
@@ -19,6 +19,8 @@ def register(config):
     this = sys.modules[__name__]
     if not config.pluginmanager.is_registered(this):
         config.pluginmanager.register(this)
+    # an assertion in a thread of a test is one of the test
+    config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 def _reason(report):

@@ -63,6 +63,22 @@ def test_in_ci_it_has_failed(tmp_path):
     assert report == ["not run\ttest_x.py, 1 test: this machine has a driver"]
 
 
+def test_an_assertion_in_a_thread_is_one_of_the_test(tmp_path):
+    text = """
+import threading
+
+def fails():
+    assert 1 == 2
+
+def test_x():
+    thread = threading.Thread(target=fails)
+    thread.start()
+    thread.join()
+"""
+    code, out, _ = run(tmp_path, text=text)
+    assert code == 1 and "assert 1 == 2" in out, out
+
+
 def test_a_module_that_is_left_out_has_failed_in_ci(tmp_path):
     text = 'import pytest\npytest.importorskip("no_such_module")\n\ndef test_x():\n    pass\n'
     assert run(tmp_path, text=text)[0] == 5, "no tests"

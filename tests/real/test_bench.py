@@ -1,5 +1,6 @@
 """Short runs of the benchmarks, so that they keep working. Only what does not depend on a quiet machine is checked."""
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -12,15 +13,41 @@ from ports import free_port
 
 pytestmark = pytest.mark.beside
 BENCH = Path(__file__).parents[2] / "bench"
+sys.path.append(str(BENCH))
+import parts  # noqa: E402
 
 
 def run(binary, tmp_path, script, *args):
-    """Runs a benchmark and returns its raw figures; a bound missed on a busy machine (exit code 1) is not a failure here."""
+    """Runs a benchmark and returns its raw figures. A time or memory may miss its bound, on a busy machine or in a debug build (exit
+    code 3); a count that misses its own, and any other end, is a failure."""
     raw = tmp_path / "raw.json"
     command = [sys.executable, str(BENCH / script), "--lapwing", binary, "--json", str(raw), *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode in (0, 1) and raw.exists(), done.stdout + done.stderr
+    assert done.returncode in (0, 3) and raw.exists(), done.stdout + done.stderr
     return json.loads(raw.read_text()), done.stdout
+
+
+HOLDS, MISSED, UNMEASURED = ("a", 1, 1, True), ("b", 2, 1, False), ("c", "not measured", 1, None)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code", "last"),
+    [
+        ([HOLDS, HOLDS], 0, "ok    a: 1 (bound: 1)"),
+        ([HOLDS, MISSED], 1, "of 2 bounds, 1 missed by count, 0 missed by clock, 0 missed by memory, 0 not measured"),
+        ([HOLDS, parts.timed(*MISSED)], 3, "of 2 bounds, 0 missed by count, 1 missed by clock, 0 missed by memory, 0 not measured"),
+        ([HOLDS, parts.resident(*MISSED)], 3, "of 2 bounds, 0 missed by count, 0 missed by clock, 1 missed by memory, 0 not measured"),
+        ([MISSED, parts.timed(*MISSED)], 1, "of 2 bounds, 1 missed by count, 1 missed by clock, 0 missed by memory, 0 not measured"),
+        ([HOLDS, parts.timed(*UNMEASURED)], 0, "of 2 bounds, 0 missed by count, 0 missed by clock, 0 missed by memory, 1 not measured"),
+    ],
+)
+def test_a_missed_bound_is_a_failure_where_a_count_decides_and_is_shown_elsewhere(capsys, tmp_path, verdicts, code, last):
+    options = argparse.Namespace(json=str(tmp_path / "raw.json"))
+    assert parts.finish(options, {}, verdicts) == code
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == last and sum(line.startswith("MISS  b: 2 (bound: 1, missed by ") for line in said) == sum(one[0] == "b" for one in verdicts)
+    written = json.loads((tmp_path / "raw.json").read_text())["verdicts"]
+    assert [one["by"] for one in written] == [getattr(one, "by", "count") for one in verdicts]
 
 
 def test_stage_truth(binary, tmp_path):
@@ -49,9 +76,6 @@ def test_split_writes(binary, tmp_path):
 
 def test_work(binary, tmp_path):
     raw, out = run(binary, tmp_path, "work.py", "--requests", "200")
-    # times are not checked, because a busy machine spreads them; every request must be counted in its class
-    of_times = ("classes apart", "requests in the cheap heap")
-    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and not v["what"].startswith(of_times)] == [], out
     assert len(raw["classes"]) == 2, out
 
 
@@ -64,7 +88,6 @@ def test_scrape(binary, tmp_path):
 
 def test_agree(binary, tmp_path):
     raw, out = run(binary, tmp_path, "agree.py", "--requests", "2000")
-    assert [v["what"] for v in raw["verdicts"] if not v["holds"]] == [], out
     assert len(set(raw["counts"].values())) == 1 and 0 <= raw["schema"] <= 5, out
 
 
@@ -95,7 +118,6 @@ def test_grpc(binary, tmp_path):
     peers = [peer for peer in ("haproxy",) if shutil.which(peer)]
     raw, out = run(binary, tmp_path, "grpc_overhead.py", "--rounds", "1", "--calls", "1000", *peers, "lapwing")
     assert raw["medians"].keys() == {*peers, "lapwing"}, out
-    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"] == "failed calls"] == [], out
     # each shape is warmed up with as many; every call must be read and counted
     assert raw["lapwing"]["counted"] == 3 * 1000 + 7 * 1000, out
 
@@ -104,7 +126,6 @@ def test_grpc(binary, tmp_path):
 @pytest.mark.skipif(not all(map(shutil.which, ("wrk", "nginx", "nghttpd", "h2load"))), reason="wrk, nginx, nghttpd or h2load is not installed")
 def test_profiling_cost(binary, tmp_path):
     raw, out = run(binary, tmp_path, "profiling_cost.py", "--rounds", "1", "--seconds", "1")
-    assert [v["what"] for v in raw["verdicts"] if not v["holds"] and v["what"].startswith("failed")] == [], out
     for protocol in ("HTTP/1.1", "gRPC"):
         # what is compared must have profiled all of it; wrk does not count what is under way when it stops
         assert raw[protocol]["lapwing"]["counted"] >= raw[protocol]["made"]["lapwing"] > 1000, out

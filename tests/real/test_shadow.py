@@ -77,8 +77,9 @@ def test_a_slower_candidate_is_found_and_both_sides_have_stages(start_server, st
     (comparison,) = slow["comparisons"]
     figures = comparison["figures"]
     assert (comparison["route"], comparison["model"], comparison["class"]) == ("POST /v2/models/{model}/infer", "m", 1)
-    # a machine that is busy with other things may leave it undecided, and never says anything else
-    assert {figures[figure]["verdict"] for figure in ("forward", "total")} <= {"slower", "undecided"}, comparison["text"]
+    assert figures["forward"]["verdict"] == "slower", comparison["text"]
+    # of which the rest is noise: a busy machine may leave it undecided, and never says anything else
+    assert figures["total"]["verdict"] in ("slower", "undecided"), comparison["text"]
     assert "preprocessing" in figures
     # the copies' own stages, in series of their own
     (series,) = slow["series"]
@@ -88,9 +89,8 @@ def test_a_slower_candidate_is_found_and_both_sides_have_stages(start_server, st
     ratio = figures["forward"]["paired_ratio"]["p50"]
     # 1.5, as far as a busy machine lets both sleep as long as they want to
     assert 1.2 < truth < 1.8 and abs(ratio["value"] / truth - 1) < 0.1, (truth, ratio)
-    if figures["forward"]["verdict"] == "slower":
-        assert 1 < ratio["low"] <= ratio["value"] <= ratio["high"], ratio
-        assert "slower at p50" in comparison["text"], comparison["text"]
+    assert 1 < ratio["low"] <= ratio["value"] <= ratio["high"], ratio
+    assert "slower at p50" in comparison["text"], comparison["text"]
     assert (clients["count"], clients["upstream"]) == (sent, f"http://127.0.0.1:{primary}")
     assert len(get_json(f"http://127.0.0.1:{primary}/seen")) - before == sent, "the primary is asked once a request"
     assert slow["sent"] == slow["answered"] and slow["failed"] == 0
