@@ -95,6 +95,7 @@ def test_an_event_of_the_stream_is_an_answer_of_stats(lapwing):
 def test_what_needs_a_token_says_so(processes, binary, raw_server):
     lapwing = Asked(processes, binary, raw_server.url, admin_token=TOKEN)
     assert lapwing.get("/openapi.json")[0] == 401
+    seen = set()
     for path, operations in document(lapwing, TOKEN)["paths"].items():
         for method, operation in operations.items():
             connection = http.client.HTTPConnection("127.0.0.1", lapwing.admin, timeout=30)
@@ -104,6 +105,8 @@ def test_what_needs_a_token_says_so(processes, binary, raw_server):
             guarded = {"admin_token": []} in operation["security"]
             assert (status == 401) == guarded and (str(status) in operation["responses"]), (method, path, status)
             assert ("401" in operation["responses"]) == guarded, path
+            seen.add(guarded)
+    assert seen == {True, False}
 
 
 def test_no_other_origin_may_read(lapwing):

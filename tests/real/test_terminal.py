@@ -131,7 +131,7 @@ def test_bash_completes(binary, typed, offered):
 @pytest.mark.parametrize("typed, offered", [("st", "stats"), ("stats --w", "--window"), ("shadow rep", "report")])
 def test_fish_completes(binary, tmp_path, typed, offered):
     if not shutil.which("fish"):
-        pytest.skip("no fish")
+        pytest.skip("fish is not installed")
     env = {**os.environ, "HOME": str(tmp_path), "TERM": "dumb"}
     script = f'"{binary}" completions fish | source; complete -C "lapwing {typed}"'
     asked = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, timeout=60, env=env)
@@ -142,7 +142,7 @@ def test_fish_completes(binary, tmp_path, typed, offered):
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_read_their_completions(binary, tmp_path, shell):
     if not shutil.which(shell):
-        pytest.skip(f"no {shell}")
+        pytest.skip(f"{shell} is not installed")
     path = tmp_path / "completions"
     path.write_bytes(run(binary, "completions", shell).stdout)
     assert subprocess.run([shell, "-n", str(path)], capture_output=True, timeout=30).returncode == 0
@@ -150,7 +150,7 @@ def test_other_shells_read_their_completions(binary, tmp_path, shell):
 
 def test_the_manual_is_read_without_a_warning(binary, tmp_path):
     if not shutil.which("groff"):
-        pytest.skip("no groff")
+        pytest.skip("groff is not installed")
     assert run(binary, "man", "--out", str(tmp_path)).returncode == 0
     pages = sorted(tmp_path.iterdir())
     names = [page.name for page in pages]
