@@ -168,6 +168,7 @@ def main():
             if "unknown key" not in str(error):
                 raise
             print(f"skip  {one.name}: this Lapwing lacks a setting: {str(error).splitlines()[-1].strip()}", flush=True)
+            verdicts.append((one.name, "not measured", "held off", None))
             continue
         inputs = one.inputs or options.names
         control_ms, data_ms = cost.control_s * 1e3 / inputs, cost.data_s * 1e3 / inputs
