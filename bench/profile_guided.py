@@ -13,6 +13,7 @@ package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds, a
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -46,10 +47,25 @@ for argument; do
   esac
 done
 case $target,$name in
-yes,lapwing_engine | yes,tract* | yes,tokenizers | yes,rayon* | ,*) exec "$@" ;;
+,*) exec "$@" ;;
+yes,{computing}) exec "$@" ;;
 *) exec "$@" {flags} ;;
 esac
 """
+
+
+def computing():
+    """The names of the crates that compute, as patterns of the shell. A manifest of ours says so of itself, and of what it brings:
+
+    [package.metadata.lapwing]
+    computes = ["lapwing_engine", "tract*"]
+    """
+    packages = json.loads(output("cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"))["packages"]
+    metadata = [(package["metadata"] or {}).get("lapwing", {}) for package in packages]
+    names = sorted({name for of in metadata for name in of.get("computes", [])})
+    if not names:
+        raise SystemExit("no Cargo.toml names crates that compute ([package.metadata.lapwing])")
+    return " | yes,".join(names)
 
 
 def output(*command):
@@ -71,7 +87,7 @@ def build(folder, host, *flags):
     """Builds the profile `dist` with the flags, in a folder of its own, because cargo does not look into the wrapper."""
     folder.mkdir(parents=True, exist_ok=True)
     wrapper = folder / "rustc"
-    wrapper.write_text(WRAPPER.format(flags=shlex.join(flags)))
+    wrapper.write_text(WRAPPER.format(flags=shlex.join(flags), computing=computing()))
     wrapper.chmod(0o755)
     env = os.environ | {"CARGO_TARGET_DIR": str(folder), "RUSTC_WRAPPER": str(wrapper)}
     # with --target, because a name of a function has a hash of it: both builds need the same
