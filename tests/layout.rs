@@ -268,6 +268,48 @@ fn a_crate_depends_on_earlier_ones_only() {
     assert!(uses > CRATES.len(), "{uses} dependencies found: the manifests are not read");
 }
 
+/// The lines of a crate outside its tests.
+fn lines_outside_tests(sources_of: &str) -> usize {
+    let of = |(path, text): &(PathBuf, String)| {
+        if is_of_tests(path) {
+            return 0;
+        }
+        text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or("").lines().count()
+    };
+    sources(sources_of).iter().map(of).sum()
+}
+
+/// A crate that is too large hides what is in it, and one that is too small is a module.
+#[test]
+fn a_crate_has_a_size_that_a_reader_can_hold() {
+    let mut faults = Vec::new();
+    for name in CRATES.iter().filter(|name| **name != "lapwing-testing") {
+        let lines = lines_outside_tests(&format!("crates/{name}/src"));
+        if !(800..=16_000).contains(&lines) {
+            faults.push(format!("{name} has {lines} lines outside its tests"));
+        }
+    }
+    let lines = lines_outside_tests("src");
+    if lines > 16_000 {
+        faults.push(format!("src has {lines} lines outside its tests"));
+    }
+    assert!(faults.is_empty(), "{}: between 800 and 16,000 are allowed", faults.join("; "));
+}
+
+/// The border of a crate shuts a name, or a module does: nothing in between.
+#[test]
+fn names_are_public_private_or_the_crates() {
+    let mut faults = Vec::new();
+    for folder in ["src", "crates"] {
+        for (path, text) in sources(folder) {
+            for (i, _) in text.lines().enumerate().filter(|(_, line)| line.contains("pub(super)") || line.contains("pub(in ")) {
+                faults.push(format!("{}:{}", path.display(), i + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "pub(super) or pub(in …), not pub(crate): {}", faults.join(", "));
+}
+
 #[test]
 fn every_crate_has_its_place() {
     let mut found: Vec<String> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates"))

@@ -4,7 +4,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem};
 
 /// Whether one of these attributes is a `cfg` that holds in tests only.
-pub(super) fn is_of_tests(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_of_tests(attributes: &[Attribute]) -> bool {
     let condition = |attribute: &Attribute| match attribute.path().is_ident("cfg") {
         true => attribute.parse_args::<Meta>().ok(),
         false => None,
@@ -29,7 +29,7 @@ fn implies_test(condition: &Meta) -> bool {
 }
 
 /// An item's attributes.
-pub(super) fn of_item(item: &Item) -> &[Attribute] {
+pub(crate) fn of_item(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(i) => &i.attrs,
         Item::Enum(i) => &i.attrs,
@@ -51,7 +51,7 @@ pub(super) fn of_item(item: &Item) -> &[Attribute] {
 }
 
 /// The attributes of an item in an `impl`.
-pub(super) fn of_impl_item(item: &ImplItem) -> &[Attribute] {
+pub(crate) fn of_impl_item(item: &ImplItem) -> &[Attribute] {
     match item {
         ImplItem::Const(i) => &i.attrs,
         ImplItem::Fn(i) => &i.attrs,
@@ -62,7 +62,7 @@ pub(super) fn of_impl_item(item: &ImplItem) -> &[Attribute] {
 }
 
 /// The attributes of an item in a trait.
-pub(super) fn of_trait_item(item: &TraitItem) -> &[Attribute] {
+pub(crate) fn of_trait_item(item: &TraitItem) -> &[Attribute] {
     match item {
         TraitItem::Const(i) => &i.attrs,
         TraitItem::Fn(i) => &i.attrs,

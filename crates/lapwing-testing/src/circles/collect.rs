@@ -16,14 +16,14 @@ use super::tree::{Binding, Kind, ModuleId, ScopeId, Segments, Tree, Use};
 
 /// What a file leads to.
 #[derive(Default)]
-pub(super) struct Declared {
+pub(crate) struct Declared {
     /// Modules in files of their own, with the folder of their children.
-    pub(super) declared: Vec<(ModuleId, PathBuf)>,
+    pub(crate) declared: Vec<(ModuleId, PathBuf)>,
     /// The files and folders of tests.
-    pub(super) left_out: Vec<PathBuf>,
+    pub(crate) left_out: Vec<PathBuf>,
 }
 
-pub(super) struct Collector<'a> {
+pub(crate) struct Collector<'a> {
     tree: &'a mut Tree,
     module: ModuleId,
     scope: ScopeId,
@@ -35,7 +35,7 @@ pub(super) struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     /// Notes what is in the file of `module`, whose children are in `folder`.
-    pub(super) fn read(tree: &'a mut Tree, module: ModuleId, folder: PathBuf, file: &File) -> Result<Declared, String> {
+    pub(crate) fn read(tree: &'a mut Tree, module: ModuleId, folder: PathBuf, file: &File) -> Result<Declared, String> {
         let scope = tree.modules[module].scope;
         let mut this = Self { tree, module, scope, folder, found: Declared::default(), failed: None };
         this.visit_file(file);
@@ -303,6 +303,6 @@ impl<'ast> Visit<'ast> for Collector<'_> {
         }
     }
 
-    // `pub(in crate::x)` says who may see an item
+    // `pub(crate)` says who may see an item
     fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }

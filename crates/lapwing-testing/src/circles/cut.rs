@@ -4,7 +4,7 @@
 const MAX_EXACT: usize = 16;
 
 /// The order in which the sum of `weights[later][earlier]` is lowest: a module before those that it uses.
-pub(super) fn order(weights: &[Vec<u64>]) -> Vec<usize> {
+pub(crate) fn order(weights: &[Vec<u64>]) -> Vec<usize> {
     match weights.len() {
         0..=MAX_EXACT => exact(weights),
         _ => bettered(weights),

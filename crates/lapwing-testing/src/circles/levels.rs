@@ -15,7 +15,7 @@ const OWN: &str = "self";
 type Level = BTreeMap<(String, String), BTreeMap<String, Vec<Place>>>;
 
 /// The circles of a crate, in the order of their levels.
-pub(super) fn circles(of: &str, edges: &Edges, tree: &Tree, relative_to: &Path) -> Vec<Circle> {
+pub(crate) fn circles(of: &str, edges: &Edges, tree: &Tree, relative_to: &Path) -> Vec<Circle> {
     let mut levels: BTreeMap<Vec<String>, Level> = BTreeMap::new();
     for ((from, to), items) in edges {
         let (level, user, used) = place(tree, *from, *to);

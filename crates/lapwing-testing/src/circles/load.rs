@@ -10,14 +10,14 @@ use super::workspace::Package;
 
 /// The source files that were read, and those that were left out.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     read: HashSet<PathBuf>,
     /// Files and folders of tests.
     left_out: HashSet<PathBuf>,
 }
 
 /// Reads the crate whose root module is in `root`.
-pub(super) fn load(root: &Path, seen: &mut Seen) -> Result<Tree, String> {
+pub(crate) fn load(root: &Path, seen: &mut Seen) -> Result<Tree, String> {
     let mut tree = Tree::default();
     let first = tree.add_module(None, "", Some(root.to_owned()));
     let mut waiting = vec![(first, parent_of(root))];
@@ -38,7 +38,7 @@ pub(super) fn load(root: &Path, seen: &mut Seen) -> Result<Tree, String> {
 
 impl Seen {
     /// Fails if a source file of the package was neither read nor left out: no module declares it, or one that a macro makes.
-    pub(super) fn all_of(&self, package: &Package) -> Result<(), String> {
+    pub(crate) fn all_of(&self, package: &Package) -> Result<(), String> {
         let mut files = Vec::new();
         let folders: HashSet<_> = package.crates.iter().map(|one| parent_of(&one.root)).collect();
         for folder in folders.iter().filter(|folder| folder.ends_with("src")) {

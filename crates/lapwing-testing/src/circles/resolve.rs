@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::tree::{Binding, Kind, ModuleId, ScopeId, Segments, Tree, Use};
 
 /// The uses of one file's items by another: user, used, and the places by the items' names. A place is a module of the file and a line.
-pub(super) type Edges = BTreeMap<(ModuleId, ModuleId), BTreeMap<String, Vec<usize>>>;
+pub(crate) type Edges = BTreeMap<(ModuleId, ModuleId), BTreeMap<String, Vec<usize>>>;
 
 /// What a path leads to.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ struct Resolver<'a> {
 }
 
 /// The uses between the files of a crate.
-pub(super) fn edges(tree: &Tree) -> Edges {
+pub(crate) fn edges(tree: &Tree) -> Edges {
     let mut resolver = Resolver { tree, following: Vec::new() };
     let mut edges = Edges::new();
     for used in &tree.uses {

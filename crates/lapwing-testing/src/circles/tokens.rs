@@ -5,10 +5,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::tree::{Kind, Segments};
 
 /// A path with its line.
-pub(super) struct Found {
-    pub(super) path: Segments,
-    pub(super) line: usize,
-    pub(super) kind: Kind,
+pub(crate) struct Found {
+    pub(crate) path: Segments,
+    pub(crate) line: usize,
+    pub(crate) kind: Kind,
 }
 
 /// Arguments of attributes whose text is a path or a type.
@@ -28,14 +28,14 @@ const TEXTS: [&str; 12] = [
 ];
 
 /// The paths in `tokens`. Names of fields, of methods and of a macro's own variables are none.
-pub(super) fn paths(tokens: TokenStream) -> Vec<Found> {
+pub(crate) fn paths(tokens: TokenStream) -> Vec<Found> {
     let mut found = Vec::new();
     scan(tokens, &[], &mut found);
     found
 }
 
 /// The paths in an attribute's arguments, and in the texts among these that name code (`with = "…"`).
-pub(super) fn paths_of_attribute(tokens: TokenStream) -> Vec<Found> {
+pub(crate) fn paths_of_attribute(tokens: TokenStream) -> Vec<Found> {
     let trees: Vec<_> = tokens.clone().into_iter().collect();
     let mut found = paths(tokens);
     for three in trees.windows(3) {
@@ -127,7 +127,7 @@ fn is_colons(trees: &[TokenTree], at: usize) -> bool {
 }
 
 /// An identifier's name, without `r#`.
-pub(super) fn name(ident: &proc_macro2::Ident) -> String {
+pub(crate) fn name(ident: &proc_macro2::Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }

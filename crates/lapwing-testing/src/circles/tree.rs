@@ -4,49 +4,49 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// The index of a module.
-pub(super) type ModuleId = usize;
+pub(crate) type ModuleId = usize;
 /// The index of a scope.
-pub(super) type ScopeId = usize;
+pub(crate) type ScopeId = usize;
 /// A path's segments. The first may be `crate`, `self` or `super`.
-pub(super) type Segments = Vec<String>;
+pub(crate) type Segments = Vec<String>;
 
 /// A crate.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// The root is the first.
-    pub(super) modules: Vec<Module>,
-    pub(super) scopes: Vec<Scope>,
-    pub(super) uses: Vec<Use>,
+    pub(crate) modules: Vec<Module>,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) uses: Vec<Use>,
     /// The modules that define a macro of this name, which their children see without a path.
-    pub(super) macros: HashMap<String, Vec<ModuleId>>,
+    pub(crate) macros: HashMap<String, Vec<ModuleId>>,
 }
 
 /// A module, inline ones too.
-pub(super) struct Module {
+pub(crate) struct Module {
     /// Its path from the crate's root, without `crate`.
-    pub(super) name: Segments,
-    pub(super) parent: Option<ModuleId>,
+    pub(crate) name: Segments,
+    pub(crate) parent: Option<ModuleId>,
     /// The module whose file it stands in: itself, or one above.
-    pub(super) file: ModuleId,
-    pub(super) path: PathBuf,
-    pub(super) scope: ScopeId,
+    pub(crate) file: ModuleId,
+    pub(crate) path: PathBuf,
+    pub(crate) scope: ScopeId,
 }
 
 /// Where names are declared: a module, an item, a block.
 #[derive(Default)]
-pub(super) struct Scope {
-    pub(super) module: ModuleId,
+pub(crate) struct Scope {
+    pub(crate) module: ModuleId,
     /// The one around it; `None` for a module's.
-    pub(super) outer: Option<ScopeId>,
-    pub(super) names: HashMap<String, Vec<Binding>>,
-    pub(super) globs: Vec<Segments>,
+    pub(crate) outer: Option<ScopeId>,
+    pub(crate) names: HashMap<String, Vec<Binding>>,
+    pub(crate) globs: Vec<Segments>,
     /// Variables, parameters and generic parameters, which hide items.
-    pub(super) locals: HashSet<String>,
+    pub(crate) locals: HashSet<String>,
 }
 
 /// What a name stands for.
 #[derive(Clone)]
-pub(super) enum Binding {
+pub(crate) enum Binding {
     Module(ModuleId),
     /// An item of this module.
     Item(ModuleId),
@@ -54,16 +54,16 @@ pub(super) enum Binding {
 }
 
 /// A path in a file.
-pub(super) struct Use {
-    pub(super) scope: ScopeId,
-    pub(super) path: Segments,
-    pub(super) line: usize,
-    pub(super) kind: Kind,
+pub(crate) struct Use {
+    pub(crate) scope: ScopeId,
+    pub(crate) path: Segments,
+    pub(crate) line: usize,
+    pub(crate) kind: Kind,
 }
 
 /// What a path is used for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A type, a value, a pattern: a variable may hide it.
     Named,
     /// A function that is called: no variable is expected to have its name.
@@ -78,7 +78,7 @@ pub(super) enum Kind {
 
 impl Tree {
     /// Adds a module without names.
-    pub(super) fn add_module(&mut self, parent: Option<ModuleId>, name: &str, file: Option<PathBuf>) -> ModuleId {
+    pub(crate) fn add_module(&mut self, parent: Option<ModuleId>, name: &str, file: Option<PathBuf>) -> ModuleId {
         let id = self.modules.len();
         let scope = self.add_scope(id, None);
         let above = parent.map(|parent| &self.modules[parent]);
@@ -94,17 +94,17 @@ impl Tree {
         id
     }
 
-    pub(super) fn add_scope(&mut self, module: ModuleId, outer: Option<ScopeId>) -> ScopeId {
+    pub(crate) fn add_scope(&mut self, module: ModuleId, outer: Option<ScopeId>) -> ScopeId {
         self.scopes.push(Scope { module, outer, ..Scope::default() });
         self.scopes.len() - 1
     }
 
-    pub(super) fn bind(&mut self, scope: ScopeId, name: String, binding: Binding) {
+    pub(crate) fn bind(&mut self, scope: ScopeId, name: String, binding: Binding) {
         self.scopes[scope].names.entry(name).or_default().push(binding);
     }
 
     /// Whether `module` is `above`, or below it.
-    pub(super) fn is_within(&self, module: ModuleId, above: ModuleId) -> bool {
+    pub(crate) fn is_within(&self, module: ModuleId, above: ModuleId) -> bool {
         let mut at = Some(module);
         while let Some(this) = at {
             if this == above {

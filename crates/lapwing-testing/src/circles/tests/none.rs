@@ -23,7 +23,7 @@ fn what_is_no_use() {
         "fn f() { b::f(); }",
         "fn g() { m!(::b::f()); }",
         // who may see it
-        "pub(in crate::b) struct S;",
+        "pub(crate) struct S;",
         // no path to it
         "use crate::B as _; fn f<B>(b: B) -> B::Out { b }",
         "use crate::*; fn g(f: u8) -> u8 { let x = f; S { f }; m!(x.f, f = 1, f: 2); f }",
