@@ -1,11 +1,11 @@
 //! The statistics of latency, baseline against candidate: paired, valid at every look, and true where requests are not
 //! independent of each other. Latencies are nanoseconds; ratios are candidate to baseline, so below 1 the candidate is faster.
 //!
-//! - `counts`: what is kept of the pairs, in each pod: integers that add up;
-//! - `tracking`: how the counts vary from time block to time block, kept by the one who reports;
-//! - `evidence`: how strongly counts contradict a probability; its inversion is every interval and every verdict;
+//! - `counts`, in `bins`: what is kept of the pairs, in each pod: integers that add up;
+//! - `tracking`, `block_variance`: how the counts vary from time block to time block, kept by the one who reports;
+//! - `evidence`: how strongly counts contradict a probability; its inversion is every interval and every verdict; which of many
+//!   routes changed;
 //! - `report`: the numbers, the verdicts, and how many more pairs they take; in JSON and in words;
-//! - `routes`: which of many routes changed;
 //! - `matching`: pairs from requests that went to one side only.
 //!
 //! All numbers of one report hold together with 95 % confidence at every moment one looks; [`ASSUMPTIONS`] says on which
@@ -25,20 +25,21 @@
 //! assert_eq!(report.verdict, Verdict::Faster);
 //! ```
 
+mod bins;
+mod block_variance;
 mod counts;
 mod evidence;
 mod matching;
 mod report;
-mod routes;
 mod tracking;
 
 #[cfg(test)]
 mod tests;
 
 pub use counts::{PairCounts, PairSide, SnapshotError, SparsePairCounts};
+pub use evidence::{CHANGED_ROUTES_CLAIM, changed_routes};
 pub use matching::{LifoMatcher, MatchTicket, MatchedPair};
 pub use report::{
     ASSUMPTIONS, IntervalEstimate, LatencyReport, MismatchReport, QuantileEstimates, RatioEstimates, Verdict, sentence,
 };
-pub use routes::{CHANGED_ROUTES_CLAIM, changed_routes};
 pub use tracking::Tracking;

@@ -1,30 +1,28 @@
 //! The report of one route, cost class, stage and candidate: estimates with intervals, verdicts, and how many more pairs they take.
 
-mod estimate;
-mod pairs_needed;
-pub(crate) mod side_ratio;
-mod text;
-mod verdict;
+mod estimates;
+mod words;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use estimate::IntervalEstimate;
-pub(crate) use estimate::quantile_interval;
-use pairs_needed::further_pairs;
-pub use text::{ASSUMPTIONS, sentence};
-pub use verdict::Verdict;
+#[cfg(test)]
+pub(crate) use estimates::log_ratio_interval;
+pub(crate) use estimates::quantile_interval;
+pub use estimates::{IntervalEstimate, Verdict};
+use estimates::{MARGIN, further_pairs, side_ratio};
+pub use words::{ASSUMPTIONS, sentence};
 
-use super::counts::{BinCounts, PairCounts, latency_edge_ns, ratio_edge};
+use super::bins::{BinCounts, latency_edge_ns, ratio_edge};
+use super::block_variance::QuantileTracker;
+use super::counts::PairCounts;
 use super::evidence::{
     INTERVAL_EVIDENCE, PRIOR, RARE_PRIOR, VERDICT_EVIDENCE, log_beta_binomial, log_evidence, proportion_interval,
     proportion_where,
 };
-use super::tracking::{MEDIAN, QuantileTracker, Tracking};
+use super::tracking::{MEDIAN, Tracking};
 
-/// Within which relative difference of the median two sides are the same: 2 %.
-pub(crate) const MARGIN: f64 = 0.02;
-/// The same for p99: 10 %.
+/// The margin of p99: 10 %.
 const TAIL_MARGIN: f64 = 0.1;
 /// The index of p99 among the quantiles of a side.
 const TAIL: usize = 2;
@@ -139,7 +137,7 @@ impl LatencyReport {
             quantile_estimate(&counts.ratios, &tracking.ratios[i], evidence, ratio_edge)
         };
         let paired_ratio = RatioEstimates { p10: paired(0), p50: paired(MEDIAN), p90: paired(2) };
-        let quantile_ratios = QuantileEstimates::of(|i| side_ratio::estimate(counts, tracking, i));
+        let quantile_ratios = QuantileEstimates::of(|i| side_ratio(counts, tracking, i));
         let further_pairs = further_pairs(counts, tracking);
         let median = tracking.ratios[MEDIAN].variance(&counts.ratios);
         let effective_pairs = (median.variance > 0.0).then(|| 0.25 * (pairs as f64).powi(2) / median.variance);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::stream::{OracleStream, SplitMix};
-use crate::ab::counts::{
+use crate::ab::bins::{
     BinCounts, LATENCY_BINS, LATENCY_OVERFLOW, RATIO_BINS, TIE, latency_bin, latency_edge_ns, ratio_bin, ratio_edge,
 };
 use crate::ab::{LatencyReport, PairCounts, PairSide, Tracking};

@@ -8,7 +8,7 @@ use crate::ab::evidence::{
     INTERVAL_EVIDENCE, PRIOR, RARE_PRIOR, VERDICT_EVIDENCE, log_beta_binomial, log_evidence, proportion_interval,
     stirling_remainder,
 };
-use crate::ab::report::side_ratio::log_ratio_interval;
+use crate::ab::report::log_ratio_interval;
 use crate::ab::{IntervalEstimate, LatencyReport, Tracking};
 
 const REFERENCE: &str = include_str!("../../../../../tests/fixtures/ab/report.txt");

@@ -6,7 +6,7 @@ use super::noise::{Noise, Random, SideNoise};
 use super::rivals::Rivals;
 use super::screen::{Method, Screen};
 use crate::ab::Verdict;
-use crate::ab::counts::ratio_bin;
+use crate::ab::bins::ratio_bin;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]

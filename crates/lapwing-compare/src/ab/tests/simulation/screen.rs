@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use crate::ab::Verdict;
-use crate::ab::counts::{BinCounts, RATIO_BINS, TIE};
+use crate::ab::bins::{BinCounts, RATIO_BINS, TIE};
+use crate::ab::block_variance::{CumulativeCount, QuantileTracker};
 use crate::ab::evidence::{PRIOR, VERDICT_EVIDENCE, log_beta_binomial};
 use crate::ab::report::quantile_interval;
-use crate::ab::tracking::threshold::CumulativeCount;
-use crate::ab::tracking::{BlockClock, QuantileTracker};
+use crate::ab::tracking::BlockClock;
 
 /// The bins whose lower edges decide: 1/1.02, the two edges of the tie, and 1.02.
 const EDGES: [usize; 4] = [TIE - 19, TIE, TIE + 1, TIE + 20];
@@ -122,6 +122,6 @@ impl Screen {
 
     /// The interval of the median ratio.
     pub(crate) fn interval(&self) -> (f64, f64) {
-        quantile_interval(&self.bins, &self.tracker, VERDICT_EVIDENCE, crate::ab::counts::ratio_edge)
+        quantile_interval(&self.bins, &self.tracker, VERDICT_EVIDENCE, crate::ab::bins::ratio_edge)
     }
 }

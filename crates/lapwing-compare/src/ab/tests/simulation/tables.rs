@@ -7,7 +7,7 @@ use super::runs::{Looks, Pairs, Setting, look_at_every_pair, stop_at_verdict};
 use super::screen::{Method, Screen};
 use super::tail::{TailVerdict, stop_at_tail_verdict};
 use super::{in_parallel, share, time_quantile};
-use crate::ab::counts::ratio_bin;
+use crate::ab::bins::ratio_bin;
 use crate::ab::{LatencyReport, PairCounts, Tracking, Verdict};
 
 const fn autoregressive(tau_s: f64, share: f64) -> Noise {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::noise::Random;
-use crate::ab::report::side_ratio::log_ratio_interval;
+use crate::ab::report::log_ratio_interval;
 use crate::ab::{PairCounts, Tracking};
 
 /// The index of p99.

@@ -4,18 +4,9 @@
 //! Trackers of pods that shared a candidate or a baseline at the same time must not be added: their blocks are not independent,
 //! and the sum would report less variance than there is. Pool the counts and tick one [`Tracking`] on them.
 
-mod block_clock;
-mod block_sums;
-mod mismatch_blocks;
-pub(crate) mod threshold;
-
-use std::time::Duration;
-
-pub(crate) use block_clock::BlockClock;
-pub(crate) use mismatch_blocks::MismatchBlocks;
-pub(crate) use threshold::{ProportionTracker, QuantileTracker};
-
+use super::block_variance::{ProportionTracker, QuantileTracker};
 use super::counts::PairCounts;
+use std::time::Duration;
 
 /// The quantiles of the pairs' ratio.
 pub(crate) const RATIO_QUANTILES: [f64; 3] = [0.1, 0.5, 0.9];
@@ -112,5 +103,67 @@ impl Tracking {
         self.wins.close_block(counts.wins(), counts.wins() + counts.losses());
         self.mismatches.close_block(counts.mismatches, counts.compared);
         self.mismatch_blocks.close_block(counts.mismatches, counts.compared);
+    }
+}
+
+/// The ends of blocks: the length doubles after every 64 blocks until it is 64 s, so that there are many blocks early and long
+/// ones late.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockClock {
+    elapsed: Duration,
+    end: Duration,
+    length: Duration,
+    closed: u64,
+}
+
+impl BlockClock {
+    /// The default length of the first blocks.
+    pub(crate) const FIRST: Duration = Duration::from_secs(1);
+    /// The greatest length.
+    const LONGEST: Duration = Duration::from_secs(64);
+    /// After how many blocks the length doubles.
+    const GROW_AFTER: u64 = 64;
+
+    /// A clock at 0, whose first block has `length`, within 1 ms and 64 s.
+    pub(crate) fn new(length: Duration) -> Self {
+        let length = length.clamp(Duration::from_millis(1), Self::LONGEST);
+        Self { elapsed: Duration::ZERO, end: length, length, closed: 0 }
+    }
+
+    /// Sets the time, and returns whether a block has ended since the last call.
+    pub(crate) fn advance(&mut self, elapsed: Duration) -> bool {
+        self.elapsed = elapsed;
+        let has_ended = elapsed >= self.end;
+        while elapsed >= self.end {
+            self.closed += 1;
+            if self.closed.is_multiple_of(Self::GROW_AFTER) {
+                self.length = (2 * self.length).min(Self::LONGEST);
+            }
+            self.end += self.length;
+        }
+        has_ended
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+}
+
+/// Blocks with comparisons, and those of them with a mismatch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MismatchBlocks {
+    /// Closed blocks in which outputs were compared.
+    pub(crate) compared: u64,
+    /// Those with at least one mismatch.
+    pub(crate) with_mismatch: u64,
+    mismatches_before: u64,
+    comparisons_before: u64,
+}
+
+impl MismatchBlocks {
+    pub(crate) fn close_block(&mut self, mismatches: u64, comparisons: u64) {
+        self.compared += u64::from(comparisons > self.comparisons_before);
+        self.with_mismatch += u64::from(mismatches > self.mismatches_before);
+        (self.mismatches_before, self.comparisons_before) = (mismatches, comparisons);
     }
 }
