@@ -1,8 +1,9 @@
 //! What is kept of the pairs: counts, nothing else, so that pods, windows and runs add up. Latencies are nanoseconds. Between pods
 //! they travel as their non-empty bins; what another pod sends is checked before it is used.
 
-use super::bins::{BinCounts, LATENCY_BINS, LATENCY_OVERFLOW, RATIO_BINS, TIE, latency_bin, ratio_bin};
 use serde::{Deserialize, Serialize};
+
+use super::bins::{BinCounts, LATENCY_BINS, LATENCY_OVERFLOW, RATIO_BINS, TIE, latency_bin, ratio_bin};
 
 /// One of the two sides of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

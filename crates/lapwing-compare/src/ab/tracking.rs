@@ -4,9 +4,10 @@
 //! Trackers of pods that shared a candidate or a baseline at the same time must not be added: their blocks are not independent,
 //! and the sum would report less variance than there is. Pool the counts and tick one [`Tracking`] on them.
 
+use std::time::Duration;
+
 use super::block_variance::{ProportionTracker, QuantileTracker};
 use super::counts::PairCounts;
-use std::time::Duration;
 
 /// The quantiles of the pairs' ratio.
 pub(crate) const RATIO_QUANTILES: [f64; 3] = [0.1, 0.5, 0.9];

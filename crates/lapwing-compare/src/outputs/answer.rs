@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::decode::OutputMapping;
 use lapwing_ledger::NameProof;
-use lapwing_protocol::OutputKind;
 
 /// A finished answer of the primary or of a target. It borrows everything: nothing is copied before it is decoded.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +47,4 @@ impl FinishedAnswer<'_> {
             _ => self.status.to_string(),
         }
     }
-}
-
-/// How an answer is decoded.
-#[derive(Clone, Copy, Debug)]
-pub enum AnswerReading<'a> {
-    /// By what the protocol of its route answers with.
-    Protocol(OutputKind),
-    /// As the tensors of a model, each at its place in a JSON document.
-    Mapped(&'a OutputMapping),
 }

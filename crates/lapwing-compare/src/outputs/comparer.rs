@@ -1,17 +1,16 @@
 //! Two finished answers in, what differs out.
 
-use super::answer::{AnswerReading, FinishedAnswer};
+use super::answer::FinishedAnswer;
 use super::check::{
     EditBudget, Judging, compare_documents, compare_embeddings, compare_field, compare_generated, compare_tensors,
 };
 use super::comparison::{Comparison, DifferenceDetail, DifferenceKind, FieldComparison, Incomparable};
 use super::config::Config;
-use super::decode::{DecodeError, Decoded, TextPart, decode};
+use super::decode::{AnswerReading, DecodeError, Decoded, TextPart, decode};
 use super::differences::Differences;
 use super::paths::PathSet;
-use super::rules::{RuleTable, Rules};
+use super::rules::{FieldScales, RuleTable, Rules};
 use super::sample::PayloadSample;
-use super::scales::FieldScales;
 use lapwing_ledger::{Stamp, WallClock};
 use lapwing_protocol::OutputKind;
 

@@ -21,11 +21,10 @@ mod redact;
 mod rules;
 mod sample;
 mod sampling;
-mod scales;
 #[cfg(any(test, feature = "testing"))]
 mod test_answer;
 
-pub use answer::{AnswerReading, FinishedAnswer};
+pub use answer::FinishedAnswer;
 pub use comparer::Comparer;
 pub use comparison::{
     Comparison, ComparisonResult, DifferenceDetail, DifferenceKind, ERROR_STEPS, FieldComparison, FieldHint, GreatestError,
@@ -34,8 +33,7 @@ pub use comparison::{
 pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
 pub use decode::content::{grpc_messages, whole as whole_body};
 pub use decode::nested::{NestedFault, read_texts};
-pub use decode::{Document, MappedTensor};
-pub use decode::{OutputMapping, TensorPort};
+pub use decode::{AnswerReading, Document, MappedTensor, OutputMapping, TensorPort};
 pub use differences::{
     AnswerJudgement, Asked, ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot,
     MismatchSnapshot, NumberSnapshot, OutputsVerdict, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot,
@@ -43,9 +41,9 @@ pub use differences::{
 };
 pub use paths::ValuePath;
 pub use redact::Redactor;
+pub use rules::FieldScales;
 pub use sample::{PayloadSample, SAMPLE_BYTES};
 pub use sampling::may_be_drawn;
-pub use scales::FieldScales;
 
 #[cfg(any(test, feature = "testing"))]
 pub use test_answer::TestAnswer;

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::super::comparison::{DifferenceKind, FieldComparison, NumberComparison};
 use super::super::config::Tolerance;
 use super::super::paths::append_key;
-use super::super::scales::FieldScales;
+use super::super::rules::FieldScales;
 use super::hints::hint_of;
 use super::numbers::{Allowed, Magnitude};
 

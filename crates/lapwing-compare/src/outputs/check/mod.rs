@@ -3,7 +3,6 @@
 mod aligned;
 mod embeddings;
 mod fields;
-mod generated;
 mod hints;
 mod json;
 mod numbers;
@@ -11,14 +10,12 @@ mod ranking;
 mod tensors;
 mod text;
 
-use super::rules::Rules;
-use super::scales::FieldScales;
+use super::rules::{FieldScales, Rules};
 
 pub(crate) use embeddings::compare_embeddings;
-pub(crate) use generated::compare_generated;
 pub(crate) use json::compare_documents;
 pub(crate) use tensors::compare_tensors;
-pub(crate) use text::{EditBudget, compare_field};
+pub(crate) use text::{EditBudget, compare_field, compare_generated};
 
 /// What an answer is judged by.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,34 @@
-//! The content of a body: its pieces joined, its encoding undone, gRPC messages taken out of their frames.
+//! The content of a body: its pieces joined, its encoding undone, gRPC messages taken out of their frames; and why a body cannot be
+//! decoded.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::super::answer::FinishedAnswer;
-use super::DecodeError;
 use lapwing_compression::{Codings, UnpackError, unpack};
 
 /// The most messages of a gRPC body that are read.
 const MAX_MESSAGES: usize = 65_536;
+
+/// Why a body cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It is larger than the limit.
+    #[error("larger than {0} bytes")]
+    TooLarge(usize),
+    /// The content encoding is unknown.
+    #[error("content encoding {0} is not read")]
+    Encoding(String),
+    /// It is not in the format that its head announces.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+impl DecodeError {
+    pub(crate) fn malformed(reason: impl Into<String>) -> Self {
+        Self::Malformed(reason.into())
+    }
+}
 
 /// The whole body, decompressed to at most `limit` bytes.
 pub(crate) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, DecodeError> {

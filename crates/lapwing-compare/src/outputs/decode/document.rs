@@ -7,7 +7,6 @@
 use smallvec::SmallVec;
 
 use super::element::Number;
-use super::{DecodeError, lenient};
 
 /// A node; containers are followed by what they contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,25 +39,6 @@ pub struct Document {
 }
 
 impl Document {
-    /// Parses one document, or several in a row as one array.
-    ///
-    /// # Errors
-    ///
-    /// The text is not JSON as servers write it, or it is nested deeper than 128 values.
-    pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
-        let mut document = Self::default();
-        document.append(text)?;
-        Ok(document)
-    }
-
-    /// Parses a document and appends its nodes. What was appended before a fault stays.
-    pub(crate) fn append(&mut self, text: &[u8]) -> Result<(), DecodeError> {
-        if u32::try_from(self.nodes.len() + self.texts.len() + text.len()).is_err() {
-            return Err(DecodeError::malformed("more than 4 GiB of JSON"));
-        }
-        lenient::append(self, text)
-    }
-
     /// Removes all nodes, and keeps their memory.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();
@@ -87,6 +67,11 @@ impl Document {
 
     pub(crate) fn push(&mut self, node: Node) {
         self.nodes.push(node);
+    }
+
+    /// Whether `bytes` more of text could pass what indices of 32 bits reach.
+    pub(crate) fn would_overflow(&self, bytes: usize) -> bool {
+        u32::try_from(self.nodes.len() + self.texts.len() + bytes).is_err()
     }
 
     /// The number of nodes.

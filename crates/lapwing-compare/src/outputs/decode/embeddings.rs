@@ -1,7 +1,8 @@
-//! Vectors of the embedding APIs: OpenAI (`data[].embedding`, as numbers or base64), TEI (`[[…]]`), Ollama (`embeddings`,
-//! `embedding`), llama.cpp (`[].embedding`, one vector or a list of them).
+//! Embeddings as lists of numbers, or as base64 of little-endian single floats, which is what OpenAI's clients ask for.
 
-use super::base64_floats;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::document::{Document, Value};
 
 /// Vectors, in the order of the inputs.
@@ -36,7 +37,7 @@ pub(crate) fn decode(document: &Document) -> Option<Embeddings> {
 /// Appends a vector, or a list of vectors (of one input, where tokens are not pooled); `None` for another value.
 fn take(value: Value<'_>, vectors: &mut Vec<Vec<f64>>) -> Option<()> {
     if let Some(text) = value.text() {
-        vectors.push(base64_floats::floats(text)?);
+        vectors.push(floats(text)?);
         return Some(());
     }
     let mut elements = value.elements()?.peekable();
@@ -50,4 +51,11 @@ fn take(value: Value<'_>, vectors: &mut Vec<Vec<f64>>) -> Option<()> {
     let vector: Option<Vec<f64>> = elements.map(|n| Some(n.number()?.as_f64())).collect();
     vectors.push(vector?);
     Some(())
+}
+
+/// The floats; `None` if the text is not base64, or not of whole floats.
+pub(crate) fn floats(text: &str) -> Option<Vec<f64>> {
+    let bytes = STANDARD.decode(text).ok()?;
+    let (floats, []) = bytes.as_chunks::<4>() else { return None };
+    Some(floats.iter().map(|bytes| f32::from_le_bytes(*bytes).into()).collect())
 }

@@ -4,7 +4,6 @@
 //! that an error document or an extension is compared too. Memory is bounded by the body: a document takes at most 16 bytes for
 //! each byte of text, and tensors are kept as they are on the wire.
 
-mod base64_floats;
 pub(crate) mod content;
 pub(crate) mod document;
 pub(crate) mod element;
@@ -13,28 +12,34 @@ mod events;
 mod generated;
 mod lenient;
 mod mapped;
-mod messages;
 pub(crate) mod nested;
 mod oip_grpc;
 mod oip_json;
-mod port;
 pub(crate) mod tensor;
 
 use bytes::Bytes;
 
-use super::answer::{AnswerReading, FinishedAnswer};
+use super::answer::FinishedAnswer;
 use lapwing_protocol::{Media, OutputKind};
 
+pub(crate) use content::DecodeError;
 pub use document::Document;
 pub(crate) use document::Node;
 pub(crate) use element::Number;
 pub(crate) use embeddings::Embeddings;
 pub(crate) use generated::{GeneratedTexts, TextPart};
 pub(crate) use lenient::not_finite;
-pub use mapped::MappedTensor;
-pub use mapped::OutputMapping;
-pub use port::TensorPort;
+pub use mapped::{MappedTensor, OutputMapping, TensorPort};
 pub(crate) use tensor::DecodedTensor;
+
+/// How an answer is decoded.
+#[derive(Clone, Copy, Debug)]
+pub enum AnswerReading<'a> {
+    /// By what the protocol of its route answers with.
+    Protocol(OutputKind),
+    /// As the tensors of a model, each at its place in a JSON document.
+    Mapped(&'a OutputMapping),
+}
 
 /// A decoded body.
 #[derive(Debug)]
@@ -64,26 +69,6 @@ impl Decoded {
             Self::Text(_) => "plain text",
             Self::Opaque(_) => "bytes of an unknown format",
         }
-    }
-}
-
-/// Why a body cannot be decoded.
-#[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
-    /// It is larger than the limit.
-    #[error("larger than {0} bytes")]
-    TooLarge(usize),
-    /// The content encoding is unknown.
-    #[error("content encoding {0} is not read")]
-    Encoding(String),
-    /// It is not in the format that its head announces.
-    #[error("{0}")]
-    Malformed(String),
-}
-
-impl DecodeError {
-    fn malformed(reason: impl Into<String>) -> Self {
-        Self::Malformed(reason.into())
     }
 }
 

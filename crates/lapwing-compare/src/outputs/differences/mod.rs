@@ -22,9 +22,7 @@
 
 mod bins;
 mod judging;
-mod merge;
 mod noise;
-mod rate;
 mod report;
 mod snapshot;
 mod summing;
@@ -44,8 +42,8 @@ use super::comparison::{
     Comparison, ComparisonResult, DifferenceKind, ERROR_STEPS, FieldComparison, FieldHint, Incomparable, KindSet,
 };
 use super::config::Tolerance;
+use super::rules::FieldScales;
 use super::sample::PayloadSample;
-use super::scales::FieldScales;
 use bins::{magnitude, size_bin};
 use lapwing_ledger::TraceId;
 use noise::UnjudgedReason;
@@ -200,7 +198,7 @@ impl Differences {
             self.count_set(side, canonical(set), 1);
         }
         if let Some(sample) = comparison.sample.as_deref().filter(|_| with == ComparedWith::Candidate) {
-            self.keep(trace, sample);
+            self.keep_sample(trace, sample);
         }
     }
 
@@ -255,7 +253,7 @@ impl Differences {
     }
 
     /// Keeps a sample. Of more than fit, those of the least trace ids stay, so that the order of merging does not matter.
-    fn keep(&mut self, trace: TraceId, sample: &PayloadSample) {
+    fn keep_sample(&mut self, trace: TraceId, sample: &PayloadSample) {
         if self.keep_samples == 0 {
             return;
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::super::comparison::{DifferenceKind, ERROR_STEPS};
 use super::super::config::Tolerance;
 use super::super::sample::PayloadSample;
-use super::tally::{NumberTally, SIMILARITY_STEPS, TextTally, WorstCase};
+use super::tally::{NumberTally, SIMILARITY_STEPS, TextTally, WorstCase, number_or_text, number_or_text_schema};
 use lapwing_ledger::TraceId;
 
 /// What differs between the primary and one target, on one route. Its `Display` is the report for people.
@@ -286,18 +286,4 @@ impl TextSnapshot {
             least_similarity: tally.least_similarity,
         })
     }
-}
-
-/// A number; `"inf"` or `"NaN"` as text, because JSON has no such numbers.
-pub(crate) fn number_or_text<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) if number.is_finite() => serializer.serialize_f64(*number),
-        Some(number) => serializer.collect_str(number),
-        None => serializer.serialize_none(),
-    }
-}
-
-/// What [`number_or_text`] writes.
-pub(crate) fn number_or_text_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": [{"type": ["number", "null"]}, {"enum": ["inf", "-inf", "NaN"]}]})
 }

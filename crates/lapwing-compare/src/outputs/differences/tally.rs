@@ -1,11 +1,10 @@
 //! The account of one field: sums, greatest and least values, and worst cases.
 
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 
 use super::super::comparison::{DifferenceKind, ERROR_STEPS, FieldComparison, GreatestError, NumberComparison, TextComparison};
 use super::bins::{Bins, magnitude_bin, size_bin};
-use super::snapshot::{number_or_text, number_or_text_schema};
 use lapwing_ledger::TraceId;
 
 /// Worst cases kept of a field.
@@ -225,4 +224,18 @@ fn extreme(a: Option<f64>, b: Option<f64>, choose: impl Fn(f64, f64) -> f64) -> 
 /// A text of a worst case, cut where it is long.
 fn shown(text: &str) -> String {
     if text.len() <= SHOWN_BYTES { text.to_owned() } else { text.chars().take(SHOWN_BYTES / 4).chain(['…']).collect() }
+}
+
+/// A number; `"inf"` or `"NaN"` as text, because JSON has no such numbers.
+pub(crate) fn number_or_text<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) if number.is_finite() => serializer.serialize_f64(*number),
+        Some(number) => serializer.collect_str(number),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// What [`number_or_text`] writes.
+pub(crate) fn number_or_text_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"type": ["number", "null"]}, {"enum": ["inf", "-inf", "NaN"]}]})
 }

@@ -22,8 +22,29 @@ const MAX_DEPTH: usize = 128;
 /// The most bytes between the brackets of `nan(…)`.
 const NAN_BYTES: usize = 40;
 
+impl Document {
+    /// Parses one document, or several in a row as one array.
+    ///
+    /// # Errors
+    ///
+    /// The text is not JSON as servers write it, or it is nested deeper than 128 values.
+    pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
+        let mut document = Self::default();
+        document.append(text)?;
+        Ok(document)
+    }
+
+    /// Parses a document and appends its nodes. What was appended before a fault stays.
+    pub(crate) fn append(&mut self, text: &[u8]) -> Result<(), DecodeError> {
+        if self.would_overflow(text.len()) {
+            return Err(DecodeError::malformed("more than 4 GiB of JSON"));
+        }
+        append(self, text)
+    }
+}
+
 /// Appends a document, or several in a row as one array. What was appended before a fault stays.
-pub(crate) fn append(document: &mut Document, text: &[u8]) -> Result<(), DecodeError> {
+fn append(document: &mut Document, text: &[u8]) -> Result<(), DecodeError> {
     let from = document.len();
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut parser = Parser { text, at: 0, document };

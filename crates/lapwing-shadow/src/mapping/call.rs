@@ -1,4 +1,5 @@
-//! Why a request cannot be mapped. Messages name places, types and lengths, and never a value: they go to logs.
+//! A call of a model: the inputs and outputs that the model has, a tensor of the call, and why a request cannot become one. Messages
+//! name places, types and lengths, and never a value: they go to logs.
 
 use crate::ShadowDrop;
 use lapwing_compare::outputs::NestedFault;
