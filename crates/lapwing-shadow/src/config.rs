@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::is_never_kept;
+use super::header_names::is_never_kept;
 use super::mapping::{MAPPING, MAX_MAPPINGS, MappingRule};
 use super::quota::{self, RouteQuota};
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
@@ -211,7 +211,7 @@ impl Section for Config {
             checks.fault("mappings", self.mappings.len(), format!("must be at most {MAX_MAPPINGS}"));
         }
         for (index, mapping) in self.mappings.iter().enumerate() {
-            mapping.check(checks, &format!("mappings[{index}]"), self);
+            mapping.check(checks, &format!("mappings[{index}]"), &self.routes, &self.targets);
         }
         checks.section("compare", |checks| self.compare.check(checks));
         checks.range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));

@@ -1,4 +1,4 @@
-//! The headers that a copy and its record keep, by name.
+//! The headers that a copy and its record keep, and those that they never do, by name.
 
 /// Headers of a request that its copies and its record keep. They say how the body is to be read, what answer is wanted, and what is
 /// asked of which model. Everything else stays with the upstream.
@@ -59,3 +59,8 @@ pub(crate) const NEVER_KEPT: &[&str] = &[
     "x-lapwing-pair",
     "x-lapwing-shadow",
 ];
+
+/// Whether nobody can keep this header, because a copy has its own.
+pub(crate) fn is_never_kept(name: &str) -> bool {
+    NEVER_KEPT.iter().any(|never| never.eq_ignore_ascii_case(name))
+}

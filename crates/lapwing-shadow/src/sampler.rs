@@ -5,7 +5,7 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::config::Config;
-use super::repeatable::NamedRoutes;
+use super::named_routes::NamedRoutes;
 use super::{SHADOW_FIELD, ShadowDrop};
 use lapwing_ledger::{TraceContext, TraceId};
 use lapwing_protocol::{Protocols, fold_route};

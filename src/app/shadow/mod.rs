@@ -134,7 +134,7 @@ impl NamedTarget {
             ShadowTarget::Server(upstream) => (Target::from(upstream), matches!(upstream, Upstream::Http { h2: true, .. })),
             ShadowTarget::Engine(path) => {
                 let engine = Hosted::start_one(&whole.engine, &name, path, whole.proxy.worker_threads(), whole.drain_timeout)?;
-                mappings = MappingTable::new(&whole.shadow, &name, &engine.ports())?;
+                mappings = MappingTable::new(&whole.shadow.mappings, whole.shadow.max_body, &name, &engine.ports())?;
                 let address = Target::Tcp(engine.address().to_string());
                 engines.push(engine);
                 (address, false)

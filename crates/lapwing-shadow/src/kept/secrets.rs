@@ -4,20 +4,20 @@
 //! a secret in its body is not copied. In records they are replaced.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
+use memchr::memchr2;
 use percent_encoding::percent_decode_str;
-use super::rules::NameRules;
-use super::spans::secret_values;
+
+use super::NameRules;
 use crate::config::{Config, CopyRule};
 use lapwing_compare::outputs::whole_body;
 use lapwing_compare::secret_names::{Place, is_secret};
 use lapwing_protocol::Media;
-use std::ops::Range;
-use memchr::memchr2;
-use lapwing_compare::secret_names::Place;
 
 /// What stands for a secret in a record.
 const HIDDEN: &str = "***";
@@ -116,7 +116,7 @@ impl Secrets {
         Ok(has_secret.then_some(form))
     }
 
-    fn values(&self, body: &[u8]) -> Vec<std::ops::Range<usize>> {
+    fn values(&self, body: &[u8]) -> Vec<Range<usize>> {
         secret_values(body, |name, place| self.is_secret(name, place))
     }
 

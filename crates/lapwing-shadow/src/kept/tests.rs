@@ -5,8 +5,8 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName};
 use proptest::prelude::*;
 
-use super::names::{KEPT_HEADERS, NEVER_KEPT};
 use super::*;
+use crate::header_names::{KEPT_HEADERS, NEVER_KEPT};
 use crate::{Config, CopyRule};
 
 /// Headers by which clients, gateways and clouds show who asks, and others that nobody asked to copy.
@@ -84,7 +84,7 @@ fn only_the_listed_headers_are_kept() {
     let mut expected = KEPT_HEADERS.to_vec();
     expected.sort_unstable();
     assert_eq!(kept(&Config::default(), &all), expected);
-    let te = HeaderMap::from_iter([(http::header::TE, "gzip".parse().unwrap())]);
+    let te = HeaderMap::from_iter([(TE, "gzip".parse().unwrap())]);
     assert!(KeptHeaders::new(&Config::default(), &lapwing_protocol::Config::default()).of(&te).is_empty());
     let mut given = HeaderMap::new();
     for value in ["a", "b", "c"] {

@@ -1,8 +1,35 @@
 //! A call of a model: the inputs and outputs that the model has, a tensor of the call, and why a request cannot become one. Messages
 //! name places, types and lengths, and never a value: they go to logs.
 
+use bytes::Bytes;
+
 use crate::ShadowDrop;
-use lapwing_compare::outputs::NestedFault;
+use lapwing_compare::outputs::{NestedFault, TensorPort};
+
+/// The inputs and outputs of a model, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct ModelPorts {
+    /// What it reads.
+    pub inputs: Vec<TensorPort>,
+    /// What it answers.
+    pub outputs: Vec<TensorPort>,
+}
+
+/// A call: JSON, and the tensors as binary data behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedCall {
+    /// How many bytes of `body` are JSON: `inference-header-content-length`.
+    pub json_bytes: usize,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// A tensor of a call, little-endian.
+pub(crate) struct InputTensor<'m> {
+    pub(crate) port: &'m TensorPort,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) data: Bytes,
+}
 
 /// Why a request is not sent to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 
-use crate::Config;
-use crate::repeatable::NamedRoutes;
+use crate::named_routes::NamedRoutes;
 use lapwing_compare::outputs::ValuePath;
 use lapwing_protocol::{Protocols, TextEncoder};
 use lapwing_settings::{Checks, Form, Record, ShadowTarget};
@@ -78,14 +77,15 @@ impl MappingRule {
         self.targets.is_empty() || self.targets.iter().any(|own| own == target)
     }
 
-    /// Reports what is wrong with it; `path` is where it stands in the section `shadow`.
-    pub(crate) fn check(&self, checks: &mut Checks, path: &str, shadow: &Config) {
+    /// Reports what is wrong with it; `path` is where it stands in the section `shadow`, whose routes and
+    /// targets these are.
+    pub(crate) fn check(&self, checks: &mut Checks, path: &str, routes: &[String], targets: &BTreeMap<String, ShadowTarget>) {
         let at = |key: &str| format!("{path}.{key}");
-        self.check_route(checks, &at("route"), &shadow.routes);
+        self.check_route(checks, &at("route"), routes);
         for (index, target) in self.targets.iter().enumerate() {
-            match shadow.targets.get(target) {
+            match targets.get(target) {
                 // a replay names its targets itself
-                None if shadow.targets.is_empty() => {}
+                None if targets.is_empty() => {}
                 None => checks.fault(&at(&format!("targets[{index}]")), target, "is none of shadow.targets"),
                 Some(ShadowTarget::Engine(_)) => {}
                 Some(ShadowTarget::Server(_)) => {
@@ -94,7 +94,7 @@ impl MappingRule {
                 }
             }
         }
-        if !shadow.targets.is_empty() && !shadow.targets.values().any(|target| matches!(target, ShadowTarget::Engine(_))) {
+        if !targets.is_empty() && !targets.values().any(|target| matches!(target, ShadowTarget::Engine(_))) {
             checks.fault(path, &self.route, "has no effect: no target is a model that the engine runs (engine:model.onnx)");
         }
         for (key, tensors) in [("inputs", &self.inputs), ("outputs", &self.outputs)] {

@@ -2,24 +2,23 @@
 //! model's tokenizer.
 //!
 //! - `config` is an element of `shadow.mappings`;
-//! - `request` is a mapping compiled for one model: it turns a body into a call of the Open Inference Protocol;
-//! - `texts`: token ids, masks and segments of texts;
-//! - `table`: the mappings of one target, by route.
+//! - `request` is a mapping compiled for one model: it turns a body into a call of the Open Inference Protocol; and those of one target,
+//!   by route;
+//! - `call`: what goes to the model, and why a request cannot become one;
+//! - `texts`: token ids, masks and segments of texts.
 //!
 //! Everything runs on threads of copies, off every request's path. Memory is bounded: a request by the caller's limit, before and after
 //! decompression, its document by 16 bytes for each byte of it, and the tensors by the same limit.
 
+mod call;
 mod config;
-mod fault;
 mod request;
-mod table;
 mod texts;
 
+pub use call::{MappedCall, MappingFault, ModelPorts};
 pub use config::MappingRule;
 pub(crate) use config::{MAPPING, MAX_MAPPINGS};
-pub use fault::MappingFault;
-pub use request::{MappedCall, ModelPorts, RequestMapping};
-pub use table::{MappingError, MappingTable};
+pub use request::{MappingError, MappingTable, RequestMapping};
 
 pub use lapwing_compare::outputs::TensorPort;
 

@@ -1,25 +1,18 @@
-//! A mapping compiled for one model: a request's body in, a call of the Open Inference Protocol out.
+//! A mapping compiled for one model: a request's body in, a call of the Open Inference Protocol out; and the mappings of one target, by
+//! route.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use serde_json::json;
+
+use super::call::{InputTensor, MappedCall, MappingFault, ModelPorts};
 use super::config::MappingRule;
-use super::fault::MappingFault;
 use super::texts::TextMapping;
 use lapwing_compare::outputs::{Document, MappedTensor, OutputMapping, TensorPort, ValuePath, whole_body};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use super::request::{ModelPorts, RequestMapping};
-use crate::Config;
-
-/// The inputs and outputs of a model, in its order.
-#[derive(Clone, Debug, Default)]
-pub struct ModelPorts {
-    /// What it reads.
-    pub inputs: Vec<TensorPort>,
-    /// What it answers.
-    pub outputs: Vec<TensorPort>,
-}
+use lapwing_settings::Size;
 
 /// How requests of a route become calls of a model, and where their answers have the model's outputs.
 #[derive(Debug)]
@@ -29,22 +22,6 @@ pub struct RequestMapping {
     outputs: OutputMapping,
     /// The most bytes of a request, and of the tensors that it becomes.
     limit: usize,
-}
-
-/// A call: JSON, and the tensors as binary data behind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MappedCall {
-    /// How many bytes of `body` are JSON: `inference-header-content-length`.
-    pub json_bytes: usize,
-    /// The whole body.
-    pub body: Bytes,
-}
-
-/// A tensor of a call, little-endian.
-pub(crate) struct InputTensor<'m> {
-    pub(crate) port: &'m TensorPort,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) data: Bytes,
 }
 
 impl RequestMapping {
@@ -143,7 +120,7 @@ impl RequestMapping {
 /// # Errors
 ///
 /// The first name that is no port's.
-fn tensors<'r>(rule: &'r std::collections::BTreeMap<String, String>, ports: &[TensorPort]) -> Result<Vec<MappedTensor>, &'r str> {
+fn tensors<'r>(rule: &'r BTreeMap<String, String>, ports: &[TensorPort]) -> Result<Vec<MappedTensor>, &'r str> {
     let tensor = |(name, path): (&'r String, &String)| {
         let port = ports.iter().find(|port| port.name == *name).ok_or(name.as_str())?.clone();
         Ok(MappedTensor { port, path: ValuePath::parse(path).map_err(|_| name.as_str())? })
@@ -168,16 +145,16 @@ pub struct MappingError {
 pub struct MappingTable(BTreeMap<String, Arc<RequestMapping>>);
 
 impl MappingTable {
-    /// The mappings of a checked configuration for the model of `target`, which the engine runs. Of several for one route the first
-    /// counts.
+    /// The checked `rules` compiled for the model of `target`, which the engine runs. Of several for one route the first counts. A
+    /// request, and the tensors that it becomes, have at most `max_body` bytes each.
     ///
     /// # Errors
     ///
     /// [`MappingError`] if one does not fit the model, or its tokenizer cannot be read.
-    pub fn new(config: &Config, target: &str, model: &ModelPorts) -> Result<Self, MappingError> {
-        let limit = usize::try_from(config.max_body.get()).unwrap_or(usize::MAX);
+    pub fn new(rules: &[MappingRule], max_body: Size, target: &str, model: &ModelPorts) -> Result<Self, MappingError> {
+        let limit = usize::try_from(max_body.get()).unwrap_or(usize::MAX);
         let mut table = BTreeMap::new();
-        for rule in config.mappings.iter().filter(|rule| rule.is_for(target)) {
+        for rule in rules.iter().filter(|rule| rule.is_for(target)) {
             if !table.contains_key(&rule.route) {
                 let error = |reason| MappingError { route: rule.route.clone(), target: target.to_owned(), reason };
                 table.insert(rule.route.clone(), Arc::new(RequestMapping::new(rule, model, limit).map_err(error)?));

@@ -211,8 +211,8 @@ fn a_mapping_that_does_not_fit_the_model_is_refused() {
     // of several for one route the first counts, and each names its targets
     let elsewhere = MappingRule { targets: vec!["other".into()], ..with(json!({"z": "$"}), y()) };
     let config = Config { mappings: vec![elsewhere, scores(), with(json!({"z": "$"}), y())], ..Config::default() };
-    assert!(MappingTable::new(&config, "reference", &scorer()).unwrap().of("POST /score").is_some());
-    let error = MappingTable::new(&config, "other", &scorer()).unwrap_err().to_string();
+    assert!(MappingTable::new(&config.mappings, config.max_body, "reference", &scorer()).unwrap().of("POST /score").is_some());
+    let error = MappingTable::new(&config.mappings, config.max_body, "other", &scorer()).unwrap_err().to_string();
     assert_eq!(error, "shadow.mappings: POST /score, for target other: inputs.z: is no input of the model; its inputs are x");
 }
 

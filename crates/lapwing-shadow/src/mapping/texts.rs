@@ -2,9 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::call::{InputTensor, MappingFault, ModelPorts};
 use super::config::MappingRule;
-use super::fault::MappingFault;
-use super::request::{InputTensor, ModelPorts};
 use lapwing_compare::outputs::{Document, TensorPort, ValuePath, read_texts};
 use lapwing_protocol::{EncodedText, TextEncoder};
 

@@ -1,10 +1,10 @@
 //! What is known of one target against the upstream, for requests of one route, model and cost class.
 
 use std::time::Duration;
+
 use super::agreement::OutputResult;
 use super::figure::PairFigure;
 use super::half::{HalfOutcome, PairHalf};
-use super::ratios::RatioHistogram;
 use lapwing_compare::ab::{LatencyReport, PairCounts, PairSide, Tracking};
 use lapwing_ledger::CopyCause;
 

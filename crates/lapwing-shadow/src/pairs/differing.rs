@@ -95,7 +95,7 @@ impl DifferingPairs {
         // from the back, so that places stay what they are
         for at in complete.into_iter().rev() {
             if let Some(awaited) = self.awaited.remove(at) {
-                self.keep(awaited);
+                self.insert_if_worst(awaited);
             }
         }
         if self.recent.len() >= MAX_RECENT {
@@ -112,7 +112,7 @@ impl DifferingPairs {
             awaited.take(*of, side);
         }
         if awaited.is_complete() {
-            return self.keep(awaited);
+            return self.insert_if_worst(awaited);
         }
         if self.awaited.len() >= MAX_AWAITED {
             self.awaited.pop_front();
@@ -120,7 +120,7 @@ impl DifferingPairs {
         self.awaited.push_back(awaited);
     }
 
-    fn keep(&mut self, awaited: AwaitedPair) {
+    fn insert_if_worst(&mut self, awaited: AwaitedPair) {
         let (Some(primary), Some(copy)) = (awaited.primary, awaited.copy) else { return };
         let key = (awaited.target, primary.half.series.route);
         if !self.kept.contains_key(&key) && self.kept.len() >= MAX_ROUTES {

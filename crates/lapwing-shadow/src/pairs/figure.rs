@@ -1,7 +1,8 @@
-//! The figures of a pair. Those that both sides have are compared.
+//! The figures of a pair, of which those that both sides have are compared; and which side goes first, which a reader must know of
+//! every such figure.
 
+use crate::CopyOrder;
 use lapwing_ledger::{Exchange, Phase, Source, Stage};
-use super::CopyOrder;
 
 /// A figure of a pair. All but [`Self::FromDue`] lie inside the upstream window: what the client's connection does is not the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::card::RatioHistogram;
 use super::figure::PairFigure;
-use super::ratios::RatioHistogram;
 use super::{CardKey, PairTable};
 use lapwing_compare::ab::{LatencyReport, PairCounts};
 use lapwing_ledger::LabelId;

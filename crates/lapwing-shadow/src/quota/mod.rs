@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::repeatable::NamedRoutes;
+use super::named_routes::NamedRoutes;
 use lapwing_ledger::{LabelId, LabelTable, Stamp};
 use lapwing_protocol::{Protocols, fold_route};
 use lapwing_settings::{Checks, Form, Record};

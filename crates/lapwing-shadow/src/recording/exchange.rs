@@ -8,8 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 
-use super::fields::{base64_body, header_fields, text};
-use super::lines::{FileError, FileLimits, JsonLines};
+use super::lines::{FileError, FileLimits, JsonLines, base64_body, header_fields, text};
 use crate::SideAccount;
 
 /// The latest arrival, from the start of a recording: 7 days, in nanoseconds.

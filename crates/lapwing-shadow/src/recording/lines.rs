@@ -1,15 +1,17 @@
-//! Lines of JSON within bounds. A line is read into memory before it is parsed, and never more than one.
+//! Lines of JSON within bounds, and how they hold values of HTTP: texts as texts, header fields as pairs, bodies as base64. A line is
+//! read into memory before it is parsed, and never more than one.
 
 use std::io::{self, BufRead, Read};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use lapwing_net::error_text;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use lapwing_net::error_text;
 
 /// The bounds of a file that is read.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,6 @@
 //! line.
 
 mod exchange;
-mod fields;
 mod lines;
 mod pairs_file;
 

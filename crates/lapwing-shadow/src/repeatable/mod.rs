@@ -6,7 +6,6 @@
 //! nothing of a route. Everything here works on whole copies, away from the request path.
 
 mod learnt;
-mod named;
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,7 @@ use parking_lot::Mutex;
 
 use self::learnt::LearntRoutes;
 pub use self::learnt::{RouteStanding, Standing};
-pub(crate) use self::named::NamedRoutes;
+use super::named_routes::NamedRoutes;
 use super::{Config, ShadowCounters, ShadowDrop};
 use lapwing_compare::outputs::{FinishedAnswer, grpc_messages, whole_body};
 use lapwing_protocol::{Media, Recognised, Recogniser, WholeBody, fold_route};
