@@ -1,4 +1,5 @@
 //! Replays the corpora of the fuzz targets (fuzz/corpus): what a fuzzer once found worth keeping holds on the stable toolchain too.
+//! Those of the engine's server are replayed in `lapwing-serving`.
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
@@ -61,11 +62,8 @@ fn otlp() {
 
 #[cfg(feature = "engine")]
 #[test]
-fn engine() {
+fn onnx() {
     use lapwing_engine::model::onnx_properties;
-    use lapwing_serving::request_properties;
 
-    replay("engine_rest", request_properties::rest);
-    replay("engine_grpc", request_properties::grpc);
     replay("onnx", onnx_properties::holds);
 }

@@ -15,7 +15,7 @@
 //! let comparer = Comparer::new(&Config::default());
 //! let comparison = comparer.compare("POST /classify", OutputKind::Other, &answer(&bodies[0]), &answer(&bodies[1]));
 //! assert_eq!(comparison.is_different(), Some(true));
-//! assert_eq!(comparison.fields[0].field, "label");
+//! assert_eq!(comparison.fields[0].field, "$.label");
 //! ```
 
 #![forbid(unsafe_code)]

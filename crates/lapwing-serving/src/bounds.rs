@@ -3,9 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::error::RequestError;
+use super::error::{Bound, RequestError};
 use lapwing_engine::tensor::Tensor;
-use lapwing_net::excerpt;
 
 /// The most inputs, and the most requested outputs, of a request.
 pub(crate) const MAX_TENSORS: usize = 1024;
@@ -15,44 +14,12 @@ pub(crate) const MAX_AXES: usize = 32;
 pub(crate) const MAX_PARAMETERS: usize = 64;
 /// The longest id of a request, which its answer repeats, in bytes.
 pub(crate) const MAX_ID: usize = 1024;
-/// The longest error message, in bytes: messages quote the request.
-pub(crate) const MAX_MESSAGE: usize = 1024;
-
 /// A decompressed body, and the tensors decoded from it, may each be this many times larger than the body as it was received …
 const EXPANSION: usize = 16;
 /// … or have this many bytes, if that is more.
 const EXPANSION_FLOOR: usize = 16 << 20;
 
-/// A bound that a request exceeded: the label of the metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bound {
-    MaxBody,
-    BodyBudget,
-    Expansion,
-    Tensors,
-    Axes,
-    Parameters,
-    Id,
-    InFlight,
-}
-
 impl Bound {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::MaxBody, Self::BodyBudget, Self::Expansion, Self::Tensors, Self::Axes, Self::Parameters, Self::Id, Self::InFlight];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::MaxBody => "max_body",
-            Self::BodyBudget => "body_budget",
-            Self::Expansion => "expansion",
-            Self::Tensors => "tensors",
-            Self::Axes => "axes",
-            Self::Parameters => "parameters",
-            Self::Id => "id",
-            Self::InFlight => "in_flight",
-        }
-    }
-
     /// Checks that `field` has at most `most` of what this bound counts.
     ///
     /// # Errors
@@ -96,21 +63,9 @@ fn once<'a>(list: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Requ
     Ok(())
 }
 
-/// The text, cut to [`MAX_MESSAGE`] bytes.
-pub(crate) fn cut(text: String) -> String {
-    excerpt(text, MAX_MESSAGE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_message_is_cut_between_characters() {
-        assert_eq!(cut("short".into()), "short");
-        let long = cut("é".repeat(MAX_MESSAGE));
-        assert!(long.len() <= MAX_MESSAGE && long.ends_with("é…"), "{} bytes", long.len());
-    }
 
     #[test]
     fn small_bodies_may_become_16_mib_and_large_ones_16_times_their_size() {

@@ -3,12 +3,76 @@
 use http::StatusCode;
 use tonic::Code;
 
-use super::bounds::{self, Bound};
-use super::metrics::Outcome;
 use lapwing_engine::service::CallError;
+use lapwing_net::excerpt;
 
 /// `Retry-After` of a request that met a full queue or found no room for its body, in seconds.
 pub(crate) const RETRY_AFTER: &str = "1";
+
+/// The longest error message, in bytes: messages quote the request.
+pub(crate) const MAX_MESSAGE: usize = 1024;
+
+/// A bound that a request exceeded: the label of the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    MaxBody,
+    BodyBudget,
+    Expansion,
+    Tensors,
+    Axes,
+    Parameters,
+    Id,
+    InFlight,
+}
+
+impl Bound {
+    pub(crate) const ALL: [Self; 8] =
+        [Self::MaxBody, Self::BodyBudget, Self::Expansion, Self::Tensors, Self::Axes, Self::Parameters, Self::Id, Self::InFlight];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::MaxBody => "max_body",
+            Self::BodyBudget => "body_budget",
+            Self::Expansion => "expansion",
+            Self::Tensors => "tensors",
+            Self::Axes => "axes",
+            Self::Parameters => "parameters",
+            Self::Id => "id",
+            Self::InFlight => "in_flight",
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ok,
+    /// The request is invalid.
+    Input,
+    Full,
+    Deadline,
+    NotReady,
+    Failed,
+    /// The client disconnected.
+    Cancelled,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Ok, Self::Input, Self::Full, Self::Deadline, Self::NotReady, Self::Failed, Self::Cancelled];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Input => "input",
+            Self::Full => "full",
+            Self::Deadline => "deadline",
+            Self::NotReady => "not_ready",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +167,7 @@ impl RequestError {
 
     /// What the client is told.
     pub(crate) fn message(&self) -> String {
-        bounds::cut(self.to_string())
+        cut_message(self.to_string())
     }
 
     /// Whether the client may succeed with the same request a little later.
@@ -121,5 +185,22 @@ impl RequestError {
             Self::Busy { .. } => Some(Bound::InFlight),
             _ => None,
         }
+    }
+}
+
+/// The text, cut to [`MAX_MESSAGE`] bytes.
+pub(crate) fn cut_message(text: String) -> String {
+    excerpt(text, MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_between_characters() {
+        assert_eq!(cut_message("short".into()), "short");
+        let long = cut_message("é".repeat(MAX_MESSAGE));
+        assert!(long.len() <= MAX_MESSAGE && long.ends_with("é…"), "{} bytes", long.len());
     }
 }

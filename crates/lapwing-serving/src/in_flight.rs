@@ -6,9 +6,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::catalogue::CatalogueEntry;
 use super::deadline::{RequestTimeout, before};
+use super::error::Outcome;
 use super::error::RequestError;
 use super::limits::Limits;
-use super::metrics::{Outcome, StageTimes};
+use super::metrics::StageTimes;
 use lapwing_engine::clock;
 use lapwing_engine::service::{About, Answer, Call, Servable};
 use lapwing_engine::tensor::Tensor;

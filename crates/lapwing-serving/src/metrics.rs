@@ -11,9 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::bounds::Bound;
-use super::error::RequestError;
-use super::placement::PlacementMetrics;
+use super::error::{Bound, Outcome, RequestError};
+use super::placement::{LabelSet, PlacementMetrics};
 use lapwing_engine::service::{Answer, Batched, Servable};
 use lapwing_metrics::REQUEST_BOUNDS_NS;
 use lapwing_metrics::defs::{MetricFamily, MetricKind};
@@ -105,38 +104,6 @@ pub(crate) const FALLBACK: MetricFamily = MetricFamily {
 /// Every family of `/metrics`.
 pub const FAMILIES: &[MetricFamily] =
     &[REQUESTS, STAGES, BATCH_CALLS, BATCH_TOKENS, TOKENS, IN_FLIGHT, READY, BODY_BYTES, BOUNDS, DEVICE, FALLBACK];
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Ok,
-    /// The request is invalid.
-    Input,
-    Full,
-    Deadline,
-    NotReady,
-    Failed,
-    /// The client disconnected.
-    Cancelled,
-}
-
-impl Outcome {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Ok, Self::Input, Self::Full, Self::Deadline, Self::NotReady, Self::Failed, Self::Cancelled];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Input => "input",
-            Self::Full => "full",
-            Self::Deadline => "deadline",
-            Self::NotReady => "not_ready",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 /// Where the time of a request went, in nanoseconds: the model's stages, with what serving adds to the first and the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StageTimes {
@@ -169,7 +136,6 @@ impl StageTimes {
     }
 }
 
-pub(crate) type LabelSet = Vec<(&'static str, String)>;
 type Fractional = Counter<f64, AtomicU64>;
 
 /// Every metric family, and the registry that writes them.
@@ -200,7 +166,7 @@ pub(crate) struct ModelMetrics {
     useful: Fractional,
     in_flight: Gauge,
     ready: Gauge,
-    seen: PlacementMetrics,
+    placement: PlacementMetrics,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
@@ -277,7 +243,7 @@ impl Metrics {
             useful: kind("useful"),
             in_flight: self.in_flight.get_or_create_owned(&vec![model()]),
             ready: self.ready.get_or_create_owned(&vec![model(), version()]),
-            seen: PlacementMetrics::new(self.device.clone(), self.fallback.clone(), served),
+            placement: PlacementMetrics::new(self.device.clone(), self.fallback.clone(), served),
         }
     }
 
@@ -327,8 +293,8 @@ impl ModelMetrics {
     }
 
     /// Updates the metrics of readiness and placement.
-    pub(crate) fn look(&self, served: &dyn Servable) {
+    pub(crate) fn refresh(&self, served: &dyn Servable) {
         self.ready.set(i64::from(served.is_ready()));
-        self.seen.look(served);
+        self.placement.refresh(served);
     }
 }

@@ -7,8 +7,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Samples;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::metrics::LabelSet;
 use lapwing_engine::service::{Fallback, Placement, Servable};
+
+/// The labels of a sample: names and values.
+pub(crate) type LabelSet = Vec<(&'static str, String)>;
 
 /// What has been shown of one version of one model.
 #[derive(Debug)]
@@ -30,12 +32,12 @@ impl PlacementMetrics {
     /// The placement of a model that was just loaded.
     pub(crate) fn new(device: Samples<LabelSet, Gauge>, fallback: Samples<LabelSet, Counter>, served: &dyn Servable) -> Self {
         let seen = Self { device, fallback, last: Mutex::default() };
-        seen.look(served);
+        seen.refresh(served);
         seen
     }
 
     /// Shows the model's placement, and counts a new fallback.
-    pub(crate) fn look(&self, served: &dyn Servable) {
+    pub(crate) fn refresh(&self, served: &dyn Servable) {
         let placement = served.placement();
         let Placement { device, device_name, precision, fallback, .. } = &*placement;
         let (name, version) = (&served.about().name, &served.about().version);

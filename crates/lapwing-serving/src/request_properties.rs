@@ -58,3 +58,26 @@ fn about() -> About {
         outputs: vec![port("y", Datatype::Fp32), port("half", Datatype::Fp16)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Fewer files are no corpus: the folder was lost.
+    const FEWEST: usize = 10;
+
+    /// Runs the law on each file of a fuzz target's corpus.
+    fn replay(target: &str, holds: impl Fn(&[u8]) -> bool) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= FEWEST, "{}: {} files", folder.display(), files.len());
+        let broken: Vec<_> = files.iter().filter(|file| !holds(&std::fs::read(file).unwrap())).collect();
+        assert!(broken.is_empty(), "{broken:?}");
+    }
+
+    #[test]
+    fn the_corpora_of_the_fuzz_targets_hold() {
+        replay("engine_rest", super::rest);
+        replay("engine_grpc", super::grpc);
+    }
+}

@@ -10,23 +10,12 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::Semaphore;
 
 use super::body_budget::BodyBudget;
-use super::bounds;
 use super::catalogue::Catalogue;
-use super::error::RequestError;
+use super::error::{RequestError, cut_message};
 use super::limits::Limits;
 use super::rest::pages::error_response;
+use super::state::ServerState;
 use super::{grpc, rest};
-
-/// The state that every handler gets.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerState {
-    pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) limits: Limits,
-    /// One permit for each request in flight.
-    pub(crate) slots: Arc<Semaphore>,
-    /// The memory for bodies.
-    pub(crate) bodies: Arc<BodyBudget>,
-}
 
 /// Every path of the Open Inference Protocol, health and metrics, to be served by [`serve_router`](super::serve_router).
 pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
@@ -44,7 +33,7 @@ pub fn router(catalogue: Arc<Catalogue>, limits: Limits) -> Router {
 async fn unknown(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path();
     if headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return tonic::Status::unimplemented(bounds::cut(format!("{path}: is not served here"))).into_http::<Body>();
+        return tonic::Status::unimplemented(cut_message(format!("{path}: is not served here"))).into_http::<Body>();
     }
     error_response(&RequestError::Unknown(format!("{method} {path}: is not served here")))
 }

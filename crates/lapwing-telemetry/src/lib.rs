@@ -1,7 +1,22 @@
 //! Lapwing's own telemetry, sent to an OpenTelemetry Collector: metrics at an interval, traces of requests that are worth a look.
 //!
 //! Everything here runs on a thread of its own, except the sampler, which looks at each merged exchange on the aggregator's thread.
-//! A collector that does not answer costs bounded memory; what it does not take is counted.
+//! A collector that does not answer costs bounded memory; what it does not take is counted. It never delays the aggregator, and never
+//! sends an exchange twice.
+//!
+//! ```
+//! use std::{collections::BTreeMap, sync::Arc};
+//! use lapwing_attribution::otlp::OwnTraces;
+//! use lapwing_ledger::SamplingThreshold;
+//! use lapwing_metrics::{Counters, Labels};
+//! use lapwing_telemetry::{TailSampler, TraceQueue};
+//!
+//! let (queue, mut taken) = TraceQueue::new(Arc::new(Counters::default()));
+//! let own_traces = Arc::new(OwnTraces::default());
+//! let sampler = TailSampler::new(SamplingThreshold::EVERYTHING, BTreeMap::new(), Arc::new(Labels::default()), queue, own_traces);
+//! drop(sampler);
+//! assert!(taken.blocking_recv().is_none(), "the exporter ends with the sampler");
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +34,8 @@ pub use config::{Config, SignalExport, Temporality};
 pub use export_metrics::{CollectMetrics, MetricsExporter};
 pub use export_traces::TracesExporter;
 pub use resource::ServiceResource;
-pub use sampler::{SampledExchange, SamplingReason, TailSampler};
-pub use trace_queue::{QueuedExchange, TraceQueue};
+pub use sampler::TailSampler;
+pub use trace_queue::{QueuedExchange, SampledExchange, SamplingReason, TraceQueue};
 
 #[cfg(test)]
 mod tests;

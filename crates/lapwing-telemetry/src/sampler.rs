@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::trace_queue::TraceQueue;
+use super::trace_queue::{SampledExchange, SamplingReason, TraceQueue};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_ledger::{Exchange, ExchangeKind, LabelId, Ledger, PairId, SamplingThreshold, Stamp, TraceId};
 use lapwing_metrics::{Budget, Labels, RouteBudget};
@@ -21,48 +21,6 @@ const MINUTE_NS: u64 = 60_000_000_000;
 const ROUTES: usize = 256;
 /// Exchanges that wait for the comparison of their outputs.
 const UNCOMPARED: usize = 1024;
-
-/// Why an exchange is sent as a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SamplingReason {
-    /// It ended in an error.
-    Error,
-    /// It took longer than a budget of its route.
-    OverBudget,
-    /// The share drew it.
-    Share,
-    /// It was the slowest of its route in a minute.
-    Slowest,
-    /// Its outputs differ from those of a shadow target.
-    ShadowMismatch,
-}
-
-impl SamplingReason {
-    /// The value of the attribute `lapwing.sampling.reason`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::OverBudget => "over_budget",
-            Self::Share => "share",
-            Self::Slowest => "slowest",
-            Self::ShadowMismatch => "shadow_mismatch",
-        }
-    }
-}
-
-/// An exchange that is sent as a trace.
-#[derive(Clone, Debug)]
-pub struct SampledExchange {
-    /// The exchange, without the gaps between its tokens.
-    pub exchange: Exchange,
-    /// Why.
-    pub reason: SamplingReason,
-    /// By which share; `None` if it stands for nothing, because no probability applies.
-    pub threshold: Option<SamplingThreshold>,
-    /// The budgets that it took longer than, by name.
-    pub over_budget: Vec<&'static str>,
-}
 
 /// The sampler. Only the aggregator's thread uses it.
 #[derive(Debug)]

@@ -1,18 +1,59 @@
-//! The queue of sampled exchanges from the aggregator's thread to the exporter, bounded in number and in bytes. What finds no room is
-//! counted; nobody waits.
+//! The sampled exchanges, and their queue from the aggregator's thread to the exporter, bounded in number and in bytes. What finds no
+//! room is counted; nobody waits.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::SampledExchange;
-use lapwing_ledger::{Exchange, Ledger, TracedSpan};
+use lapwing_ledger::{Exchange, Ledger, SamplingThreshold, TracedSpan};
 use lapwing_metrics::{Counter, Counters};
 
 /// Exchanges that may wait.
 const EXCHANGES: usize = 2048;
 /// About so many bytes of them may wait.
 const BYTES: usize = 8 << 20;
+
+/// Why an exchange is sent as a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplingReason {
+    /// It ended in an error.
+    Error,
+    /// It took longer than a budget of its route.
+    OverBudget,
+    /// The share drew it.
+    Share,
+    /// It was the slowest of its route in a minute.
+    Slowest,
+    /// Its outputs differ from those of a shadow target.
+    ShadowMismatch,
+}
+
+impl SamplingReason {
+    /// The value of the attribute `lapwing.sampling.reason`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::OverBudget => "over_budget",
+            Self::Share => "share",
+            Self::Slowest => "slowest",
+            Self::ShadowMismatch => "shadow_mismatch",
+        }
+    }
+}
+
+/// An exchange that is sent as a trace.
+#[derive(Clone, Debug)]
+pub struct SampledExchange {
+    /// The exchange, without the gaps between its tokens.
+    pub exchange: Exchange,
+    /// Why.
+    pub reason: SamplingReason,
+    /// By which share; `None` if it stands for nothing, because no probability applies.
+    pub threshold: Option<SamplingThreshold>,
+    /// The budgets that it took longer than, by name.
+    pub over_budget: Vec<&'static str>,
+}
 
 /// The sending end. When it is dropped, the exporter sends what waits and ends.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use prost::bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-use crate::bounds::{Bound, MAX_AXES, MAX_PARAMETERS, MAX_TENSORS, expands, expansion};
+use crate::bounds::{MAX_AXES, MAX_PARAMETERS, MAX_TENSORS, expands, expansion};
+use crate::error::Bound;
 use crate::error::RequestError;
 
 /// Fields of `ModelInferRequest`.

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use crate::body::{BodyEncoding, ReceivedBody, collect, unpack};
 use crate::body_budget::BodyShare;
 use crate::error::RequestError;
-use crate::router::ServerState;
+use crate::state::ServerState;
 
 /// The flag and the length before a message.
 const PREFIX: usize = 5;

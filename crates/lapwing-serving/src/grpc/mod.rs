@@ -27,7 +27,7 @@ use super::error::RequestError;
 use super::in_flight::{InFlightInference, InferenceRequest};
 use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
-use super::router::ServerState;
+use super::state::ServerState;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_engine::tensor::TensorSpec;
 use lapwing_ledger::Stamp;
@@ -180,6 +180,7 @@ fn ports(ports: &[TensorSpec]) -> Vec<TensorMetadata> {
 }
 
 /// What `message` asks for; for tests only.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn decoded(message: Bytes) -> Result<InferenceRequest, RequestError> {
     count::check(&message, message.len())?;
     infer::decode(read(message)?, RequestTimeout::default())

@@ -15,7 +15,7 @@ use crate::body::{BodyEncoding, ReceivedBody, collect, unpack};
 use crate::error::RequestError;
 use crate::in_flight::InFlightInference;
 use crate::metrics::StageTimes;
-use crate::router::ServerState;
+use crate::state::ServerState;
 use crate::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_engine::service::Answer;
 use lapwing_ledger::Stamp;

@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::bounds::{Bound, MAX_AXES, MAX_TENSORS};
+use crate::bounds::{MAX_AXES, MAX_TENSORS};
+use crate::error::Bound;
 use crate::error::RequestError;
 
 /// The inputs, or the requested outputs.

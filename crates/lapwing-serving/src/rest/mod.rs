@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::error::RequestError;
 use super::in_flight::InferenceRequest;
-use super::router::ServerState;
+use super::state::ServerState;
 use lapwing_engine::service::About;
 
 /// Every path of REST, with health and metrics.
@@ -38,6 +38,7 @@ pub(crate) fn routes() -> Router<ServerState> {
 }
 
 /// What `body` asks of the model `about`; for tests only.
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn decoded(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<InferenceRequest, RequestError> {
     request::read(body, json_length, body.len(), about).map(|read| read.asked)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::body::{BodyEncoding, collect, unpack};
 use crate::error::{self, RequestError};
 use crate::metrics::OPENMETRICS;
-use crate::router::ServerState;
+use crate::state::ServerState;
 use lapwing_engine::service::About;
 use lapwing_engine::tensor::TensorSpec;
 
@@ -178,7 +178,7 @@ async fn index_of(shared: &ServerState, request: Request) -> Result<Response, Re
 
 pub(crate) async fn metrics(State(shared): State<ServerState>) -> Response {
     for entry in shared.catalogue.entries() {
-        entry.tallies.look(&*entry.model);
+        entry.tallies.refresh(&*entry.model);
     }
     shared.catalogue.metrics.set_body_bytes(shared.bodies.used());
     match shared.catalogue.metrics.text() {

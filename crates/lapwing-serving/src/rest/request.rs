@@ -6,8 +6,9 @@ use serde_json::value::RawValue;
 
 use super::data::flatten;
 use super::list::{Axes, Tensors};
-use crate::bounds::{Bound, MAX_ID, check_names, expands, expansion};
+use crate::bounds::{MAX_ID, check_names, expands, expansion};
 use crate::deadline::RequestTimeout;
+use crate::error::Bound;
 use crate::error::RequestError;
 use crate::in_flight::InferenceRequest;
 use lapwing_engine::service::About;
