@@ -212,7 +212,7 @@ fn diagnosis(
     let diagnostician = Arc::new(Mutex::new(diagnostician));
     let surface = DiagnosisSurface::of(&diagnostician, words, config.diagnosis.window);
     let (listen_port, upstream_port) = ports;
-    let connections = Arc::new(move || ConnectionStates::look(listen_port, upstream_port));
+    let connections = Arc::new(move || ConnectionStates::read(listen_port, upstream_port));
     Some((DiagnosisFeed::new(diagnostician), surface.with_connections(connections)))
 }
 

@@ -1,7 +1,13 @@
 //! The exchanges of a few seconds of a series, in two strata: the slowest exactly, and a uniform sample of the others.
 
+use super::MAX_WINDOW_NS;
 use super::observation::Observation;
 use lapwing_ledger::Exchange;
+
+/// The length of a block of time, in nanoseconds.
+pub(crate) const BLOCK_NS: u64 = 2_000_000_000;
+/// How many blocks are kept: the longest window, and the block that is incomplete.
+pub(crate) const BLOCKS: usize = (MAX_WINDOW_NS / BLOCK_NS) as usize + 1;
 
 /// The exchanges that ended within one block of time.
 ///

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::block::{BLOCK_NS, BLOCKS};
 use super::bound::LatencyBound;
 use super::gaps::{GapWatch, SeriesGaps, TelemetryGap, TelemetrySources};
 use super::host::{HostReading, HostTimeline};
@@ -12,7 +13,7 @@ use super::inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
 use super::judgement::Judged;
 use super::outcomes;
 use super::report::{Diagnosis, RouteDiagnosis, Status};
-use super::store::{BLOCK_NS, BLOCKS, SeriesStore};
+use super::store::SeriesStore;
 use super::text::percent;
 use super::{MAX_RECORDS, MAX_SERIES, MAX_SERIES_RECORDS, MAX_WINDOW_NS};
 use lapwing_ledger::{Exchange, SeriesKey, Stamp};

@@ -3,11 +3,10 @@
 
 use super::arrivals::ArrivalPattern;
 use super::attribution::{Attribution, Yardstick};
-use super::bound::LatencyBound;
 use super::evidence::{self, Evidenced};
 use super::host::HostLoad;
 use super::outcomes::{self, OutcomeSums};
-use super::part::Part;
+use super::part::{PartBounds, plain_bounds};
 use super::quantity::Quantities;
 use super::reference::Reference;
 use super::report::{BoundVerdict, MeasuredBudget, Missing, RouteDiagnosis, Status};
@@ -59,14 +58,6 @@ pub(crate) struct SeriesFigures<'a> {
     pub(crate) not_kept: u64,
     /// Whether it stands for several routes or models.
     pub(crate) is_mixed: bool,
-}
-
-/// The bound under which the time above the budget of each part is counted; `None` where nothing says it.
-pub(crate) type PartBounds = [Option<LatencyBound>; Part::COUNT];
-
-/// The bounds of parts where no verdict says otherwise.
-pub(crate) fn plain_bounds() -> PartBounds {
-    Part::ALL.map(Part::bound)
 }
 
 /// The diagnosis of a series, and what its time above the budget is to be counted under.

@@ -9,7 +9,7 @@
 //! - `arrivals` and `stalls` look at when requests came and ended; `quantity` measures all that rules speak of;
 //! - `rules` are what must be measured for a verdict, as data; `verdict` tries and orders them, `sureness` says how sure they can be at most;
 //!   `judgement` puts it together, `summary` in a sentence;
-//! - `report` is what is said; `bound` names what may limit a route, and the causes behind it; `evidence` is what is not known.
+//! - `report` is what is said; `bound` names what may limit a route, and the causes behind it; `evidence` is what is not known;
 //! - `fit` says what an upstream window is made of where nothing is reported, and `capacity` how much more the server can take;
 //!   `inference` has their figures of a series;
 //! - `outcomes` come before all of that: how requests end, and whether so many of them fail that the series does;
@@ -18,9 +18,25 @@
 //! - `tcp` is the state of connections as the kernel sees it;
 //! - `config` is the section of the configuration, `window` the windows that may be asked for.
 //!
-//! Nothing here is on the request path: the aggregator records merged exchanges. All series together take at most 16 MiB: 257 of
-//! them have 117,000 records of 88 bytes, 151 blocks and a timeline of 11 KiB each, and memory is taken as exchanges come. What the
-//! fits need is 20 KiB a series more, 5 MiB in all.
+//! - `telemetry_gap` and `failure_kind` are the rows of what may be missing and of the ways to fail; [`cost`] is work against time.
+//!
+//! Nothing here is on the request path: the aggregator records merged exchanges. It never blames what it could not measure: it says
+//! what is missing first. All series together take at most 16 MiB: 257 of them have 117,000 records of 88 bytes, 151 blocks and a
+//! timeline of 11 KiB each, and memory is taken as exchanges come. What the fits need is 20 KiB a series more, 5 MiB in all.
+//!
+//! What upstream windows are made of, where nothing is reported:
+//!
+//! ```
+//! use lapwing_diagnosis::FitStatistics;
+//!
+//! let mut windows = FitStatistics::default();
+//! for i in 0..3_000_u64 {
+//!     let work = 100 + i * 7_919 % 900;
+//!     windows.record(work, 1, 1_000_000 + 10_000 * work, i * 100_000_000);
+//! }
+//! let fit = windows.fit().unwrap();
+//! assert!((fit.per_unit_ns.value - 10_000.0).abs() < 100.0, "{:?}", fit.per_unit_ns);
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +49,7 @@ mod config;
 pub mod cost;
 mod diagnostician;
 mod evidence;
+mod failure_kind;
 mod fit;
 mod gaps;
 mod host;
@@ -54,6 +71,7 @@ mod summary;
 mod sureness;
 mod tail;
 mod tcp;
+mod telemetry_gap;
 mod text;
 mod timeline;
 mod verdict;
@@ -66,19 +84,21 @@ pub use bound::{Cause, LatencyBound};
 pub use capacity::{CapacityEstimate, CapacityQuestion, RefusedCapacity};
 pub use config::Config;
 pub use diagnostician::{BoundTotals, Diagnostician};
+pub use failure_kind::FailureKind;
 pub use fit::{
     FitRefusal, FitStatistics, FittedStages, FittedValue, FittedWaiting, InferredParts, InferredStage, InferredStages,
     RefusedFit, WindowFit,
 };
-pub use gaps::{GapCause, TelemetryGap, TelemetrySettings, TelemetrySources};
+pub use gaps::{TelemetrySettings, TelemetrySources};
 pub use host::{HostLoad, HostReading};
 pub use inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
-pub use outcomes::{FailureKind, exceeds_share, share_interval};
+pub use outcomes::{exceeds_share, share_interval};
 pub use report::{
     BoundVerdict, Diagnosis, Evidence, FailureVerdict, MeasuredBudget, Missing, Notice, RouteDiagnosis, RouteOutcomes, Status,
     TailShare,
 };
 pub use tcp::{ConnectionStates, TcpState};
+pub use telemetry_gap::{GapCause, TelemetryGap};
 pub use window::DiagnosisWindow;
 
 /// The longest window of a diagnosis, in nanoseconds: five minutes.

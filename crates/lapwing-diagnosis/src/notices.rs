@@ -18,9 +18,6 @@ pub(crate) struct NoticeRule {
     pub(crate) sentence: &'static str,
     /// What to do, the cheapest first.
     pub(crate) fixes: &'static [&'static str],
-    /// Where the claim comes from.
-    #[allow(dead_code, reason = "docs/DIAGNOSIS.md shows it, and a test compares the two")]
-    pub(crate) source: &'static str,
 }
 
 /// From this mean size on tensors as JSON are worth a word, in bytes.
@@ -34,7 +31,6 @@ pub(crate) const NOTICES: &[NoticeRule] = &[
         sentence: "{new_client_share} of the requests are the first on their client's connection: each waits a round trip for it, before \
                    its time begins here",
         fixes: &["keep connections open in the clients: one session or pool for all requests"],
-        source: "RFC 9112, 9.3",
     },
     NoticeRule {
         name: "slow_connects",
@@ -45,14 +41,12 @@ pub(crate) const NOTICES: &[NoticeRule] = &[
             "let the upstream keep connections open for longer than requests are apart",
             "give the upstream's address instead of a name, or a resolver that is near",
         ],
-        source: "RFC 9112, 9.3",
     },
     NoticeRule {
         name: "expect_continue",
         conditions: &[AtLeast(Measured(Q::ExpectShare), 0.2), AtLeast(Measured(Q::ExpectWait), 0.001)],
         sentence: "{expect_share} of the requests ask for 100 Continue before they send their body, and take {expect_wait} until it is here",
         fixes: &["turn Expect off in the clients (curl: -H 'Expect:'), which saves a round trip for each request"],
-        source: "RFC 9110, 10.1.1",
     },
     NoticeRule {
         name: "json_tensors",
@@ -60,7 +54,6 @@ pub(crate) const NOTICES: &[NoticeRule] = &[
         sentence: "{json_share} of the requests carry their tensors as JSON, {json_bytes} each; in the binary form a 32-bit number takes 4 \
                    bytes, as text up to ten times as many",
         fixes: &["send tensors in the protocol's binary form (binary_data_size, or gRPC's raw_input_contents)"],
-        source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/protocol/extension_binary_data.html",
     },
     NoticeRule {
         name: "compressed_tensors",
@@ -68,7 +61,6 @@ pub(crate) const NOTICES: &[NoticeRule] = &[
         sentence: "{compressed_share} of the requests are compressed: numbers of a tensor hardly shrink, and both sides spend processor time \
                    on it",
         fixes: &["send tensors uncompressed in their binary form; compress text only where the link is slow"],
-        source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/customization_guide/inference_protocols.html",
     },
     NoticeRule {
         name: "flow_control",
@@ -81,7 +73,6 @@ pub(crate) const NOTICES: &[NoticeRule] = &[
              initial_stream_window_size)",
             "ask for the outputs that are used only",
         ],
-        source: "RFC 9113, 5.2",
     },
 ];
 

@@ -169,6 +169,14 @@ impl PartSet {
     }
 }
 
+/// The bound under which the time above the budget of each part is counted; `None` where nothing says it.
+pub(crate) type PartBounds = [Option<LatencyBound>; Part::COUNT];
+
+/// The bounds of parts where no verdict says otherwise.
+pub(crate) fn plain_bounds() -> PartBounds {
+    Part::ALL.map(Part::bound)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::bound::{Cause, LatencyBound};
 use super::capacity::CapacityEstimate;
+use super::failure_kind::FailureKind;
 use super::fit::InferredStages;
-use super::gaps::TelemetryGap;
 use super::host::HostLoad;
-use super::outcomes::FailureKind;
 use super::tcp::ConnectionStates;
+use super::telemetry_gap::TelemetryGap;
 
 /// The diagnosis of every series of a window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::block::Block;
+use super::block::{BLOCK_NS, BLOCKS, Block};
 use super::bound::LatencyBound;
 use super::host::HostTimeline;
 use super::inference::UpstreamWindows;
-use super::judgement::{PartBounds, SeriesFigures, plain_bounds};
+use super::judgement::SeriesFigures;
 use super::observation::Observation;
 use super::outcomes::{FailureKind, OutcomeSums, OutcomeTimeline};
-use super::part::{Part, Parts};
+use super::part::{Part, PartBounds, Parts, plain_bounds};
 use super::random::SeededRandom;
 use super::reference::Reference;
 use super::report::{RouteDiagnosis, Status};
@@ -19,10 +19,6 @@ use super::{Cause, MAX_WINDOW_NS};
 use lapwing_ledger::{Exchange, ExchangeKind, Outcome, Server, Stamp};
 use lapwing_metrics::RouteBudget;
 
-/// The length of a block of time, in nanoseconds.
-pub(crate) const BLOCK_NS: u64 = 2_000_000_000;
-/// How many blocks are kept: the longest window, and the block that is incomplete.
-pub(crate) const BLOCKS: usize = (MAX_WINDOW_NS / BLOCK_NS) as usize + 1;
 /// How often what requests usually take is measured anew, in nanoseconds.
 const REFERENCE_NS: u64 = 10_000_000_000;
 

@@ -9,18 +9,17 @@ use super::host::HostLoad;
 use super::part::{Part, PartSet, Parts};
 use super::report::Missing;
 use super::text::percent;
-use super::verdict::Finding;
 
 /// A block of time counts if it has at least this part of the mean time in question of those that have any.
 const LEAST_OF_MEAN: f64 = 0.1;
 /// How sure a verdict is at most that holds in one block, or in each of two or three.
 const FEW_BLOCKS: f64 = 0.8;
 /// From this share of the processors' time on that a hypervisor took, a block counts as stolen from.
-const STEAL: f64 = 0.03;
+const STEAL_SHARE: f64 = 0.03;
 /// From this share of the time on in which some process waited for a processor, a block counts as crowded.
-const PRESSURE: f64 = 0.25;
+const PRESSURE_SHARE: f64 = 0.25;
 /// Where that is not known: from this share of the processors' time on that is used.
-const BUSY: f64 = 0.95;
+const BUSY_SHARE: f64 = 0.95;
 /// The share of the time in question that must lie in such blocks.
 const MOSTLY: f64 = 0.5;
 /// How sure a verdict is at most that the machine's load may explain, …
@@ -51,13 +50,13 @@ fn blocks_in_question<'a>(found: &'a Attribution<'_>) -> Vec<(usize, &'a Parts)>
     any.into_iter().filter(|(_, parts)| whole(parts) >= LEAST_OF_MEAN * mean).collect()
 }
 
-/// How sure each finding is at most by the blocks of time in which it explains more than the others and more than any part that none
+/// How sure each finding is at most by the blocks of time in which the parts that it claims explain more than the others and more than any part that none
 /// explains: the share of those blocks by the rule of succession, so that few blocks make nobody surer than [`FEW_BLOCKS`].
-pub(crate) fn most_by_blocks(found: &Attribution<'_>, list: &[Finding], rest: PartSet) -> Vec<f64> {
+pub(crate) fn most_by_blocks(found: &Attribution<'_>, claims: &[PartSet], rest: PartSet) -> Vec<f64> {
     let blocks = blocks_in_question(found);
-    let mut held = vec![0_usize; list.len()];
+    let mut held = vec![0_usize; claims.len()];
     for (_, parts) in &blocks {
-        let best = list.iter().enumerate().map(|(at, finding)| (at, finding.claims.sum(parts)));
+        let best = claims.iter().enumerate().map(|(at, claimed)| (at, claimed.sum(parts)));
         let Some((at, most)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
         if rest.largest(parts).is_none_or(|part: Part| most >= parts[part as usize]) {
             held[at] += 1;
@@ -103,7 +102,7 @@ pub(crate) fn doubt_of_host(found: &Attribution<'_>, loads: &[Option<HostLoad>])
     };
     let in_words = |share: Option<f64>| share.map_or_else(|| "an unknown share".to_owned(), percent);
     let look = "look at the machine meanwhile (top, the pod's CPU request, other pods of the node); if it is this server's own load, the verdict stands";
-    let stolen = share_of(&|load| load.steal_share >= STEAL);
+    let stolen = share_of(&|load| load.steal_share >= STEAL_SHARE);
     if stolen >= MOSTLY {
         let [slow, others] = [true, false].map(|is_in_question| mean(|load| load.steal_share, is_in_question));
         let what = format!(
@@ -119,7 +118,8 @@ pub(crate) fn doubt_of_host(found: &Attribution<'_>, loads: &[Option<HostLoad>])
         let why = "the hypervisor took processor time meanwhile";
         return Some(HostDoubt { most, why, said: Missing { what, how } });
     }
-    let is_crowded = |load: HostLoad| load.pressure_share.map_or(load.busy_share >= BUSY, |pressure| pressure >= PRESSURE);
+    let is_crowded =
+        |load: HostLoad| load.pressure_share.map_or(load.busy_share >= BUSY_SHARE, |pressure| pressure >= PRESSURE_SHARE);
     let crowded = share_of(&is_crowded);
     (crowded >= MOSTLY).then(|| {
         let used = |is_in_question| mean(|load| load.pressure_share.unwrap_or(load.busy_share), is_in_question);

@@ -1,8 +1,7 @@
 //! From measured figures to verdicts: tries the rules, orders what holds by the time that it explains, and says how sure that is.
 
 use super::attribution::{Attribution, interval, share};
-use super::judgement::{PartBounds, plain_bounds};
-use super::part::{Part, PartSet, Parts};
+use super::part::{Part, PartBounds, PartSet, Parts, plain_bounds};
 use super::quantity::Quantities;
 use super::report::BoundVerdict;
 use super::rules::{RULES, Rule, evidence};
@@ -42,7 +41,8 @@ impl Findings {
             }
         }
         let rest = PartSet::ALL.without(claimed);
-        let sure = wins(&list, rest, &found.draws).into_iter().zip(most_by_blocks(found, &list, rest));
+        let claims: Vec<PartSet> = list.iter().map(|finding| finding.claims).collect();
+        let sure = wins(&list, rest, &found.draws).into_iter().zip(most_by_blocks(found, &claims, rest));
         let sure: Vec<f64> = sure.map(|(won, most)| won.min(most)).collect();
         list.iter_mut().zip(sure).for_each(|(finding, confidence)| finding.confidence = confidence);
         list.sort_by(|a, b| b.share.total_cmp(&a.share));

@@ -61,7 +61,7 @@ impl DiagnosisFeed {
         if is_due {
             self.ticked = now;
             if diagnostician.wants_host(now)
-                && let Some(reading) = HostReading::look()
+                && let Some(reading) = HostReading::read()
             {
                 diagnostician.take_host(reading, now);
             }

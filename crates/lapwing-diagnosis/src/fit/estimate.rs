@@ -2,7 +2,7 @@
 
 use super::block::Block;
 use super::cells::{WideCells, total};
-use super::fitted::{FittedValue, FittedWaiting, WindowFit};
+use super::fitted::{FittedValue, FittedWaiting, WindowFit, jackknife};
 use super::model::Model;
 use super::moments::Moments;
 use super::part::Pooled;
@@ -125,35 +125,6 @@ fn waiting(per_ahead: FittedValue, model: &Model, deviance: f64, candidates: &[C
         slots: model.slots,
         slots_interval: [least, most],
     }
-}
-
-/// Half the 95 % interval by the jackknife of blocks of unequal size (Busing, Meijer and van der Leeden, 1999).
-pub(crate) fn jackknife(value: f64, without: &[f64], shares: &[f64]) -> f64 {
-    let blocks = without.len() as f64;
-    let total: f64 = shares.iter().sum();
-    let pseudo = |other: f64, share: f64| {
-        let times = total / share;
-        (times * value - (times - 1.0) * other, times)
-    };
-    let mean =
-        without.iter().zip(shares).map(|(other, share)| pseudo(*other, *share)).map(|(value, times)| value / times).sum::<f64>();
-    let variance = without
-        .iter()
-        .zip(shares)
-        .map(|(other, share)| pseudo(*other, *share))
-        .map(|(value, times)| (value - mean).powi(2) / (times - 1.0))
-        .sum::<f64>()
-        / blocks;
-    student(shares) * variance.sqrt()
-}
-
-/// The 97.5 % quantile of Student's t with one degree of freedom less than there are blocks; blocks of unequal size count as fewer.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the number of blocks")]
-fn student(shares: &[f64]) -> f64 {
-    const QUANTILES: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    let blocks = (shares.iter().sum::<f64>().powi(2) / squares.max(1.0)).floor() as usize;
-    QUANTILES[blocks.saturating_sub(2).min(QUANTILES.len() - 1)]
 }
 
 /// The standard deviation of the work over its mean, without classes that hardly anybody asks for.

@@ -31,7 +31,7 @@ fn read(counters: &Counters) -> Values {
 
 impl CounterHistory {
     /// Looks at the counters, if it is time.
-    pub(crate) fn look(&mut self, counters: &Counters, now: Stamp) {
+    pub(crate) fn record(&mut self, counters: &Counters, now: Stamp) {
         if self.looks.back().is_some_and(|(at, _)| now.since(*at) < EVERY_NS) {
             return;
         }

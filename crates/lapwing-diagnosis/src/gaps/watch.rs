@@ -42,7 +42,7 @@ impl GapWatch {
 
     /// Lets time pass.
     pub(crate) fn tick(&mut self, now: Stamp) {
-        self.history.look(&self.sources.counters, now);
+        self.history.record(&self.sources.counters, now);
     }
 
     /// What is missing since `from`, the most serious first.

@@ -22,7 +22,7 @@ pub struct HostReading {
 impl HostReading {
     /// Reads both files; `None` where the first cannot be read. Does not block, but for the kernel's own time: some 50 µs.
     #[must_use]
-    pub fn look() -> Option<Self> {
+    pub fn read() -> Option<Self> {
         let mut reading = Self::of_stat(&beginning("/proc/stat")?)?;
         reading.pressure_us = beginning("/proc/pressure/cpu").as_deref().and_then(pressure_us);
         Some(reading)
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn this_machine_says_it() {
-        let (first, second) = (HostReading::look().unwrap(), HostReading::look().unwrap());
+        let (first, second) = (HostReading::read().unwrap(), HostReading::read().unwrap());
         assert!(first.total > 0 && second.total >= first.total && first.idle <= first.total, "{first:?} {second:?}");
     }
 }

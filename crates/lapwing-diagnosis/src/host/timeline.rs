@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{HostLoad, HostReading};
-use crate::store::{BLOCK_NS, BLOCKS};
+use crate::block::{BLOCK_NS, BLOCKS};
 use lapwing_ledger::Stamp;
 
 /// The load in one block of time.

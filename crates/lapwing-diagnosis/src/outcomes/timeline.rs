@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::FailureKind;
-use crate::store::BLOCKS;
+use crate::block::BLOCKS;
 use lapwing_ledger::{Annotation, Basis, Exchange, ExchangeKind, Stage, Stamp, TraceId, Unit};
 
 /// How many requests that did not end well are remembered.

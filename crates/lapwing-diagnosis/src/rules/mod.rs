@@ -50,9 +50,6 @@ pub(crate) struct Rule {
     pub(crate) sentence: &'static str,
     /// What to do, the cheapest first.
     pub(crate) fixes: &'static [&'static str],
-    /// Where the claim comes from.
-    #[allow(dead_code, reason = "docs/DIAGNOSIS.md shows it, and a test compares the two")]
-    pub(crate) source: &'static str,
     /// Whether it is also looked at where the budget is kept: what it speaks of is time lost, whatever the budget.
     pub(crate) is_always: bool,
 }
@@ -129,7 +126,6 @@ impl Rule {
         evidence: &[],
         sentence: "",
         fixes: &[],
-        source: "",
         is_always: false,
     };
 

@@ -49,7 +49,6 @@ pub(crate) const RULES: &[Rule] = &[
             "set TCP_NODELAY on the server's sockets (Python's http.server: disable_nagle_algorithm = True)",
             "write head and body with one call, or buffer the response",
         ],
-        source: "RFC 896; RFC 1122, 4.2.3.2; https://man7.org/linux/man-pages/man7/tcp.7.html",
         is_always: true,
     },
     Rule {
@@ -69,7 +68,6 @@ pub(crate) const RULES: &[Rule] = &[
             "let Lapwing acknowledge at once, which measures what that saves",
             "set TCP_NODELAY on the server's sockets, or write head and body with one call",
         ],
-        source: "RFC 896; RFC 1122, 4.2.3.2; https://man7.org/linux/man-pages/man7/tcp.7.html",
         ..Rule::ROW
     },
     Rule {
@@ -88,8 +86,6 @@ pub(crate) const RULES: &[Rule] = &[
             "warm the model up before it is ready, with a request of each shape",
             "keep it loaded and its threads awake: no scaling to zero, no idle time-out of connections or devices",
         ],
-        source: "Dean and Barroso, The Tail at Scale, 2013, https://doi.org/10.1145/2408776.2408794; Triton, Model Warmup, \
-                 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/model_configuration.html",
         ..Rule::ROW
     },
     Rule {
@@ -113,7 +109,6 @@ pub(crate) const RULES: &[Rule] = &[
             "raise the CPU limit or remove it: cpu.stat counts throttled periods",
             "send requests elsewhere meanwhile: a second replica, hedged requests",
         ],
-        source: "Dean and Barroso, The Tail at Scale, 2013, https://doi.org/10.1145/2408776.2408794",
         ..Rule::ROW
     },
     Rule {
@@ -129,8 +124,6 @@ pub(crate) const RULES: &[Rule] = &[
             "raise instances, threads or the batch limit, so that a burst is worked on at once",
             "only then more replicas or hardware",
         ],
-        source: "Cox and Lewis, The Statistical Analysis of Series of Events, 1966 (index of dispersion); \
-                 https://sre.google/sre-book/handling-overload/",
         ..Rule::ROW
     },
     Rule {
@@ -146,7 +139,6 @@ pub(crate) const RULES: &[Rule] = &[
             "raise instances or threads, as far as the device has room",
             "add a replica, or shed what cannot be served in time",
         ],
-        source: "Harchol-Balter, Performance Modeling and Design of Computer Systems, 2013, chapter 13",
         ..Rule::ROW
     },
     Rule {
@@ -159,7 +151,6 @@ pub(crate) const RULES: &[Rule] = &[
             "raise instances, threads or the batch limit",
             "look at the requests in front: one long request holds others up",
         ],
-        source: "Harchol-Balter, Performance Modeling and Design of Computer Systems, 2013",
         ..Rule::ROW
     },
     Rule {
@@ -169,7 +160,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::MissTime, Q::MissRate, Q::MissRatio],
         sentence: "{share} of {time} is hydration: the feature store takes {miss_time_ratio} times as long for a missed feature as otherwise",
         fixes: STORE,
-        source: "Dean and Barroso, The Tail at Scale, 2013, https://doi.org/10.1145/2408776.2408794",
         ..FEATURE
     },
     Rule {
@@ -183,7 +173,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::MissRate, Q::MissTime],
         sentence: "{share} of {time} is hydration: those requests miss {slow_miss_rate} of what they look up, and a miss takes as long as ever",
         fixes: CACHE,
-        source: "https://aws.amazon.com/builders-library/caching-challenges-and-strategies/",
         ..FEATURE
     },
     Rule {
@@ -193,7 +182,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::MissTrend, Q::MissRatio, Q::MissTime],
         sentence: "{share} of {time} is hydration, and the feature cache misses {miss_rate} of what is looked up",
         fixes: CACHE,
-        source: "https://aws.amazon.com/builders-library/caching-challenges-and-strategies/",
         ..FEATURE
     },
     Rule {
@@ -203,7 +191,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::MissRate, Q::MissRatio, Q::MissTime],
         sentence: "{share} of {time} is hydration, and the feature cache misses more and more: {miss_rate} of what is looked up",
         fixes: CACHE,
-        source: "https://aws.amazon.com/builders-library/caching-challenges-and-strategies/",
         ..FEATURE
     },
     Rule {
@@ -213,14 +200,12 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::MissTime, Q::MissTimeRatio],
         sentence: "{share} of {time} is hydration though the cache has most features: it misses {miss_rate}, and each takes {miss_time}",
         fixes: STORE,
-        source: "Dean and Barroso, The Tail at Scale, 2013, https://doi.org/10.1145/2408776.2408794",
         ..FEATURE
     },
     Rule {
         name: "feature",
         sentence: "{share} of {time} is hydration",
         fixes: &["let the server say how many features its cache had, to tell a cold cache from a slow store"],
-        source: "https://aws.amazon.com/builders-library/caching-challenges-and-strategies/",
         ..FEATURE
     },
     Rule {
@@ -242,8 +227,6 @@ pub(crate) const RULES: &[Rule] = &[
             "batch by length, or give long requests instances of their own",
             "chunk the prefill (generative models)",
         ],
-        source: "Yu et al., Orca, 2022, https://www.usenix.org/conference/osdi22/presentation/yu; Agrawal et al., Sarathi-Serve, 2024, \
-                 https://www.usenix.org/conference/osdi24/presentation/agrawal",
         ..Rule::ROW
     },
     Rule {
@@ -258,7 +241,6 @@ pub(crate) const RULES: &[Rule] = &[
             "batch, quantize or compile the model",
             "only then a faster device",
         ],
-        source: "Williams, Waterman and Patterson, Roofline, 2009, https://doi.org/10.1145/1498765.1498785",
         ..Rule::ROW
     },
     Rule {
@@ -278,7 +260,6 @@ pub(crate) const RULES: &[Rule] = &[
             "send tensors in binary instead of JSON",
             "ask for the outputs that are used only",
         ],
-        source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/protocol/extension_binary_data.html",
         ..Rule::ROW
     },
     Rule {
@@ -293,7 +274,6 @@ pub(crate) const RULES: &[Rule] = &[
             "look at the client: does it read while it works, is its link slow or lossy",
             "send less, or compressed text; end slow connections sooner",
         ],
-        source: "Grigorik, High Performance Browser Networking, 2013, https://hpbn.co/building-blocks-of-tcp/",
         ..Rule::ROW
     },
     Rule {
@@ -312,7 +292,6 @@ pub(crate) const RULES: &[Rule] = &[
             "run Lapwing and its clients beside the model server, in its region and zone",
             "keep connections open and send several requests at once",
         ],
-        source: "Grigorik, High Performance Browser Networking, 2013, https://hpbn.co/primer-on-latency-and-bandwidth/",
         ..Rule::ROW
     },
     Rule {
@@ -324,7 +303,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::NewClientShare],
         sentence: "{share} of {time} goes to connecting: {new_upstream_share} of all requests have a new connection to the upstream",
         fixes: &["keep connections alive at the server: a longer keep-alive time, no limit of requests for each", "use HTTP/2"],
-        source: "RFC 9112, 9.3, https://www.rfc-editor.org/rfc/rfc9112#section-9.3",
         ..Rule::ROW
     },
     Rule {
@@ -334,7 +312,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::TransferBytes, Q::TransferRate, Q::EdgeTime, Q::NewUpstreamShare],
         sentence: "{share} of {time} is bytes on their way",
         fixes: &["look at the connections: round-trip time, retransmissions, windows that are full"],
-        source: "Grigorik, High Performance Browser Networking, 2013, https://hpbn.co/",
         ..Rule::ROW
     },
     Rule {
@@ -344,7 +321,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::WorkShare, Q::WorkRatio],
         sentence: "{share} of {time} is preprocessing",
         fixes: &["move it to threads of its own, or in front of the queue", "prepare inputs at the caller"],
-        source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/optimization.html",
         ..Rule::ROW
     },
     Rule {
@@ -358,7 +334,6 @@ pub(crate) const RULES: &[Rule] = &[
             "do less of it: top k before sorting, on tensors instead of objects",
             "move it to threads of its own, so that the model does not wait for it",
         ],
-        source: "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/optimization.html",
         ..Rule::ROW
     },
     Rule {
@@ -368,7 +343,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::WorkShare],
         sentence: "{share} of {time} is calls to other services after the model",
         fixes: &["answer first and call afterwards, where the answer does not need it", "call in parallel, with time limits"],
-        source: "Dean and Barroso, The Tail at Scale, 2013, https://doi.org/10.1145/2408776.2408794",
         ..Rule::ROW
     },
     Rule {
@@ -378,7 +352,6 @@ pub(crate) const RULES: &[Rule] = &[
         evidence: &[Q::Concurrency, Q::Rate],
         sentence: "{share} of {time} is Lapwing's own",
         fixes: &["give Lapwing a CPU of its own, or more workers", "report it: this must not happen"],
-        source: "docs/BENCHMARKS.md",
         ..Rule::ROW
     },
 ];

@@ -1,7 +1,5 @@
 //! The bytes of a request for sockets: `struct nlmsghdr`, `struct inet_diag_req_v2` and a filter (linux/inet_diag.h).
 
-use super::sockets::PortSide;
-
 /// The message's type: sockets of one family.
 pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x1 | 0x300;
@@ -11,6 +9,15 @@ pub(crate) const INET_DIAG_INFO: u16 = 2;
 /// Established, and closed by the peer.
 const STATES: u32 = 1 << 1 | 1 << 8;
 const INET_DIAG_REQ_BYTECODE: u16 = 1;
+
+/// Which sockets are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortSide {
+    /// Those with this port on this side: the clients' connections.
+    Local(u16),
+    /// Those with this port on the peer's side: the upstream's connections.
+    Peer(u16),
+}
 
 /// Asks for the TCP sockets of `family` (2 for IPv4, 10 for IPv6) that have a port.
 pub(crate) fn sockets(family: u8, port: PortSide, sequence: u32) -> Vec<u8> {

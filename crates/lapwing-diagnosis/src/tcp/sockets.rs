@@ -2,19 +2,11 @@
 
 use std::io;
 
+pub(crate) use super::request::PortSide;
 use super::response::TcpSocket;
 
 /// The most sockets that one look returns.
 pub(crate) const MAX_SOCKETS: usize = 1024;
-
-/// Which sockets are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PortSide {
-    /// Those with this port on this side: the clients' connections.
-    Local(u16),
-    /// Those with this port on the peer's side: the upstream's connections.
-    Peer(u16),
-}
 
 /// The TCP connections that have a port, [`MAX_SOCKETS`] at most. Blocks for a second at most for each answer of the kernel.
 ///

@@ -19,7 +19,7 @@ impl ConnectionStates {
     /// Asks the kernel for the connections that came to `listen` and those to the upstream's port. A connection of this machine to
     /// itself is known by both of its ends; what counts here is the end that Lapwing has. May block for some seconds.
     #[must_use]
-    pub fn look(listen: u16, upstream: Option<u16>) -> Self {
+    pub fn read(listen: u16, upstream: Option<u16>) -> Self {
         let state = |side| tcp_sockets(side).ok().map(|sockets| TcpState::of(&sockets));
         Self { clients: state(PortSide::Local(listen)), upstream: upstream.and_then(|port| state(PortSide::Peer(port))) }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::simulator::{MS, SECOND, Simulation, diagnose, diagnostician, record, simulate};
+use crate::block::{BLOCK_NS, BLOCKS};
 use crate::observation::Observation;
-use crate::store::{BLOCK_NS, BLOCKS};
 use crate::{Cause, Diagnostician, MAX_RECORDS, MAX_SERIES, MAX_SERIES_RECORDS, MAX_WINDOW_NS, Status};
 use lapwing_ledger::{
     Annotation, Basis, Exchange, ExchangeKind, Ledger, Outcome, SeriesKey, Source, Stage, Stamp, Unit, UpstreamWindow,

