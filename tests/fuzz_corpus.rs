@@ -10,6 +10,10 @@ use lapwing_protocol::amend::amend_properties;
 use lapwing_protocol::wire::reader_properties::{self, same_in_pieces};
 use lapwing_protocol::{Protocols, exchange_properties};
 
+#[cfg(feature = "engine")]
+#[path = "../fuzz/onnx_properties.rs"]
+mod onnx_properties;
+
 /// Fewer files are no corpus: the folder was lost.
 const FEWEST: usize = 10;
 
@@ -63,7 +67,5 @@ fn otlp() {
 #[cfg(feature = "engine")]
 #[test]
 fn onnx() {
-    use lapwing_engine::model::onnx_properties;
-
     replay("onnx", onnx_properties::holds);
 }

@@ -1,7 +1,8 @@
 //! An ONNX file.
 #![no_main]
 
-use lapwing_engine::model::onnx_properties;
+#[path = "../onnx_properties.rs"]
+mod onnx_properties;
 
 libfuzzer_sys::fuzz_target!(
     // a panic of the importer is caught and is an error of the file; one of ours is not caught, and ends the run all the same

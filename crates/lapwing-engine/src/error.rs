@@ -59,12 +59,12 @@ pub enum EngineError {
 
 impl EngineError {
     /// A fault of a part of the model.
-    pub(super) fn part(part: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(crate) fn part(part: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Model { part: part.into(), reason: reason.into() }
     }
 
     /// A fault of a tensor of a call.
-    pub(super) fn input(tensor: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn input(tensor: &str, reason: impl Into<String>) -> Self {
         Self::Input { tensor: tensor.to_owned(), reason: reason.into() }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::EngineError;
 use crate::clock::Stamp;
 pub use crate::exec::{Fallback, FallbackCause, Placement};
 use crate::tensor::{Tensor, TensorSpec};
@@ -128,6 +129,17 @@ pub enum CallError {
         /// The executor's error.
         reason: String,
     },
+}
+
+impl From<EngineError> for CallError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Input { tensor, reason } => Self::Input { tensor, reason },
+            EngineError::Device { reason } => Self::Device { reason },
+            EngineError::Run { reason } => Self::Failed { reason },
+            other => Self::Failed { reason: other.to_string() },
+        }
+    }
 }
 
 /// The time of a forward pass as warm-up measured it: `fixed_ns + unit_ns × units`. It stays as it is while calls run.

@@ -61,6 +61,15 @@ impl CudaExecutor {
         match *self {}
     }
 
+    /// Runs a batch.
+    ///
+    /// # Errors
+    ///
+    /// None: there is no executor.
+    pub const fn run(&self, _: &mut CudaState, _: &Batch<'_>, _: &[bool], _: &mut Vec<Vec<f32>>) -> Result<(), DeviceError> {
+        match *self {}
+    }
+
     /// How long the parts of runs take.
     ///
     /// # Errors

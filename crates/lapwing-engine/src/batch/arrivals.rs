@@ -12,7 +12,7 @@ const SLACK: f64 = 1.25;
 
 /// The latest gaps between arrivals.
 #[derive(Clone, Debug)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     seen: u64,
     last: Option<Stamp>,
     gaps: [u64; KEPT],
@@ -26,7 +26,7 @@ impl Default for Arrivals {
 
 impl Arrivals {
     /// Records one call.
-    pub(super) fn note(&mut self, at: Stamp) {
+    pub(crate) fn note(&mut self, at: Stamp) {
         if let Some(last) = self.last {
             self.gaps[(self.seen - 1) as usize % KEPT] = at.since(last);
         }
@@ -39,7 +39,7 @@ impl Arrivals {
     /// One more call saves `saved_ns` less the time of the wait; each of the `waiting` calls loses that time. The result is the
     /// wait that would have saved the most over the gaps seen lately that are longer than the time since the last call; `None` if
     /// none would have saved any.
-    pub(super) fn pays_until(&self, now: Stamp, saved_ns: f64, waiting: usize) -> Option<Stamp> {
+    pub(crate) fn pays_until(&self, now: Stamp, saved_ns: f64, waiting: usize) -> Option<Stamp> {
         let last = self.last?;
         let passed = now.since(last);
         let mut gaps = self.gaps;

@@ -8,46 +8,46 @@ use crate::clock::Stamp;
 
 /// A call that waits.
 #[derive(Debug)]
-pub(super) struct Held<T> {
-    pub(super) item: Item<T>,
+pub(crate) struct Held<T> {
+    pub(crate) item: Item<T>,
     /// Its due time; the earliest goes first.
-    pub(super) due: Stamp,
+    pub(crate) due: Stamp,
     /// Its place in the order of arrival.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// How many batches with a younger call in them have started without it.
-    pub(super) passed: u32,
+    pub(crate) passed: u32,
     /// Whether it belongs to the batch packed last.
-    pub(super) chosen: bool,
+    pub(crate) chosen: bool,
 }
 
 /// A packed batch: the calls that are marked as chosen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batch {
-    pub(super) calls: usize,
-    pub(super) cost: CallCost,
+pub(crate) struct Batch {
+    pub(crate) calls: usize,
+    pub(crate) cost: CallCost,
     /// No further call is waited for: a limit is reached, or a waiting call was left out.
-    pub(super) full: bool,
+    pub(crate) full: bool,
     /// When its oldest call came.
-    pub(super) oldest: Stamp,
+    pub(crate) oldest: Stamp,
     /// The earliest deadline of a member that this batch still meets.
     meets: Option<Stamp>,
 }
 
 /// The limits that one packing obeys.
-pub(super) struct Packer<'a> {
-    pub(super) config: &'a Config,
-    pub(super) tuning: &'a Tuning,
-    pub(super) fit: &'a Fit,
-    pub(super) now: Stamp,
+pub(crate) struct Packer<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) tuning: &'a Tuning,
+    pub(crate) fit: &'a Fit,
+    pub(crate) now: Stamp,
     /// Units of all waiting calls.
-    pub(super) backlog: usize,
+    pub(crate) backlog: usize,
     /// Whether a call has been overtaken as often as allowed.
-    pub(super) overdue: bool,
+    pub(crate) overdue: bool,
 }
 
 impl Packer<'_> {
     /// How many units a batch may hold: enough that its fixed cost does not matter, more with a long backlog.
-    pub(super) fn budget(&self) -> usize {
+    pub(crate) fn budget(&self) -> usize {
         let (Policy::Adaptive, Some(line)) = (self.config.policy, self.fit.line()) else { return self.config.max_tokens };
         let amortised = line.fixed_ns / line.unit_ns.max(1e-9) * (1.0 / self.tuning.fixed_share - 1.0);
         // a float too large for an integer becomes the largest one
@@ -55,7 +55,7 @@ impl Packer<'_> {
     }
 
     /// Marks the next batch; `None` where nothing waits. `order` is room for sorting.
-    pub(super) fn pack<T>(&self, calls: &mut [Held<T>], order: &mut Vec<(u64, usize)>) -> Option<Batch> {
+    pub(crate) fn pack<T>(&self, calls: &mut [Held<T>], order: &mut Vec<(u64, usize)>) -> Option<Batch> {
         for held in calls.iter_mut() {
             held.chosen = false;
         }

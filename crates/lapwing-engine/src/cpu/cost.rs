@@ -30,35 +30,41 @@ impl CpuExecutor {
     /// The cost of the plan for batches of this size.
     #[must_use]
     pub fn execution_cost(&self, size: BatchSize) -> ExecutionCost {
-        let int8 = self.plan.nodes.iter().zip(&self.ready).filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
-        let packed = Packed { plan: &self.plan, int8: int8.map(|(node, _)| node.output).collect() };
+        let int8 = self
+            .prepared
+            .plan
+            .nodes
+            .iter()
+            .zip(&self.prepared.ready)
+            .filter(|(_, ready)| matches!(ready, PreparedNode::GemmI8(..)));
+        let packed = Packed { plan: &self.prepared.plan, int8: int8.map(|(node, _)| node.output).collect() };
         ExecutionCost {
             weight_bytes: self.weight_bytes(),
-            arena_bytes: Arena::new(&self.plan, size).bytes(),
-            ..ExecutionCost::count(&self.plan, size, &packed, |at, _| self.product_precision(at))
+            arena_bytes: Arena::new(&self.prepared.plan, size).bytes(),
+            ..ExecutionCost::count(&self.prepared.plan, size, &packed, |at, _| self.product_precision(at))
         }
     }
 
     /// The number format of the products of the node with this index; single precision if it has none, or does not exist.
     #[must_use]
     pub fn product_precision(&self, place: usize) -> Precision {
-        if matches!(self.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
+        if matches!(self.prepared.ready.get(place), Some(PreparedNode::GemmI8(..))) { Precision::Int8 } else { Precision::Fp32 }
     }
 
     /// The number of nodes that run in 8 bits with one range for all rows.
     #[must_use]
     pub fn fixed_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
+        self.prepared.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(_, Some(_)))).count()
     }
 
     /// Bytes of all weights in memory: packed (padding included) for products, else four bytes for each number.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
-        let packed = self.ready.iter().map(|ready| match ready {
+        let packed = self.prepared.ready.iter().map(|ready| match ready {
             PreparedNode::Gemm(packed) => packed.bytes(),
             PreparedNode::GemmI8(packed, _) => packed.bytes(),
             PreparedNode::Map(_) | PreparedNode::Plain => 0,
         });
-        packed.sum::<usize>() + self.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()
+        packed.sum::<usize>() + self.prepared.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()
     }
 }

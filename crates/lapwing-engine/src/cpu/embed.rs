@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
+use super::dispatch::dispatch;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
-use super::simd::{Kernel, Simd, dispatch};
+use super::simd::{Kernel, Simd};
 use crate::exec::IdError;
 
 /// How the row of a table is selected for a token.

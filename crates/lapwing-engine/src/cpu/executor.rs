@@ -1,15 +1,13 @@
 //! The CPU executor: runs a plan's nodes in order, each by its kernel, with the work of a node divided among threads. A
 //! run allocates nothing once its state and its outputs have served a batch of the same size or larger.
 
-use std::sync::Arc;
-
-use super::level::Level;
 use super::memory::{Memory, ValueLocation, locations};
-use super::prepare::{PrepareError, PreparedNode, prepare};
+pub use super::prepare::CpuOptions;
+use super::prepare::{CpuPlan, PrepareError, PreparedNode};
+pub use super::run::ProductObserver;
 use super::run::Run;
 use super::scratch::Scratch;
-use super::threads::Threads;
-use crate::exec::{Batch, CpuPrecision, Input, RunError};
+use crate::exec::{Batch, Input, RunError};
 use crate::plan::{Arena, BatchSize, Plan};
 
 /// The working memory of runs. It grows to the largest batch so far.
@@ -21,32 +19,10 @@ pub struct CpuState {
     rows: Vec<usize>,
 }
 
-/// How a plan is executed.
-#[derive(Clone, Debug)]
-pub struct CpuOptions {
-    /// The vector instructions; if the machine lacks them, the best level that it has.
-    pub level: Level,
-    /// The thread pool that shares the work of a batch.
-    pub threads: Arc<Threads>,
-    /// The precision of matrix products.
-    pub precision: CpuPrecision,
-}
-
-impl Default for CpuOptions {
-    fn default() -> Self {
-        Self { level: Level::best(), threads: Arc::new(Threads::one()), precision: CpuPrecision::Fp32 }
-    }
-}
-
-/// Called with the input of each matrix product: the node's index in the plan, the rows, and the length of one row.
-pub type ProductObserver<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
-
 /// A plan that is ready to run, on any number of threads, each with a [`CpuState`] of its own.
 #[derive(Debug)]
 pub struct CpuExecutor {
-    pub(super) plan: Plan,
-    pub(super) ready: Vec<PreparedNode>,
-    pub(super) options: CpuOptions,
+    pub(crate) prepared: CpuPlan,
     locations: Vec<ValueLocation>,
 }
 
@@ -56,30 +32,29 @@ impl CpuExecutor {
     /// # Errors
     ///
     /// [`PrepareError`] names a node that cannot run here.
-    pub fn new(mut plan: Plan, options: CpuOptions) -> Result<Self, PrepareError> {
+    pub fn new(plan: Plan, options: CpuOptions) -> Result<Self, PrepareError> {
         plan.check().map_err(|e| PrepareError { node: e.node, reason: e.reason })?;
         let options = CpuOptions { level: options.level.runnable(), ..options };
-        let ready = prepare(&mut plan, &options)?;
         let locations = locations(&plan);
-        Ok(Self { plan, ready, options, locations })
+        Ok(Self { prepared: CpuPlan::new(plan, options)?, locations })
     }
 
     /// The plan. It no longer holds the weights of matrix products.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
-        &self.plan
+        &self.prepared.plan
     }
 
     /// The options that it was created with.
     #[must_use]
     pub const fn options(&self) -> &CpuOptions {
-        &self.options
+        &self.prepared.options
     }
 
     /// The number of nodes that run in 8 bits.
     #[must_use]
     pub fn quantized_nodes(&self) -> usize {
-        self.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(..))).count()
+        self.prepared.ready.iter().filter(|ready| matches!(ready, PreparedNode::GemmI8(..))).count()
     }
 
     /// Runs a batch and writes the rows of each output contiguously into `outputs`.
@@ -103,15 +78,15 @@ impl CpuExecutor {
         outputs: &mut Vec<Vec<f32>>,
         observer: Option<&mut ProductObserver<'_>>,
     ) -> Result<(), RunError> {
-        let size = batch.size(&self.plan)?;
-        outputs.resize_with(self.plan.outputs.len(), Vec::new);
+        let size = batch.size(&self.prepared.plan)?;
+        outputs.resize_with(self.prepared.plan.outputs.len(), Vec::new);
         self.grow(state, size);
         let CpuState { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
-        let memory = Memory::new(&self.plan, &self.locations, arena, size, batch.inputs, block, outputs);
-        let run = Run { executor: self, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
+        let memory = Memory::new(&self.prepared.plan, &self.locations, arena, size, batch.inputs, block, outputs);
+        let run = Run { prepared: &self.prepared, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
         // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
         // arena never assigns a value being written to memory that a value still to be read occupies
-        self.options.threads.enter(|| unsafe { run.nodes(scratch, observer) })?;
+        self.prepared.options.threads.enter(|| unsafe { run.nodes(scratch, observer) })?;
         self.copy_twins(batch.inputs, outputs);
         Ok(())
     }
@@ -124,16 +99,16 @@ impl CpuExecutor {
         }
         let (batch, tokens) = (size.batch.max(held.batch), size.tokens.max(held.tokens));
         let size = BatchSize { batch, tokens, squares: size.squares };
-        let arena = Arena::new(&self.plan, size);
+        let arena = Arena::new(&self.prepared.plan, size);
         state.block.resize(arena.bytes() / 4, 0.0);
-        state.scratch.grow(self, size);
+        state.scratch.grow(&self.prepared, size);
         state.rows = (0..=size.batch).collect();
         state.arena = Some((size, arena));
     }
 
     /// Copies outputs that are an input, or another output under a second name.
     fn copy_twins(&self, inputs: &[Input<'_>], outputs: &mut [Vec<f32>]) {
-        for (at, port) in self.plan.outputs.iter().enumerate() {
+        for (at, port) in self.prepared.plan.outputs.iter().enumerate() {
             match self.locations[port.value.0] {
                 ValueLocation::Output(first) if first < at => {
                     let (before, after) = outputs.split_at_mut(at);

@@ -148,8 +148,9 @@ pub(crate) unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dispatch::dispatch;
     use super::super::level::Level;
-    use super::super::simd::{Kernel, Simd, dispatch};
+    use super::super::simd::{Kernel, Simd};
     use super::*;
 
     #[derive(Clone, Copy, Debug)]

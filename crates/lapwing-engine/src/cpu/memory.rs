@@ -10,7 +10,7 @@ use crate::plan::{Arena, BatchSize, Plan, ValueId};
 
 /// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueLocation {
+pub(crate) enum ValueLocation {
     /// In the arena block, at the offset that the arena assigned.
     Block,
     /// It is the input with this index.
@@ -20,7 +20,7 @@ pub(super) enum ValueLocation {
 }
 
 /// The location of every value.
-pub(super) fn locations(plan: &Plan) -> Vec<ValueLocation> {
+pub(crate) fn locations(plan: &Plan) -> Vec<ValueLocation> {
     let mut locations = vec![ValueLocation::Block; plan.values.len()];
     for (at, port) in plan.outputs.iter().enumerate().rev() {
         locations[port.value.0] = ValueLocation::Output(at);
@@ -32,7 +32,7 @@ pub(super) fn locations(plan: &Plan) -> Vec<ValueLocation> {
 }
 
 /// The values of one run.
-pub(super) struct Memory<'a> {
+pub(crate) struct Memory<'a> {
     plan: &'a Plan,
     locations: &'a [ValueLocation],
     arena: &'a Arena,
@@ -51,7 +51,7 @@ unsafe impl Send for Memory<'_> {}
 impl<'a> Memory<'a> {
     /// Values lie in `block` at the offsets of `arena`; `block` has the length that the arena requires. `outputs` are
     /// resized to the batch.
-    pub(super) fn new(
+    pub(crate) fn new(
         plan: &'a Plan,
         locations: &'a [ValueLocation],
         arena: &'a Arena,
@@ -90,7 +90,7 @@ impl<'a> Memory<'a> {
     /// # Safety
     ///
     /// The value is not written while the slice lives.
-    pub(super) unsafe fn read(&self, id: ValueId) -> &[f32] {
+    pub(crate) unsafe fn read(&self, id: ValueId) -> &[f32] {
         if let ValueLocation::Input(at) = self.locations[id.0] {
             return if let Input::F32(data) = self.inputs[at] { data } else { &[] };
         }
@@ -104,7 +104,7 @@ impl<'a> Memory<'a> {
     /// # Safety
     ///
     /// The value is not written while the slice lives.
-    pub(super) unsafe fn any(&self, id: ValueId) -> Input<'_> {
+    pub(crate) unsafe fn any(&self, id: ValueId) -> Input<'_> {
         match self.locations[id.0] {
             ValueLocation::Input(at) => self.inputs[at],
             // SAFETY: guaranteed by the caller
@@ -118,7 +118,7 @@ impl<'a> Memory<'a> {
     ///
     /// No other code reads or writes these rows, or values that share their memory, while the slice lives.
     #[allow(clippy::mut_from_ref, reason = "values do not overlap; the caller guarantees exclusive access to these rows")]
-    pub(super) unsafe fn write(&self, id: ValueId, rows: Range<usize>) -> &mut [f32] {
+    pub(crate) unsafe fn write(&self, id: ValueId, rows: Range<usize>) -> &mut [f32] {
         let (begin, count) = self.own(id);
         let width = self.plan.value(id).width;
         let (from, to) = (rows.start * width, rows.end * width);

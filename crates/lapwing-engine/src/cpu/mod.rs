@@ -8,6 +8,7 @@
 
 pub mod attention;
 mod cost;
+mod dispatch;
 pub mod embed;
 mod executor;
 pub mod gemm;

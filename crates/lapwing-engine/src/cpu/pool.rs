@@ -1,9 +1,10 @@
 //! Mean over the unmasked tokens of each sequence, and cumulative sums over tokens. Nothing is allocated.
 
+use super::dispatch::dispatch;
 use super::level::Level;
 use super::map::ArgData;
 use super::shape::{ShapeError, at_least, exactly, ragged};
-use super::simd::{Kernel, Simd, dispatch};
+use super::simd::{Kernel, Simd};
 
 /// `out[s] = Σ weight · x / max(Σ weight, least)` over the tokens of each sequence; `x` is [tokens, width], and each
 /// token has a weight.

@@ -4,12 +4,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::executor::CpuOptions;
 use super::gemm::PackedWeights;
 use super::gemm::int8::{LevelI8, PackedWeightsI8, RowQuant};
+use super::level::Level;
 use super::program::{self, ArgShape};
+use super::threads::Threads;
 use crate::exec::CpuPrecision;
 use crate::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
+
+/// How a plan is executed.
+#[derive(Clone, Debug)]
+pub struct CpuOptions {
+    /// The vector instructions; if the machine lacks them, the best level that it has.
+    pub level: Level,
+    /// The thread pool that shares the work of a batch.
+    pub threads: Arc<Threads>,
+    /// The precision of matrix products.
+    pub precision: CpuPrecision,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self { level: Level::best(), threads: Arc::new(Threads::one()), precision: CpuPrecision::Fp32 }
+    }
+}
 
 /// Why a plan cannot run on this CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +41,7 @@ pub struct PrepareError {
 
 /// What the executor precomputes for a node.
 #[derive(Debug)]
-pub(super) enum PreparedNode {
+pub(crate) enum PreparedNode {
     /// The packed weight of a product; shared by the nodes that use the same weight.
     Gemm(Arc<PackedWeights>),
     /// The packed 8-bit weight of a product, and the static range of its input if it has one.
@@ -34,8 +52,25 @@ pub(super) enum PreparedNode {
     Plain,
 }
 
-/// Prepares every node. Packed weights are removed from the plan, so that they are in memory once.
-pub(super) fn prepare(plan: &mut Plan, options: &CpuOptions) -> Result<Vec<PreparedNode>, PrepareError> {
+/// A plan with what the executor precomputed for it.
+#[derive(Debug)]
+pub(crate) struct CpuPlan {
+    /// The plan, without the weights that were packed.
+    pub(crate) plan: Plan,
+    /// What was precomputed for each node.
+    pub(crate) ready: Vec<PreparedNode>,
+    pub(crate) options: CpuOptions,
+}
+
+impl CpuPlan {
+    /// Prepares every node. Packed weights are removed from the plan, so that they are in memory once.
+    pub(crate) fn new(mut plan: Plan, options: CpuOptions) -> Result<Self, PrepareError> {
+        let ready = prepare(&mut plan, &options)?;
+        Ok(Self { plan, ready, options })
+    }
+}
+
+fn prepare(plan: &mut Plan, options: &CpuOptions) -> Result<Vec<PreparedNode>, PrepareError> {
     let mut ready = Vec::with_capacity(plan.nodes.len());
     let mut cache = WeightCache::default();
     for (at, node) in plan.nodes.iter().enumerate() {
@@ -94,7 +129,7 @@ impl WeightCache {
 /// Whether a product with a weight of `[rows, width]` runs in 8 bits. Below these limits, quantising the rows costs as
 /// much as the product saves, and heads of few columns (a score, two classes) lose accuracy without gain. The last
 /// product is no exception: on a sentence encoder it changed the cosine by 0.00003.
-pub(super) const fn fits_int8(rows: usize, width: usize) -> bool {
+pub(crate) const fn fits_int8(rows: usize, width: usize) -> bool {
     rows >= 32 && width >= 8
 }
 

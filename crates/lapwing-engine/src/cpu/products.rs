@@ -2,10 +2,10 @@
 
 use super::gemm::int8::{PackedWeightsI8, QuantizedRows, RowQuant, gemm_i8, gemm_i8_shared, quantize_rows, words_len};
 use super::gemm::{Epilogue, GemmError, MatrixRows, OutRows, PackedWeights, Residual, ResidualAt, SharedOut, gemm, gemm_shared};
-use super::run::Run;
+use super::run::{Product, Run};
 use super::scratch::ThreadScratch;
 use crate::exec::RunError;
-use crate::plan::{Activation, Node, ValueId, WeightId};
+use crate::plan::Node;
 
 /// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.
 const ROWS: usize = 32;
@@ -14,23 +14,13 @@ const ROWS: usize = 32;
 const MULTIPLY_ADDS: usize = 1 << 19;
 const ELEMENTS: usize = 1 << 16;
 
-/// A product's operands.
-#[derive(Clone, Copy)]
-pub(super) struct Product<'a> {
-    pub(super) node: &'a Node,
-    pub(super) x: ValueId,
-    pub(super) bias: Option<WeightId>,
-    pub(super) activation: Activation,
-    pub(super) residual: Option<ValueId>,
-}
-
 impl Run<'_> {
     /// A product in single precision.
     ///
     /// # Safety
     ///
     /// Like [`Run::nodes`].
-    pub(super) unsafe fn product(
+    pub(crate) unsafe fn product(
         &self,
         product: Product<'_>,
         packed: &PackedWeights,
@@ -67,7 +57,7 @@ impl Run<'_> {
     /// # Safety
     ///
     /// Like [`Run::nodes`].
-    pub(super) unsafe fn product_i8(
+    pub(crate) unsafe fn product_i8(
         &self,
         product: Product<'_>,
         packed: &PackedWeightsI8,

@@ -6,31 +6,42 @@ use smallvec::SmallVec;
 
 use super::attention::{Attention, HeadColumns, HeadColumnsMut, HeadShape};
 use super::embed::{EmbedError, RowSelector, Table, embed};
-use super::executor::{CpuExecutor, ProductObserver};
 use super::map::ArgData;
 use super::memory::Memory;
 use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
 use super::pool::{cum_sum, mean_pool};
-use super::prepare::PreparedNode;
-use super::products::Product;
+use super::prepare::{CpuPlan, PreparedNode};
 use super::program::CpuProgram;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use super::scratch::{Scratch, ThreadScratch};
 use super::threads::Threads;
 use crate::exec::{Input, RunError};
-use crate::plan::{self, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
+use crate::plan::{self, Activation, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
 const ELEMENTS: usize = 1 << 15;
 
+/// Called with the input of each matrix product: the node's index in the plan, the rows, and the length of one row.
+pub type ProductObserver<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
+
 /// One run.
-pub(super) struct Run<'a> {
-    pub(super) executor: &'a CpuExecutor,
-    pub(super) memory: Memory<'a>,
-    pub(super) size: BatchSize,
-    pub(super) offsets: &'a [usize],
+pub(crate) struct Run<'a> {
+    pub(crate) prepared: &'a CpuPlan,
+    pub(crate) memory: Memory<'a>,
+    pub(crate) size: BatchSize,
+    pub(crate) offsets: &'a [usize],
     /// Like `offsets`, with each row as a sequence of one token.
-    pub(super) rows: &'a [usize],
+    pub(crate) rows: &'a [usize],
+}
+
+/// A product's operands.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) x: ValueId,
+    pub(crate) bias: Option<WeightId>,
+    pub(crate) activation: Activation,
+    pub(crate) residual: Option<ValueId>,
 }
 
 impl Run<'_> {
@@ -39,14 +50,14 @@ impl Run<'_> {
     /// # Safety
     ///
     /// No other code reads or writes the run's memory, and the plan is valid.
-    pub(super) unsafe fn nodes(
+    pub(crate) unsafe fn nodes(
         &self,
         scratch: &mut Scratch,
         mut observer: Option<&mut ProductObserver<'_>>,
     ) -> Result<(), RunError> {
-        for (at, (node, ready)) in self.executor.plan.nodes.iter().zip(&self.executor.ready).enumerate() {
+        for (at, (node, ready)) in self.prepared.plan.nodes.iter().zip(&self.prepared.ready).enumerate() {
             if let (Some(observer), Op::Gemm { x, .. }) = (&mut observer, &node.op) {
-                observer(at, self.read(*x), self.executor.plan.value(*x).width);
+                observer(at, self.read(*x), self.prepared.plan.value(*x).width);
             }
             // SAFETY: guaranteed by the caller
             unsafe { self.node(node, ready, scratch)? };
@@ -54,18 +65,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    pub(super) fn threads(&self) -> &Threads {
-        &self.executor.options.threads
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.prepared.options.threads
     }
 
     /// Number of rows of a node's output.
-    pub(super) fn rows_of(&self, node: &Node) -> usize {
-        self.size.rows(self.executor.plan.value(node.output).rows)
+    pub(crate) fn rows_of(&self, node: &Node) -> usize {
+        self.size.rows(self.prepared.plan.value(node.output).rows)
     }
 
     /// A one-row weight of the model.
-    pub(super) fn row(&self, id: Option<WeightId>) -> Option<&[f32]> {
-        id.map(|id| &*self.executor.plan.weight(id).data)
+    pub(crate) fn row(&self, id: Option<WeightId>) -> Option<&[f32]> {
+        id.map(|id| &*self.prepared.plan.weight(id).data)
     }
 
     fn read(&self, id: ValueId) -> &[f32] {
@@ -113,7 +124,7 @@ impl Run<'_> {
             (Op::Softmax(x), _) => {
                 let (x, width) = (self.read(*x), self.width(node));
                 self.by_row(node, |rows, out| {
-                    softmax_rows(self.executor.options.level, width, &x[rows.start * width..rows.end * width], out)
+                    softmax_rows(self.prepared.options.level, width, &x[rows.start * width..rows.end * width], out)
                         .map_err(|e| failed(node, &e.to_string()))
                 })
             }
@@ -133,7 +144,7 @@ impl Run<'_> {
             (Op::Concat(parts), _) => self.by_row(node, |rows, out| {
                 let (width, mut from) = (self.width(node), 0);
                 for part in parts {
-                    let wide = self.executor.plan.value(*part).width;
+                    let wide = self.prepared.plan.value(*part).width;
                     let pieces = self.read(*part)[rows.start * wide..rows.end * wide].chunks_exact(wide);
                     for (row, piece) in out.chunks_exact_mut(width).zip(pieces) {
                         row[from..from + wide].copy_from_slice(piece);
@@ -143,7 +154,7 @@ impl Run<'_> {
                 Ok(())
             }),
             (Op::Slice(columns), _) => self.by_row(node, |rows, out| {
-                let (width, wide) = (self.width(node), self.executor.plan.value(columns.value).width);
+                let (width, wide) = (self.width(node), self.prepared.plan.value(columns.value).width);
                 let read = self.read(columns.value)[rows.start * wide..rows.end * wide].chunks_exact(wide);
                 for (row, out) in read.zip(out.chunks_exact_mut(width)) {
                     out.copy_from_slice(&row[columns.from..columns.from + width]);
@@ -154,7 +165,7 @@ impl Run<'_> {
     }
 
     fn width(&self, node: &Node) -> usize {
-        self.executor.plan.value(node.output).width
+        self.prepared.plan.value(node.output).width
     }
 
     /// Runs a node in parts of consecutive rows; `work` gets a range of rows and the output rows of that range.
@@ -175,7 +186,7 @@ impl Run<'_> {
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
             // SAFETY: only this part accesses these rows of the node's output and its thread's scratch
             let (out, scratch) = unsafe { (self.memory.write(node.output, rows.clone()), scratches.of_thread(part)) };
-            let ran = program.run(self.executor.options.level, &args, self.offsets, rows, scratch, &mut [out]);
+            let ran = program.run(self.prepared.options.level, &args, self.offsets, rows, scratch, &mut [out]);
             ran.map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -184,7 +195,7 @@ impl Run<'_> {
         let tables: SmallVec<[Table<'_>; 4]> = tables
             .iter()
             .map(|(id, lookup)| {
-                let table = self.executor.plan.weight(*id);
+                let table = self.prepared.plan.weight(*id);
                 // SAFETY: operands are not written while a node runs
                 let ids = |id: ValueId| unsafe { self.memory.any(id) };
                 let (pick, stride) = match lookup {
@@ -196,28 +207,28 @@ impl Run<'_> {
                             Input::F32(ids) => RowSelector::F32(ids.get(id.from..).unwrap_or_default()),
                             Input::Bool(_) => RowSelector::I64(&[]),
                         };
-                        (pick, self.executor.plan.value(id.value).width)
+                        (pick, self.prepared.plan.value(id.value).width)
                     }
                 };
                 Table { name: &table.name, data: &table.data, pick, stride }
             })
             .collect();
         let width = self.width(node);
-        let is_token = self.executor.plan.value(node.output).rows == plan::Rows::Token;
+        let is_token = self.prepared.plan.value(node.output).rows == plan::Rows::Token;
         let offsets = if is_token { self.offsets } else { self.rows };
         let sequences = offsets.len() - 1;
         let least = (ELEMENTS * sequences).div_ceil(self.rows_of(node) * width);
         self.threads().split(sequences, least, |_, range| {
             // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
-            embed(self.executor.options.level, &tables, width, offsets, range, out).map_err(|error| match error {
+            embed(self.prepared.options.level, &tables, width, offsets, range, out).map_err(|error| match error {
                 EmbedError::Id(id) => RunError::Id(id),
                 EmbedError::Shape(shape) => failed(node, &shape.to_string()),
             })?;
             let Some(norm) = norm else { return Ok(()) };
             let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
             let params = NormParams { norm: NormKind::Layer, eps: norm.epsilon, gamma, beta };
-            norm_rows_in_place(self.executor.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
+            norm_rows_in_place(self.prepared.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
         })
     }
 
@@ -228,7 +239,7 @@ impl Run<'_> {
                 (rows.start * width).min(values.len())..(rows.end * width).min(values.len())
             };
             let residual = residual.map(|residual| &residual[of(residual)]);
-            norm_rows(self.executor.options.level, params, width, &x[of(x)], residual, out)
+            norm_rows(self.prepared.options.level, params, width, &x[of(x)], residual, out)
                 .map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -245,7 +256,7 @@ impl Run<'_> {
         let columns = columns.map(|columns| HeadColumns {
             data: self.read(columns.value),
             offset: columns.from,
-            stride: self.executor.plan.value(columns.value).width,
+            stride: self.prepared.plan.value(columns.value).width,
         });
         let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
         // SAFETY: only this node accesses its output; its parts write different heads
@@ -263,7 +274,7 @@ impl Run<'_> {
                     // SAFETY: each head of each sequence begins in exactly one part, which alone writes it; the scratch
                     // is this thread's own
                     let (mut out, scratch) = unsafe { (out.share(), scratches.of_thread(part)) };
-                    let level = self.executor.options.level;
+                    let level = self.prepared.options.level;
                     attention.run(level, sequence..sequence + 1, heads, scratch, &mut out).map_err(failed)?;
                 }
                 before += each * shape.heads;
@@ -273,7 +284,7 @@ impl Run<'_> {
     }
 
     fn reduce(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
-        let (wide, x) = (self.executor.plan.value(x).width, self.read(x));
+        let (wide, x) = (self.prepared.plan.value(x).width, self.read(x));
         // SAFETY: only this node accesses its output
         let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
         let fold = match fold {
@@ -286,7 +297,7 @@ impl Run<'_> {
             Fold::Mean => RowReduce::Mean,
             Fold::Sum => RowReduce::Sum,
         };
-        reduce_rows(self.executor.options.level, fold, wide, x, out).map_err(|e| failed(node, &e.to_string()))
+        reduce_rows(self.prepared.options.level, fold, wide, x, out).map_err(|e| failed(node, &e.to_string()))
     }
 
     fn pool(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
@@ -303,7 +314,7 @@ impl Run<'_> {
         self.threads().split(sequences, least, |_, range| {
             // SAFETY: only this part accesses the rows of these sequences in the node's output
             let out = unsafe { self.memory.write(node.output, range.clone()) };
-            reduce_tokens(self.executor.options.level, fold, width, self.offsets, range, x, out)
+            reduce_tokens(self.prepared.options.level, fold, width, self.offsets, range, x, out)
                 .map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -313,7 +324,7 @@ impl Run<'_> {
     fn mean_pool(&self, node: &Node, x: ValueId, weights: ValueId, least: f32) -> Result<(), RunError> {
         // SAFETY: only this node accesses its output
         let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
-        let (level, width) = (self.executor.options.level, self.width(node));
+        let (level, width) = (self.prepared.options.level, self.width(node));
         mean_pool(level, width, self.offsets, self.read(x), self.argument(weights), least, out)
             .map_err(|e| failed(node, &e.to_string()))
     }

@@ -4,15 +4,14 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::attention::{Attention, HeadShape};
-use super::executor::CpuExecutor;
 use super::gemm;
 use super::gemm::int8::{RowQuant, words_len};
-use super::prepare::PreparedNode;
+use super::prepare::{CpuPlan, PreparedNode};
 use crate::plan::{BatchSize, Op};
 
 /// The scratch buffers, reused from run to run.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     floats: Vec<f32>,
     each: usize,
     words: Vec<u32>,
@@ -21,10 +20,10 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Grows the buffers to batches of up to `size`.
-    pub(super) fn grow(&mut self, executor: &CpuExecutor, size: BatchSize) {
+    pub(crate) fn grow(&mut self, prepared: &CpuPlan, size: BatchSize) {
         let (mut words, mut quants) = (0, 0);
-        for (node, ready) in executor.plan.nodes.iter().zip(&executor.ready) {
-            let rows = size.rows(executor.plan.value(node.output).rows);
+        for (node, ready) in prepared.plan.nodes.iter().zip(&prepared.ready) {
+            let rows = size.rows(prepared.plan.value(node.output).rows);
             let floats = match (&node.op, ready) {
                 (Op::Gemm { .. }, PreparedNode::GemmI8(packed, _)) => {
                     words = words.max(words_len(packed.level(), rows, packed.k()));
@@ -43,13 +42,13 @@ impl Scratch {
         }
         // rounded up to whole cache lines, so that no two threads write to the same line
         self.each = self.each.next_multiple_of(16);
-        self.floats.resize(self.each * executor.options.threads.count(), 0.0);
+        self.floats.resize(self.each * prepared.options.threads.count(), 0.0);
         self.words.resize(words.max(self.words.len()), 0);
         self.quants.resize(quants.max(self.quants.len()), RowQuant::default());
     }
 
     /// The scratch of each thread, and the shared buffers of quantised rows.
-    pub(super) fn share(&mut self) -> (ThreadScratch<'_>, &mut [u32], &mut [RowQuant]) {
+    pub(crate) fn share(&mut self) -> (ThreadScratch<'_>, &mut [u32], &mut [RowQuant]) {
         let scratches =
             ThreadScratch { begin: self.floats.as_mut_ptr(), each: self.each, length: self.floats.len(), of: PhantomData };
         (scratches, &mut self.words, &mut self.quants)
@@ -58,7 +57,7 @@ impl Scratch {
 
 /// A scratch buffer for each thread.
 #[derive(Clone, Copy)]
-pub(super) struct ThreadScratch<'a> {
+pub(crate) struct ThreadScratch<'a> {
     begin: *mut f32,
     each: usize,
     length: usize,
@@ -77,7 +76,7 @@ impl ThreadScratch<'_> {
     ///
     /// No other code uses it while the slice lives.
     #[allow(clippy::mut_from_ref, reason = "the buffers are disjoint; the caller guarantees exclusive access to this one")]
-    pub(super) unsafe fn of_thread(&self, part: usize) -> &mut [f32] {
+    pub(crate) unsafe fn of_thread(&self, part: usize) -> &mut [f32] {
         let Range { start, end } = part * self.each..(part + 1) * self.each;
         assert!(end <= self.length, "there is no such scratch buffer");
         // SAFETY: the buffer lies in the borrowed slice, as checked above; the caller guarantees exclusive access

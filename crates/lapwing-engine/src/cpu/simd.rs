@@ -5,8 +5,6 @@
 //! code: code that is not inlined into the entry point of its level is compiled without that level's instructions and
 //! is slow (never wrong).
 
-use super::level::Level;
-
 /// The f32 vector operations of one level.
 ///
 /// # Safety
@@ -114,24 +112,6 @@ pub(crate) trait Kernel {
     /// # Safety
     /// The processor has the instructions of `S`, and the kernel's own pointers are valid.
     unsafe fn run<S: Simd>(self) -> Self::Out;
-}
-
-/// Runs `kernel` at `level`, or at the widest level of this machine if that is narrower.
-///
-/// # Safety
-/// The kernel's own pointers are valid.
-#[inline]
-pub(crate) unsafe fn dispatch<K: Kernel>(level: Level, kernel: K) -> K::Out {
-    match level.runnable() {
-        // SAFETY: `runnable` never returns a level that the processor lacks.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { super::simd_x86::enter_avx512(kernel) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { super::simd_x86::enter_avx2(kernel) },
-        // SAFETY: `Portable` needs no instructions.
-        _ => unsafe { kernel.run::<Portable>() },
-    }
 }
 
 /// Eight lanes in plain Rust.

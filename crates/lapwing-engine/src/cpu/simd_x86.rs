@@ -9,7 +9,7 @@ use super::simd::{Kernel, Simd};
 /// # Safety
 /// The processor has the features named here.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(super) unsafe fn enter_avx512<K: Kernel>(kernel: K) -> K::Out {
+pub(crate) unsafe fn enter_avx512<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller guarantees the features of `Avx512`.
     unsafe { kernel.run::<Avx512>() }
 }
@@ -19,7 +19,7 @@ pub(super) unsafe fn enter_avx512<K: Kernel>(kernel: K) -> K::Out {
 /// # Safety
 /// The processor has the features named here.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn enter_avx2<K: Kernel>(kernel: K) -> K::Out {
+pub(crate) unsafe fn enter_avx2<K: Kernel>(kernel: K) -> K::Out {
     // SAFETY: the caller guarantees the features of `Avx2`.
     unsafe { kernel.run::<Avx2>() }
 }

@@ -22,7 +22,12 @@ impl Placement {
     /// The CPU, with no GPU requested.
     #[must_use]
     pub fn cpu(precision: &'static str) -> Arc<Self> {
-        Arc::new(Self { device: "cpu".into(), device_name: None, precision, fallback: None, fault: None })
+        Arc::new(Self::on_cpu(precision, None))
+    }
+
+    /// The CPU; with the reason, if a GPU was looked for.
+    pub(crate) fn on_cpu(precision: &'static str, fallback: Option<Fallback>) -> Self {
+        Self { device: "cpu".into(), device_name: None, precision, fallback, fault: None }
     }
 }
 

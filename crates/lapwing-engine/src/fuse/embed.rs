@@ -1,11 +1,11 @@
 //! Fuses embeddings: a sum of lookups becomes one lookup in several tables, and a norm of the sum becomes part of it.
 
+use super::rewrite::{derived, makers, reader, uncopied, uses};
 use super::simple::{Simple, simple};
-use super::{derived, makers, reader, uncopied, uses};
 use crate::plan::{Binary, Columns, ElementType, Lookup, Norm, Op, Plan};
 
 /// Merges two lookups whose results are added, or folds an added row into a lookup; `false` if there are none.
-pub(super) fn merge(plan: &mut Plan) -> bool {
+pub(crate) fn merge(plan: &mut Plan) -> bool {
     let (uses, makers) = (uses(plan), makers(plan));
     for at in 0..plan.nodes.len() {
         if with_row(plan, &uses, at) {
@@ -53,7 +53,7 @@ fn with_row(plan: &mut Plan, uses: &[usize], at: usize) -> bool {
 }
 
 /// Lets lookups read their ids in place, without the slice or the conversion to float32 in between.
-pub(super) fn uncut(plan: &mut Plan) {
+pub(crate) fn uncut(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let Op::Embed { tables, .. } = &plan.nodes[at].op else { continue };
         let ids: Vec<Lookup> = tables.iter().map(|(_, lookup)| direct(plan, *lookup)).collect();
@@ -65,13 +65,13 @@ pub(super) fn uncut(plan: &mut Plan) {
 
 fn direct(plan: &Plan, lookup: Lookup) -> Lookup {
     let Lookup::Id(id) = lookup else { return lookup };
-    let id = super::uncut(plan, id);
+    let id = super::rewrite::uncut(plan, id);
     let source = uncopied(plan, id.value);
     if plan.value(source).kind == ElementType::Bool { Lookup::Id(id) } else { Lookup::Id(Columns { value: source, ..id }) }
 }
 
 /// Fuses a norm with the lookup that only it reads; `false` if there is none.
-pub(super) fn norm(plan: &mut Plan) -> bool {
+pub(crate) fn norm(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
         let Op::Embed { tables, norm: None } = &plan.nodes[at].op else { continue };

@@ -1,12 +1,12 @@
 //! Fuses what follows a matrix product into its epilogue: bias, activation, residual, in this order. A factor of the
 //! product scales the weight instead.
 
+use super::rewrite::{derived, reader, uses};
 use super::simple::{Simple, simple};
-use super::{derived, reader, uses};
 use crate::plan::{Activation, Binary, Op, Plan, Unary, ValueId, Weight, WeightId};
 
 /// Fuses one map with the product before it; `false` if there is none.
-pub(super) fn absorb(plan: &mut Plan) -> bool {
+pub(crate) fn absorb(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
         let Op::Gemm { .. } = plan.nodes[at].op else { continue };

@@ -1,7 +1,7 @@
 //! Fuses consecutive maps into one, and a fold of a row into the map of the same row that uses it.
 
+use super::rewrite::{makers, reader, uncopied, uses};
 use super::simple::{Simple, simple};
-use super::{makers, reader, uncopied, uses};
 use crate::plan::{Binary, Fold, Instruction, Op, Plan, Program, Unary, ValueId};
 
 /// The most steps of a fused program; the temporaries of a longer one would not fit the executors' registers and
@@ -9,7 +9,7 @@ use crate::plan::{Binary, Fold, Instruction, Op, Plan, Program, Unary, ValueId};
 const STEPS: usize = 48;
 
 /// Removes conversions to float32 before maps, which read every type.
-pub(super) fn uncopy(plan: &mut Plan) {
+pub(crate) fn uncopy(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let sources: Vec<ValueId> = plan.nodes[at].op.reads().into_iter().map(|id| uncopied(plan, id)).collect();
         if let Op::Map { program, .. } = &plan.nodes[at].op {
@@ -20,7 +20,7 @@ pub(super) fn uncopy(plan: &mut Plan) {
 }
 
 /// Rewrites `log(1 + exp(x))` so that it stays finite for every x, like the softplus operator that it came from.
-pub(super) fn steady(plan: &mut Plan) {
+pub(crate) fn steady(plan: &mut Plan) {
     use Instruction::{Arg, Binary as Two, Scalar, Unary as One};
     let makers = makers(plan);
     let made = |plan: &Plan, value: ValueId| makers[value.0].and_then(|at| simple(&plan.nodes[at]));
@@ -37,7 +37,7 @@ pub(super) fn steady(plan: &mut Plan) {
 }
 
 /// Inlines one map or fold into its only reader, if that is a map; `false` if there is none.
-pub(super) fn inline(plan: &mut Plan) -> bool {
+pub(crate) fn inline(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
         let output = plan.nodes[at].output;

@@ -1,11 +1,11 @@
 //! Recognises layer norms: an RMS norm of `x − mean(x)` is a layer norm.
 
+use super::rewrite::{makers, reader, uses};
 use super::simple::{Simple, simple};
-use super::{makers, reader, uses};
 use crate::plan::{Binary, Fold, Op, Plan, ValueId};
 
 /// Finds layer norms, and fuses norms with their scale and shift.
-pub(super) fn find(plan: &mut Plan) {
+pub(crate) fn find(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         if let Op::RmsNorm { x, epsilon, scale } = plan.nodes[at].op
             && let Some(centred) = centred(plan, x)
@@ -34,7 +34,7 @@ fn centred(plan: &Plan, value: ValueId) -> Option<ValueId> {
 }
 
 /// Fuses one sum with the norm that only reads it; `false` if there is none.
-pub(super) fn add(plan: &mut Plan) -> bool {
+pub(crate) fn add(plan: &mut Plan) -> bool {
     let uses = uses(plan);
     for at in 0..plan.nodes.len() {
         let Some(Simple::Both(Binary::Add, a, b)) = simple(&plan.nodes[at]) else { continue };

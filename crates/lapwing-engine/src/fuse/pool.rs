@@ -1,11 +1,11 @@
 //! Recognises masked means: the sum of masked rows divided by the sum of the mask.
 
+use super::rewrite::{makers, uncopied, uses};
 use super::simple::{Simple, simple};
-use super::{makers, uncopied, uses};
 use crate::plan::{Binary, ElementType, Fold, Op, Plan, Rows, Unary, ValueId};
 
 /// Finds all masked means.
-pub(super) fn find(plan: &mut Plan) {
+pub(crate) fn find(plan: &mut Plan) {
     for at in 0..plan.nodes.len() {
         let Some(Simple::Both(op, a, b)) = simple(&plan.nodes[at]) else { continue };
         let found = match op {

@@ -1,11 +1,11 @@
 //! Merges the products that compute queries, keys and values from the same rows into one product with the three weights
 //! side by side. Attention reads its columns in place.
 
-use super::{makers, uncut, uses};
+use super::rewrite::{makers, uncut, uses};
 use crate::plan::{Activation, Columns, Node, Op, Plan, Value, ValueId, Weight, WeightId};
 
 /// Merges the products before each attention.
-pub(super) fn merge(plan: &mut Plan) {
+pub(crate) fn merge(plan: &mut Plan) {
     let mut at = 0;
     while at < plan.nodes.len() {
         if matches!(plan.nodes[at].op, Op::Attention { .. })

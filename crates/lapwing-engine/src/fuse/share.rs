@@ -1,10 +1,10 @@
 //! Removes duplicates: weights with the same elements, and nodes with the same operation and operands.
 
-use super::prune;
+use super::rewrite::prune;
 use crate::plan::{Node, Plan, ValueId, Weight, WeightId};
 
 /// Merges equal weights, then equal nodes.
-pub(super) fn merge(plan: &mut Plan) {
+pub(crate) fn merge(plan: &mut Plan) {
     let first: Vec<WeightId> = (0..plan.weights.len())
         .map(|at| WeightId(plan.weights[..at].iter().position(|known| is_same(known, &plan.weights[at])).unwrap_or(at)))
         .collect();

@@ -4,7 +4,7 @@ use crate::plan::{Binary, Instruction, Node, Op, Unary, ValueId, WeightId};
 
 /// A map of a single operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Simple {
+pub(crate) enum Simple {
     /// A function of each element.
     Unary(Unary, ValueId),
     /// With a scalar operand; the flag is true if the value is the left operand.
@@ -16,7 +16,7 @@ pub(super) enum Simple {
 }
 
 /// A node's operation, if it is a map of a single operation.
-pub(super) fn simple(node: &Node) -> Option<Simple> {
+pub(crate) fn simple(node: &Node) -> Option<Simple> {
     let Op::Map { program, args } = &node.op else { return None };
     let arg = |at: usize| args.get(at).copied();
     match *program.code() {

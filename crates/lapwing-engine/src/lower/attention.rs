@@ -5,41 +5,17 @@
 use tract_onnx::prelude::TypedNode;
 use tract_onnx::tract_core::ops::change_axes::AxisOp;
 
-use super::form::{Axis, Matrix};
+use super::form::{Axis, Matrix, Score, Scores};
 use super::linear::EinsumAxis;
 use super::{Lowering, TensorForm, scalar};
 use crate::plan::{Binary, Columns, Instruction, Op, Program, Rows, ValueId};
-
-/// The meaning of one axis of scores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Score {
-    Batch,
-    Head,
-    Query,
-    Key,
-    One,
-}
-
-/// Scores of queries against keys, or their softmax.
-#[derive(Clone, Debug)]
-pub(super) struct Scores {
-    q: ValueId,
-    k: ValueId,
-    heads: usize,
-    head: usize,
-    scale: f32,
-    /// Added to the scores of each key.
-    bias: Option<ValueId>,
-    axes: Vec<Score>,
-    is_softmax: bool,
-}
 
 /// A number below this absorbs any score that it is added to.
 const ABSORBS: f32 = -1e30;
 
 impl Scores {
     /// The scores after a change of axes.
-    pub(super) fn changed(&self, op: &AxisOp) -> Result<Self, String> {
+    pub(crate) fn changed(&self, op: &AxisOp) -> Result<Self, String> {
         let mut axes = self.axes.clone();
         match op {
             AxisOp::Add(at) => axes.insert(*at, Score::One),
@@ -56,7 +32,7 @@ impl Scores {
     }
 
     /// The softmax over the keys.
-    pub(super) fn softmax(&self, axis: usize) -> Result<Self, String> {
+    pub(crate) fn softmax(&self, axis: usize) -> Result<Self, String> {
         if self.axes.get(axis) != Some(&Score::Key) || self.is_softmax {
             return Err("is not over the keys".into());
         }
@@ -77,7 +53,7 @@ impl Scores {
 
 impl Lowering<'_> {
     /// The product of queries and keys.
-    pub(super) fn scores(&mut self, node: &TypedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
+    pub(crate) fn scores(&mut self, node: &TypedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
         let no = || "multiplies two matrices in a way that no attention does".to_owned();
         let of = |matrix: &Matrix, place: Option<usize>| place.map(|place| matrix.axes[place]);
         let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
@@ -142,7 +118,7 @@ impl Lowering<'_> {
     }
 
     /// Scores that are multiplied by a scalar or have a mask added; `None` if no input is scores.
-    pub(super) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
+    pub(crate) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
         let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
             (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
             (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
@@ -187,7 +163,7 @@ impl Lowering<'_> {
     }
 
     /// Scores of which some are replaced by a number so low that adding it would have the same effect.
-    pub(super) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
+    pub(crate) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
         let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
             (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
             (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
@@ -206,7 +182,7 @@ impl Lowering<'_> {
     }
 
     /// The product with the values.
-    pub(super) fn attend(
+    pub(crate) fn attend(
         &mut self,
         node: &TypedNode,
         axes: &[EinsumAxis],

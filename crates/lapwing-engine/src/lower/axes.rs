@@ -12,7 +12,7 @@ use super::{Lowered, Lowering, TensorForm};
 use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows};
 
 impl Lowering<'_> {
-    pub(super) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
+    pub(crate) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
         let made = match self.input(node, 0)? {
             TensorForm::Matrix(matrix) => TensorForm::Matrix(changed(matrix, op)?),
             TensorForm::Const(tensor) => TensorForm::Const(changed_const(tensor, op)?),
@@ -32,7 +32,7 @@ impl Lowering<'_> {
     }
 
     /// A slice of an axis: of columns, of positions, or the first token.
-    pub(super) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Lowered {
+    pub(crate) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Lowered {
         let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
         let made = match self.input(node, 0)?.clone() {
             TensorForm::Const(tensor) => match op.end.to_usize() {
@@ -56,11 +56,11 @@ impl Lowering<'_> {
         Ok(Some(made))
     }
 
-    pub(super) fn is_tokens(&self, length: &TDim) -> bool {
+    pub(crate) fn is_tokens(&self, length: &TDim) -> bool {
         self.token.as_ref() == Some(length)
     }
 
-    pub(super) fn first_token(&mut self, node: &TypedNode, matrix: &Matrix) -> Matrix {
+    pub(crate) fn first_token(&mut self, node: &TypedNode, matrix: &Matrix) -> Matrix {
         let x = self.float(node, matrix);
         let op = Op::Pool { x, fold: Fold::First };
         let value = self.push(&node.name, Rows::Batch, matrix.width(), op);
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         Matrix { value, axes, sizes: matrix.sizes.clone() }
     }
 
-    pub(super) fn columns(
+    pub(crate) fn columns(
         &mut self,
         node: &TypedNode,
         matrix: &Matrix,
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// Broadcasts axes of length one, which maps do implicitly.
-    pub(super) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Lowered {
+    pub(crate) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Lowered {
         let made = match self.input(node, 0)?.clone() {
             TensorForm::Matrix(matrix) => {
                 let mut axes = vec![Axis::One; op.shape.rank() - matrix.axes.len()];
@@ -127,7 +127,7 @@ impl Lowering<'_> {
     }
 
     /// Concatenates columns along the outermost column axis, so that each part stays contiguous.
-    pub(super) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Lowered {
+    pub(crate) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Lowered {
         let mut parts = Vec::with_capacity(node.inputs.len());
         for slot in 0..node.inputs.len() {
             parts.push(
@@ -147,12 +147,12 @@ impl Lowering<'_> {
     }
 
     /// The matrix's value as float32.
-    pub(super) fn float(&mut self, node: &TypedNode, matrix: &Matrix) -> crate::plan::ValueId {
+    pub(crate) fn float(&mut self, node: &TypedNode, matrix: &Matrix) -> crate::plan::ValueId {
         if self.plan.value(matrix.value).kind == ElementType::F32 { matrix.value } else { self.copied(matrix, &node.name) }
     }
 
     /// A float32 copy with a value of its own.
-    pub(super) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
+    pub(crate) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
         let program = Program::new(vec![Instruction::Arg(0)]);
         self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
     }

@@ -4,7 +4,7 @@ use crate::plan::{Rows, ValueId};
 
 /// The meaning of one axis of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axis {
+pub(crate) enum Axis {
     /// The sequences, or the rows of a model without sequences.
     Batch,
     /// The tokens of a sequence.
@@ -20,34 +20,34 @@ pub(super) enum Axis {
 
 /// A tensor of the model as a matrix of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     /// The value.
-    pub(super) value: ValueId,
+    pub(crate) value: ValueId,
     /// The tensor's axes.
-    pub(super) axes: Vec<Axis>,
+    pub(crate) axes: Vec<Axis>,
     /// The lengths of the column axes in memory order; the last one is contiguous.
-    pub(super) sizes: Vec<usize>,
+    pub(crate) sizes: Vec<usize>,
 }
 
 impl Matrix {
     /// The rows of the value.
-    pub(super) fn rows(&self) -> Rows {
+    pub(crate) fn rows(&self) -> Rows {
         if self.axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch }
     }
 
     /// Elements of a row.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.sizes.iter().product()
     }
 
     /// The indices of the tensor's column axes, in memory order.
-    pub(super) fn columns(&self) -> Vec<usize> {
+    pub(crate) fn columns(&self) -> Vec<usize> {
         let place = |column| self.axes.iter().position(|axis| *axis == Axis::Column(column));
         (0..self.sizes.len()).filter_map(place).collect()
     }
 
     /// Whether the column axes are in the tensor's own order, after batch and token.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         let order = |axis: &Axis| match axis {
             Axis::Batch => Some(0),
             Axis::Token => Some(1),
@@ -58,12 +58,12 @@ impl Matrix {
     }
 
     /// The same value with other axes.
-    pub(super) fn with_axes(&self, axes: Vec<Axis>) -> Self {
+    pub(crate) fn with_axes(&self, axes: Vec<Axis>) -> Self {
         Self { axes, ..self.clone() }
     }
 
     /// Drops column axes of length one, so that equal matrices compare equal.
-    pub(super) fn squeezed(mut self) -> Self {
+    pub(crate) fn squeezed(mut self) -> Self {
         while let Some(column) = self.sizes.iter().position(|size| *size == 1) {
             self.sizes.remove(column);
             for axis in &mut self.axes {
@@ -79,7 +79,7 @@ impl Matrix {
 
     /// Splits or merges columns: the axes from `at` on whose lengths are `from` become axes of lengths `to`. `None` if
     /// these are not contiguous in a row.
-    pub(super) fn reshaped(&self, at: usize, from: &[usize], to: &[usize]) -> Option<Self> {
+    pub(crate) fn reshaped(&self, at: usize, from: &[usize], to: &[usize]) -> Option<Self> {
         let taken = self.axes.get(at..at + from.len())?;
         let mut columns = Vec::new();
         for axis in taken {
@@ -136,4 +136,28 @@ mod tests {
         assert_eq!(wide, matrix(&[Axis::Batch, Axis::One, Axis::Column(0)], &[7]));
         assert_eq!((wide.width(), wide.columns()), (7, vec![2]));
     }
+}
+
+/// The meaning of one axis of scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Score {
+    Batch,
+    Head,
+    Query,
+    Key,
+    One,
+}
+
+/// Scores of queries against keys, or their softmax.
+#[derive(Clone, Debug)]
+pub(crate) struct Scores {
+    pub(crate) q: ValueId,
+    pub(crate) k: ValueId,
+    pub(crate) heads: usize,
+    pub(crate) head: usize,
+    pub(crate) scale: f32,
+    /// Added to the scores of each key.
+    pub(crate) bias: Option<ValueId>,
+    pub(crate) axes: Vec<Score>,
+    pub(crate) is_softmax: bool,
 }

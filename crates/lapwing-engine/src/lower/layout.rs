@@ -7,13 +7,13 @@ use super::form::{Axis, Matrix};
 
 /// An operand of a map.
 #[derive(Debug)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Matrix(Matrix),
     Const(Tensor),
 }
 
 /// The layout of a map's result: that of its widest operand, with a row for each token if any operand has one.
-pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
+pub(crate) fn common(operands: &[Operand]) -> Result<Matrix, String> {
     let matrices: Vec<&Matrix> =
         operands.iter().filter_map(|o| if let Operand::Matrix(m) = o { Some(m) } else { None }).collect();
     let widest = matrices.iter().max_by_key(|matrix| matrix.sizes.len()).ok_or("has no matrix operand")?;
@@ -57,7 +57,7 @@ pub(super) fn common(operands: &[Operand]) -> Result<Matrix, String> {
 }
 
 /// A constant as a row in the layout of the matrix.
-pub(super) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
+pub(crate) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
     if tensor.rank() != layout.axes.len() {
         return Err("has a constant of another rank".into());
     }

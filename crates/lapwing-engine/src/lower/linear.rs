@@ -10,7 +10,7 @@ use crate::plan::{Activation, Op};
 
 impl Lowering<'_> {
     /// An einsum: of a matrix and a weight, or of two matrices inside an attention.
-    pub(super) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Lowered {
+    pub(crate) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Lowered {
         if op.q_params.is_some() || node.inputs.len() != 2 || op.operating_dt != DatumType::F32 {
             return Err("is not a product of two float32 tensors".into());
         }
@@ -93,10 +93,10 @@ fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
 
 /// One axis of an einsum: its index in both operands and in the output.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EinsumAxis {
-    pub(super) a: Option<usize>,
-    pub(super) b: Option<usize>,
-    pub(super) out: Option<usize>,
+pub(crate) struct EinsumAxis {
+    pub(crate) a: Option<usize>,
+    pub(crate) b: Option<usize>,
+    pub(crate) out: Option<usize>,
 }
 
 impl EinsumAxis {

@@ -18,7 +18,7 @@ const EXACT: usize = 1 << 24;
 
 impl Lowering<'_> {
     /// The positions of the tokens, starting from a number.
-    pub(super) fn range(&mut self, node: &TypedNode) -> Lowered {
+    pub(crate) fn range(&mut self, node: &TypedNode) -> Lowered {
         let ends: Vec<Option<TDim>> = (0..3)
             .map(|slot| if let Ok(TensorForm::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
             .collect();
@@ -33,7 +33,7 @@ impl Lowering<'_> {
     }
 
     /// The cumulative sum over tokens.
-    pub(super) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Lowered {
+    pub(crate) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         if op.exclusive || op.reverse {
             return Err("sums without the token itself, or from the end".into());
@@ -47,7 +47,7 @@ impl Lowering<'_> {
     }
 
     /// Rows of a table by ids or by position; or the first token.
-    pub(super) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Lowered {
+    pub(crate) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Lowered {
         let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
             (TensorForm::Const(table), TensorForm::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
             (TensorForm::Const(table), TensorForm::ByPosition(ids, axis, from)) => {
@@ -129,7 +129,7 @@ impl Lowering<'_> {
     }
 
     /// A matrix with a row for each token, from a constant sliced by position.
-    pub(super) fn by_position(&mut self, node: &TypedNode, tensor: &Tensor, axis: usize, from: usize) -> Result<Matrix, String> {
+    pub(crate) fn by_position(&mut self, node: &TypedNode, tensor: &Tensor, axis: usize, from: usize) -> Result<Matrix, String> {
         let shape = tensor.shape();
         if shape[..axis].iter().any(|length| *length > 1) {
             return Err("is cut by position behind other axes".into());

@@ -16,7 +16,7 @@ use crate::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary, ValueId};
 const MOST_FOLDED: usize = 16;
 
 impl Lowering<'_> {
-    pub(super) fn binary(&mut self, node: &TypedNode, op: &TypedBinOp) -> Lowered {
+    pub(crate) fn binary(&mut self, node: &TypedNode, op: &TypedBinOp) -> Lowered {
         let name = op.0.name();
         let is_whole = |slot: usize| self.model.outlet_fact(node.inputs[slot]).is_ok_and(|fact| fact.datum_type.is_integer());
         if name == "Div" && is_whole(0) {
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Lowered {
+    pub(crate) fn unary(&mut self, node: &TypedNode, op: &ElementWiseOp) -> Lowered {
         if let (TensorForm::Count { is_reciprocal: false }, "Recip") = (self.input(node, 0)?, &*op.0.name()) {
             return Ok(Some(TensorForm::Count { is_reciprocal: true }));
         }
@@ -112,14 +112,14 @@ impl Lowering<'_> {
     }
 
     /// Select: the second operand where the first is true, else the third.
-    pub(super) fn choose(&mut self, node: &TypedNode) -> Lowered {
+    pub(crate) fn choose(&mut self, node: &TypedNode) -> Lowered {
         if let Some(scores) = self.masked(node)? {
             return Ok(Some(TensorForm::Scores(scores)));
         }
         self.map(node, 3, &|places| vec![Instruction::Where(places[0], places[1], places[2])])
     }
 
-    pub(super) fn cast(&mut self, node: &TypedNode, op: &Cast) -> Lowered {
+    pub(crate) fn cast(&mut self, node: &TypedNode, op: &Cast) -> Lowered {
         let from = self.model.outlet_fact(node.inputs[0]).map_err(|e| format!("{e:#}"))?.datum_type;
         if let TensorForm::ByPosition(tensor, axis, at) = self.input(node, 0)? {
             let tensor = tensor.cast_to_dt(op.to).map_err(|e| format!("{e:#}"))?.into_owned();
@@ -192,7 +192,7 @@ impl Lowering<'_> {
     }
 
     /// Folds columns or tokens.
-    pub(super) fn reduce(&mut self, node: &TypedNode, op: &Reduce) -> Lowered {
+    pub(crate) fn reduce(&mut self, node: &TypedNode, op: &Reduce) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         let fold = match op.reducer {
             Reducer::Sum | Reducer::MeanOfSquares => Fold::Sum,
@@ -267,7 +267,7 @@ impl Lowering<'_> {
         Ok(Matrix { value, axes, sizes: matrix.sizes[1..].to_vec() })
     }
 
-    pub(super) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Lowered {
+    pub(crate) fn rms_norm(&mut self, node: &TypedNode, op: &RmsNorm) -> Lowered {
         let matrix = self.matrix(node, 0)?;
         let epsilon = scalar(&op.eps).ok_or("has no single epsilon")?;
         self.over_columns(&matrix, op.axis)?;
@@ -276,7 +276,7 @@ impl Lowering<'_> {
         Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
     }
 
-    pub(super) fn softmax(&mut self, node: &TypedNode, op: &Softmax) -> Lowered {
+    pub(crate) fn softmax(&mut self, node: &TypedNode, op: &Softmax) -> Lowered {
         let [axis] = op.axes[..] else { return Err("is over several axes".into()) };
         if op.kind != SoftmaxKind::Softmax || op.quant_output_dt.is_some() {
             return Err(format!("the plan has no {:?}", op.kind));

@@ -26,8 +26,7 @@ use tract_onnx::tract_core::ops::logic::Iff;
 use tract_onnx::tract_core::ops::nn::{Reduce, RmsNorm, Softmax};
 use tract_onnx::tract_core::ops::source::TypedSource;
 
-use self::attention::Scores;
-use self::form::{Axis, Matrix};
+use self::form::{Axis, Matrix, Scores};
 use crate::UnsupportedNode;
 use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 

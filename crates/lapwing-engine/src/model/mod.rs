@@ -1,12 +1,11 @@
 //! A model that is ready to answer calls: by its plan where it has one, else by tract. It takes tensors and returns tensors. A
 //! model with a plan runs several calls as one batch, because a plan's rows are known to be independent.
 
-mod executor;
+mod batch;
+mod call;
 #[cfg(feature = "cuda")]
 mod on_gpu;
-#[doc(hidden)]
-pub mod onnx_properties;
-mod planned;
+mod options;
 mod ports;
 mod traced;
 #[cfg(not(feature = "cuda"))]
@@ -16,69 +15,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
-use self::executor::{Placing, PlanExecutor};
-use self::planned::Planned;
+use self::batch::{BatchInput, BatchRules};
+pub use self::call::{BatchResult, CallWork, WantedOutputs};
+use self::on_gpu::OnGpu;
+pub use self::options::ModelOptions;
+use self::options::{Fault, Placing};
 use self::traced::Traced;
 #[cfg(not(feature = "cuda"))]
 use self::without_gpu as on_gpu;
 use super::{EngineError, UnsupportedNode};
-use crate::exec::{Backend, CpuPrecision, Fallback, Placement};
+use crate::clock::Stamp;
+use crate::cpu::{CpuExecutor, CpuState};
+use crate::exec::{Backend, Batch, CpuPrecision, Fallback, Placement};
+use crate::gpu::{CudaExecutor, CudaState};
 use crate::lower::lower;
 use crate::onnx::Graph;
 use crate::plan::Plan;
 use crate::tensor::{Tensor, TensorSpec};
 
-/// How a model is run.
-#[derive(Clone, Debug, Default)]
-pub struct ModelOptions {
-    /// What runs it.
-    pub backend: Backend,
-    /// How the CPU runs its plan.
-    pub plan: crate::cpu::CpuOptions,
-    /// The request for a GPU; `None` runs models on the CPU.
-    pub gpu: Option<crate::gpu::DeviceRequest>,
-}
-
-impl ModelOptions {
-    /// Threads of a forward pass.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.plan.threads.count()
-    }
-}
-
-/// The size of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallWork {
-    /// Sequences; rows where the model has none.
-    pub rows: usize,
-    /// Tokens of all sequences, masked-out tokens included; rows where the model has no sequences.
-    pub executed: usize,
-    /// Tokens that are not masked out.
-    pub useful: usize,
-    /// FLOPs of executed tokens, and of useful ones; `None` where the model has no plan.
-    pub flops: Option<(u64, u64)>,
-}
-
-/// The outputs of a batch, and where its time went.
-#[derive(Clone, Debug, Default)]
-pub struct BatchResult {
-    /// The outputs of each call, in the model's order.
-    pub outputs: Vec<Vec<Tensor>>,
-    /// The time to concatenate the inputs, in nanoseconds.
-    pub preprocessing_ns: u64,
-    /// The time of the model, in nanoseconds.
-    pub forward_ns: u64,
-    /// The time to split the outputs, in nanoseconds.
-    pub postprocessing_ns: u64,
-}
-
 /// The working memory of one thread that runs a model.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    planned: planned::Buffers,
+    batch: BatchInput,
+    cpu: CpuState,
+    gpu: CudaState,
+    outputs: Vec<Vec<f32>>,
 }
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
@@ -94,13 +56,25 @@ pub struct Model {
 /// What runs a model, the node that prevents a plan, and why the model is not on the requested GPU.
 type Runnable = (Runner, Option<UnsupportedNode>, Option<Fallback>);
 
-/// Which outputs are wanted, in the model's order.
-pub type WantedOutputs = SmallVec<[bool; 8]>;
-
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "no plan runs on a GPU"))]
 #[derive(Debug)]
 enum Runner {
-    Planned(Box<Planned>),
+    /// The plan on the CPU; with the reason, if a GPU was looked for.
+    Cpu(Box<CpuExecutor>, BatchRules, Option<Fallback>),
+    /// The plan on a GPU, or on the CPU if the GPU has failed.
+    Gpu(Box<OnGpu>, BatchRules),
     Traced(Traced),
+}
+
+impl Runner {
+    /// The plan and what it asks of calls, if there is one.
+    fn plan(&self) -> Option<(&Plan, &BatchRules)> {
+        match self {
+            Self::Cpu(cpu, rules, _) => Some((cpu.plan(), rules)),
+            Self::Gpu(gpu, rules) => Some((gpu.executor().plan(), rules)),
+            Self::Traced(_) => None,
+        }
+    }
 }
 
 impl Model {
@@ -134,20 +108,25 @@ impl Model {
             Err(node) => Self::by_tract(graph, node, options)?,
         };
         let placement = match &runner {
-            Runner::Planned(planned) => Arc::new(planned.executor().placement()),
-            Runner::Traced(_) => Arc::new(Placement { fallback, ..(*Placement::cpu("fp32")).clone() }),
+            Runner::Cpu(cpu, _, fallback) => Arc::new(Placement::on_cpu(cpu.options().precision.name(), fallback.clone())),
+            Runner::Gpu(gpu, _) => Arc::new(gpu.placement()),
+            Runner::Traced(_) => Arc::new(Placement::on_cpu("fp32", fallback)),
         };
         Ok(Self { inputs, outputs, unsupported, runner, placement: Mutex::new(placement) })
     }
 
     fn by_plan(plan: Plan, graph: Graph, options: &ModelOptions) -> Result<Runnable, EngineError> {
         let (plan, fallback) = match on_gpu::place(plan, options)? {
-            Placing::Placed(executor) => return Ok((Runner::Planned(Box::new(Planned::new(executor))), None, None)),
+            Placing::Placed(gpu) => {
+                let rules = BatchRules::of(gpu.executor().plan());
+                return Ok((Runner::Gpu(Box::new(gpu), rules), None, None));
+            }
             Placing::NotPlaced(plan, fallback) => (plan, fallback),
         };
-        match crate::cpu::CpuExecutor::new(plan, options.plan.clone()) {
-            Ok(executor) => {
-                Ok((Runner::Planned(Box::new(Planned::new(PlanExecutor::Cpu(Box::new(executor), fallback)))), None, None))
+        match CpuExecutor::new(plan, options.plan.clone()) {
+            Ok(cpu) => {
+                let rules = BatchRules::of(cpu.plan());
+                Ok((Runner::Cpu(Box::new(cpu), rules, fallback), None, None))
             }
             Err(e) => Self::by_tract(graph, UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason }, options),
         }
@@ -177,7 +156,7 @@ impl Model {
     #[must_use]
     pub const fn executor(&self) -> &'static str {
         match &self.runner {
-            Runner::Planned(_) => "plan",
+            Runner::Cpu(..) | Runner::Gpu(..) => "plan",
             Runner::Traced(_) => "tract",
         }
     }
@@ -192,10 +171,11 @@ impl Model {
     #[must_use]
     pub fn placement(&self) -> Arc<Placement> {
         let mut placement = self.placement.lock();
-        if let Runner::Planned(planned) = &self.runner
-            && planned.executor().has_moved(&placement)
+        if let Runner::Gpu(gpu, _) = &self.runner
+            && placement.fallback.is_none()
+            && gpu.moved().is_some()
         {
-            *placement = Arc::new(planned.executor().placement());
+            *placement = Arc::new(gpu.placement());
         }
         Arc::clone(&placement)
     }
@@ -209,27 +189,25 @@ impl Model {
     /// The plan, if it has one.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
-        match &self.runner {
-            Runner::Planned(planned) => Some(planned.plan()),
-            Runner::Traced(_) => None,
-        }
+        self.runner.plan().map(|(plan, _)| plan)
     }
 
     /// The executor on the CPU, if that runs its plan now.
     #[must_use]
-    pub fn plan_executor(&self) -> Option<&crate::cpu::CpuExecutor> {
+    pub fn plan_executor(&self) -> Option<&CpuExecutor> {
         match &self.runner {
-            Runner::Planned(planned) => planned.executor().on_cpu(),
+            Runner::Cpu(cpu, ..) => Some(cpu),
+            Runner::Gpu(gpu, _) => gpu.moved().map(|(cpu, _)| cpu),
             Runner::Traced(_) => None,
         }
     }
 
     /// The executor on a GPU, if that runs its plan now.
     #[must_use]
-    pub fn gpu_executor(&self) -> Option<&crate::gpu::CudaExecutor> {
+    pub fn gpu_executor(&self) -> Option<&CudaExecutor> {
         match &self.runner {
-            Runner::Planned(planned) => planned.executor().on_gpu(),
-            Runner::Traced(_) => None,
+            Runner::Gpu(gpu, _) if gpu.moved().is_none() => Some(gpu.executor()),
+            _ => None,
         }
     }
 
@@ -244,10 +222,12 @@ impl Model {
         calls: &[&[Tensor]],
         runs: usize,
     ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
-        match &self.runner {
-            Runner::Planned(planned) => planned.timings(&mut workspace.planned, calls, runs),
-            Runner::Traced(_) => Ok(None),
-        }
+        let Some(executor) = self.gpu_executor() else { return Ok(None) };
+        let Workspace { batch, gpu, .. } = workspace;
+        batch.fill(executor.plan(), calls);
+        let wanted = vec![true; executor.plan().outputs.len()];
+        let timings = batch.with(|batch| executor.time_steps(gpu, batch, &wanted, runs));
+        timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
     }
 
     /// Checks that a call fits the model, puts its inputs in the model's order, and returns its size.
@@ -257,9 +237,9 @@ impl Model {
     /// [`EngineError::Input`] names the tensor that does not fit, what was expected and what was given.
     pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
         ports::order(&self.inputs, inputs)?;
-        match &self.runner {
-            Runner::Planned(planned) => planned.accept(inputs),
-            Runner::Traced(_) => Ok(ports::rows(inputs)),
+        match self.runner.plan() {
+            Some((plan, rules)) => rules.accept(plan, inputs),
+            None => Ok(ports::rows(inputs)),
         }
     }
 
@@ -310,13 +290,49 @@ impl Model {
         calls: &[&[Tensor]],
         wanted: &WantedOutputs,
     ) -> Result<BatchResult, EngineError> {
-        match &self.runner {
-            Runner::Planned(planned) => planned.run(&mut workspace.planned, &self.outputs, calls, wanted),
-            Runner::Traced(traced) => {
-                let _ = (workspace, wanted);
-                traced.run(&self.outputs, calls)
-            }
-        }
+        let plan = match &self.runner {
+            Runner::Cpu(cpu, ..) => cpu.plan(),
+            Runner::Gpu(gpu, _) => gpu.executor().plan(),
+            Runner::Traced(traced) => return traced.run(&self.outputs, calls),
+        };
+        let began = Stamp::now();
+        workspace.batch.fill(plan, calls);
+        let filled = Stamp::now();
+        let Workspace { batch, cpu, gpu, outputs } = workspace;
+        batch.with(|batch| self.forward((cpu, gpu), batch, wanted, outputs)).map_err(|fault| match fault {
+            Fault::Batch(error) => batch::input_error(&error, plan),
+            Fault::Engine(error) => error,
+        })?;
+        let done = Stamp::now();
+        let outputs = batch::split(plan, &self.outputs, calls, outputs);
+        Ok(BatchResult {
+            outputs,
+            preprocessing_ns: filled.since(began),
+            forward_ns: done.since(filled),
+            postprocessing_ns: done.elapsed(),
+        })
+    }
+
+    /// Runs a batch by the plan; outputs that are not wanted may become empty.
+    fn forward(
+        &self,
+        (cpu, gpu): (&mut CpuState, &mut CudaState),
+        batch: &Batch<'_>,
+        wanted: &[bool],
+        outputs: &mut Vec<Vec<f32>>,
+    ) -> Result<(), Fault> {
+        let executor = match &self.runner {
+            Runner::Cpu(executor, ..) => executor,
+            Runner::Gpu(on_gpu, _) => match on_gpu.moved() {
+                Some((executor, _)) => executor,
+                None => match on_gpu.executor().run(gpu, batch, wanted, outputs) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => on_gpu.after(error, gpu)?,
+                },
+            },
+            Runner::Traced(_) => return Ok(()),
+        };
+        executor.run(cpu, batch, outputs).map_err(Fault::Batch)
     }
 }
 

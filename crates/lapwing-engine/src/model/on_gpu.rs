@@ -3,16 +3,15 @@
 
 use std::sync::OnceLock;
 
-use super::ModelOptions;
-use super::executor::{Fault, Memory, Placing, PlanExecutor, on_cpu};
-use crate::exec::{Batch, Fallback, FallbackCause, Placement};
-use crate::gpu::{CudaExecutor, GpuError, fallback};
+use super::options::{Fault, ModelOptions, Placing};
+use crate::exec::{Fallback, FallbackCause, Placement};
+use crate::gpu::{CudaExecutor, CudaState, GpuError, fallback};
 use crate::plan::Plan;
 use crate::{EngineError, UnsupportedNode, cpu, gpu};
 
 /// A plan on a GPU.
 #[derive(Debug)]
-pub(super) struct OnGpu {
+pub(crate) struct OnGpu {
     executor: CudaExecutor,
     /// How the CPU would run it, if a fallback is allowed.
     behind: Option<cpu::CpuOptions>,
@@ -21,18 +20,18 @@ pub(super) struct OnGpu {
 }
 
 impl OnGpu {
-    pub(super) const fn executor(&self) -> &CudaExecutor {
+    pub(crate) const fn executor(&self) -> &CudaExecutor {
         &self.executor
     }
 
     /// The CPU's executor and the device's error, if the device has failed.
-    pub(super) fn moved(&self) -> Option<&(cpu::CpuExecutor, Fallback)> {
+    pub(crate) fn moved(&self) -> Option<&(cpu::CpuExecutor, Fallback)> {
         self.moved.get()
     }
 
-    pub(super) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement {
         if let Some((executor, fallback)) = self.moved() {
-            return on_cpu(executor, Some(fallback));
+            return Placement::on_cpu(executor.options().precision.name(), Some(fallback.clone()));
         }
         Placement {
             device: name(&self.executor),
@@ -43,26 +42,21 @@ impl OnGpu {
         }
     }
 
-    pub(super) fn run(
-        &self,
-        memory: &mut Memory,
-        batch: &Batch<'_>,
-        wanted: &[bool],
-        outputs: &mut Vec<Vec<f32>>,
-    ) -> Result<(), Fault> {
-        if let Some((executor, _)) = self.moved() {
-            return executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch);
-        }
-        let error = match self.executor.run(&mut memory.gpu, batch, wanted, outputs) {
-            Ok(()) => return Ok(()),
-            Err(GpuError::Batch(error)) => return Err(Fault::Batch(error)),
-            Err(GpuError::Unsupported(node)) => {
+    /// What follows from the error of a run: the CPU's executor, if the device has failed and the plan moves there.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault`] where the batch is at fault, is too large for the device, or no fallback is allowed.
+    pub(crate) fn after(&self, error: GpuError, state: &mut CudaState) -> Result<&cpu::CpuExecutor, Fault> {
+        let error = match error {
+            GpuError::Batch(error) => return Err(Fault::Batch(error)),
+            GpuError::Unsupported(node) => {
                 return Err(Fault::Engine(EngineError::Run { reason: node.to_string() }));
             }
-            Err(GpuError::Device(error)) => error,
+            GpuError::Device(error) => error,
         };
         use gpu::device::DeviceError::{Launch, Range, TimedOut};
-        let left = std::mem::take(&mut memory.gpu);
+        let left = std::mem::take(state);
         if matches!(error, TimedOut { .. }) {
             // dropping it would wait for the device that hangs
             std::mem::forget(left);
@@ -78,7 +72,7 @@ impl OnGpu {
         let executor = cpu::CpuExecutor::new(self.executor.plan().clone(), options.clone())
             .map_err(|e| Fault::Engine(EngineError::Device { reason: format!("{detail}; and the CPU: {e}") }))?;
         let (executor, _) = self.moved.get_or_init(|| (executor, Fallback { detail, ..fallback }));
-        executor.run(&mut memory.cpu, batch, outputs).map_err(Fault::Batch)
+        Ok(executor)
     }
 }
 
@@ -92,7 +86,7 @@ fn name(executor: &CudaExecutor) -> String {
 /// # Errors
 ///
 /// [`EngineError::Device`] where it cannot run there and no fallback is allowed.
-pub(super) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing, EngineError> {
+pub(crate) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing<OnGpu>, EngineError> {
     let Some(request) = &options.gpu else { return Ok(Placing::NotPlaced(plan, None)) };
     let device = match &request.device {
         Ok(device) => device,
@@ -102,7 +96,7 @@ pub(super) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing, Engin
     let error = match CudaExecutor::new(plan.clone(), device, request.precision.clone(), request.gemm.clone()) {
         Ok(executor) => {
             let behind = request.or_cpu.then(|| options.plan.clone());
-            return Ok(Placing::Placed(PlanExecutor::Gpu(Box::new(OnGpu { executor, behind, moved: OnceLock::new() }))));
+            return Ok(Placing::Placed(OnGpu { executor, behind, moved: OnceLock::new() }));
         }
         Err(error) => error,
     };
@@ -119,7 +113,7 @@ pub(super) fn place(plan: Plan, options: &ModelOptions) -> Result<Placing, Engin
 /// # Errors
 ///
 /// [`EngineError::Device`] where no fallback is allowed.
-pub(super) fn without_plan(node: &UnsupportedNode, options: &ModelOptions) -> Result<Option<Fallback>, EngineError> {
+pub(crate) fn without_plan(node: &UnsupportedNode, options: &ModelOptions) -> Result<Option<Fallback>, EngineError> {
     match &options.gpu {
         None => Ok(None),
         Some(request) if !request.or_cpu => Err(EngineError::Device { reason: format!("only plans run there: {node}") }),

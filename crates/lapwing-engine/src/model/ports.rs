@@ -2,13 +2,13 @@
 
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
-use super::CallWork;
+use super::call::CallWork;
 use crate::EngineError;
 use crate::onnx::Graph;
 use crate::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The inputs, in the model's order.
-pub(super) fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
+pub(crate) fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
     let model = &graph.typed;
     let port = |(at, outlet): (usize, &OutletId)| {
         let name = model.node(outlet.node).name.clone();
@@ -22,7 +22,7 @@ pub(super) fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
 }
 
 /// The outputs, in the model's order.
-pub(super) fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
+pub(crate) fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
     let model = &graph.typed;
     // a model may support a single length only; the outputs then have the shapes for that length
     let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
@@ -45,7 +45,7 @@ fn port(part: String, name: String, fact: &TypedFact) -> Result<TensorSpec, Engi
 }
 
 /// The protocol's type for one of tract's; `None` if there is none.
-pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
+pub(crate) fn datatype(kind: DatumType) -> Option<Datatype> {
     Some(match kind {
         DatumType::Bool => Datatype::Bool,
         DatumType::U8 => Datatype::Uint8,
@@ -64,7 +64,7 @@ pub(super) fn datatype(kind: DatumType) -> Option<Datatype> {
 }
 
 /// Puts a call's tensors in the order of the ports, and checks each against its port.
-pub(super) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), EngineError> {
+pub(crate) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), EngineError> {
     for (at, port) in ports.iter().enumerate() {
         let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
             let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
@@ -111,14 +111,14 @@ fn shown(shape: &[Option<usize>]) -> String {
 }
 
 /// The size of a call to a model without a plan: the rows of its first tensor.
-pub(super) fn rows(tensors: &[Tensor]) -> CallWork {
+pub(crate) fn rows(tensors: &[Tensor]) -> CallWork {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
     CallWork { rows, executed: rows, useful: rows, flops: None }
 }
 
 /// A synthetic call: floating-point numbers are 1, integers are 0, and the elements of the mask are 1. An open first axis has
 /// length `rows`, other open axes have `length`.
-pub(super) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
+pub(crate) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
     let tensor = |(at, port): (usize, &TensorSpec)| {
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
-use super::BatchResult;
+use super::call::BatchResult;
 use super::ports::datatype;
 use crate::EngineError;
 use crate::clock::Stamp;
@@ -18,7 +18,7 @@ const SHAPES: usize = 16;
 
 /// A graph that tract has optimised.
 #[derive(Debug)]
-pub(super) struct Traced {
+pub(crate) struct Traced {
     ready: Ready,
     kinds: Vec<DatumType>,
 }
@@ -40,7 +40,7 @@ fn optimised(model: TypedModel) -> TractResult<Arc<TypedRunnableModel>> {
 
 impl Traced {
     /// Optimises a graph: tens of milliseconds for a small one.
-    pub(super) fn new(graph: Graph) -> Result<Self, EngineError> {
+    pub(crate) fn new(graph: Graph) -> Result<Self, EngineError> {
         let fails = |e: tract_onnx::prelude::TractError| EngineError::part("graph", format!("tract cannot run it: {e:#}"));
         let model = graph.typed;
         let kinds = model.inputs.iter().map(|outlet| model.outlet_fact(*outlet).map(|fact| fact.datum_type));
@@ -71,7 +71,7 @@ impl Traced {
     }
 
     /// Runs calls one after the other, because their rows may depend on one another.
-    pub(super) fn run(&self, ports: &[TensorSpec], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
+    pub(crate) fn run(&self, ports: &[TensorSpec], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
         let mut ran = BatchResult::default();
         for call in calls {
             let began = Stamp::now();

@@ -9,19 +9,15 @@ use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
 use tract_onnx::pb::type_proto::Value::TensorType;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 
-use super::{EngineError, sizes};
+use super::sizes::{self, elements};
+use crate::EngineError;
 
-/// The most elements of one tensor: 16 GiB of float32.
-const MOST: i64 = 1 << 32;
 /// The most nodes of a model, with those of its subgraphs, and the most initializers. The largest exports have some 20,000.
 const MOST_PARTS: usize = 50_000;
-/// The most axes of a tensor.
-const MOST_AXES: usize = 32;
-
 type Checked = Result<(), EngineError>;
 
 /// Validates a model. External weights may lie in `folder`.
-pub(super) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
+pub(crate) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
     let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
     let mut nodes_left = MOST_PARTS;
     parts(graph, &mut nodes_left)?;
@@ -58,18 +54,6 @@ fn input(info: &ValueInfoProto) -> Checked {
     let fixed: Vec<i64> =
         dims.filter_map(|dim| if let Some(DimValue(length)) = dim.value { Some(length) } else { None }).collect();
     elements(&fixed).map(drop).map_err(|reason| EngineError::part(format!("input {}", info.name), reason))
-}
-
-/// The number of elements of a tensor with these lengths.
-pub(super) fn elements(dims: &[i64]) -> Result<i64, String> {
-    if dims.len() > MOST_AXES {
-        return Err(format!("has {} axes; the bound is {MOST_AXES}", dims.len()));
-    }
-    if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
-        return Err(format!("has an axis of length {dim} in {dims:?}"));
-    }
-    let product = dims.iter().try_fold(1_i64, |product, dim| product.checked_mul(*dim));
-    product.filter(|product| *product <= MOST).ok_or_else(|| format!("its shape {dims:?} has more than {MOST} elements"))
 }
 
 fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {

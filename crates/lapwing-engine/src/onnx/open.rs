@@ -8,7 +8,7 @@ use tract_onnx::tract_hir::infer::{DimFact, Factoid};
 #[derive(Clone, Debug)]
 pub struct DynamicGraph {
     /// The model as it was read.
-    pub(super) model: InferenceModel,
+    pub(crate) model: InferenceModel,
     /// tract's error for symbolic lengths.
     pub reason: String,
 }
@@ -35,7 +35,7 @@ impl DynamicGraph {
     }
 
     /// The graph with the length of every open input axis given by `length`.
-    pub(super) fn at(&self, length: impl Fn(usize) -> usize) -> TractResult<TypedModel> {
+    pub(crate) fn at(&self, length: impl Fn(usize) -> usize) -> TractResult<TypedModel> {
         let shapes = (0..self.model.inputs.len()).map(|at| {
             let lengths = lengths(self.model.input_fact(at)?);
             Ok(lengths.into_iter().enumerate().map(|(axis, fixed)| fixed.unwrap_or_else(|| length(axis))).collect())
@@ -44,7 +44,7 @@ impl DynamicGraph {
     }
 
     /// The lengths of an input's axes; `None` for open ones.
-    pub(in super::super) fn input(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
+    pub(crate) fn input(&self, at: usize) -> TractResult<Vec<Option<usize>>> {
         Ok(lengths(self.model.input_fact(at)?))
     }
 

@@ -5,13 +5,16 @@ use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
-use super::check::elements;
+/// The most elements of one tensor: 16 GiB of float32.
+const MOST: i64 = 1 << 32;
+/// The most axes of a tensor.
+const MOST_AXES: usize = 32;
 
 /// The tensors that a file gives: initializers, and the values of `Constant` nodes.
-pub(super) struct Constants<'a>(HashMap<&'a str, &'a TensorProto>);
+pub(crate) struct Constants<'a>(HashMap<&'a str, &'a TensorProto>);
 
 impl<'a> Constants<'a> {
-    pub(super) fn of(graph: &'a GraphProto) -> Self {
+    pub(crate) fn of(graph: &'a GraphProto) -> Self {
         let made = graph.node.iter().filter(|node| node.op_type == "Constant").filter_map(|node| {
             let value = node.attribute.iter().find_map(|attribute| attribute.t.as_ref())?;
             Some((node.output.first()?.as_str(), value))
@@ -25,7 +28,7 @@ impl<'a> Constants<'a> {
 /// # Errors
 ///
 /// What is larger than it may be.
-pub(super) fn check(constants: &Constants<'_>, node: &NodeProto) -> Result<(), String> {
+pub(crate) fn check(constants: &Constants<'_>, node: &NodeProto) -> Result<(), String> {
     let constant = |at: usize| node.input.get(at).and_then(|name| constants.0.get(name.as_str()).copied());
     let numbers = |at: usize| constant(at).map(integers).unwrap_or_default();
     match node.op_type.as_str() {
@@ -62,6 +65,18 @@ pub(super) fn check(constants: &Constants<'_>, node: &NodeProto) -> Result<(), S
         "Transpose" => permutation(&listed(node, "perm")),
         _ => Ok(()),
     }
+}
+
+/// The number of elements of a tensor with these lengths.
+pub(crate) fn elements(dims: &[i64]) -> Result<i64, String> {
+    if dims.len() > MOST_AXES {
+        return Err(format!("has {} axes; the bound is {MOST_AXES}", dims.len()));
+    }
+    if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
+        return Err(format!("has an axis of length {dim} in {dims:?}"));
+    }
+    let product = dims.iter().try_fold(1_i64, |product, dim| product.checked_mul(*dim));
+    product.filter(|product| *product <= MOST).ok_or_else(|| format!("its shape {dims:?} has more than {MOST} elements"))
 }
 
 /// Checks the product of lengths; those below 1 say that an axis stays as it is.

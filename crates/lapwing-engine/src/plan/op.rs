@@ -1,6 +1,7 @@
 //! The operations of plan nodes.
 
-use super::{Program, ValueId, WeightId};
+use super::program::{Fold, Program};
+use super::value::{ValueId, WeightId};
 
 /// The activation of a linear layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,21 +39,6 @@ pub enum Lookup {
     Id(Columns),
     /// The row at the token's position in its sequence plus this offset.
     Position(usize),
-}
-
-/// A reduction over rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fold {
-    /// The sum.
-    Sum,
-    /// The maximum.
-    Max,
-    /// The minimum.
-    Min,
-    /// The first.
-    First,
-    /// The mean.
-    Mean,
 }
 
 /// The parameters of a layer norm.

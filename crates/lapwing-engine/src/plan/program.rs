@@ -1,6 +1,21 @@
 //! Elementwise programs: each instruction computes one value from values of earlier instructions.
 
-use super::{Fold, WeightId};
+use super::value::WeightId;
+
+/// A reduction over rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// The sum.
+    Sum,
+    /// The maximum.
+    Max,
+    /// The minimum.
+    Min,
+    /// The first.
+    First,
+    /// The mean.
+    Mean,
+}
 
 /// A function of one value. Conditions are 1 for true and 0 for false; any value but 0 counts as true.
 #[derive(Clone, Copy, Debug, PartialEq)]

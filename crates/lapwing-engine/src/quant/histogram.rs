@@ -7,7 +7,7 @@ const TINY: f32 = 1e-30;
 
 /// Counts of values in bins of equal width around zero.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     /// Every value lies strictly between `-range` and `range`. A power of two; zero while all values are zero.
     range: f64,
     counts: Vec<u64>,
@@ -16,20 +16,20 @@ pub(super) struct Histogram {
 
 /// A bin that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bin {
+pub(crate) struct Bin {
     /// Its centre.
-    pub(super) middle: f64,
+    pub(crate) middle: f64,
     /// Number of values.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 impl Histogram {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { range: 0.0, counts: vec![0; 2 * HALF], zeros: 0 }
     }
 
     /// Counts values, all of which must be finite.
-    pub(super) fn add(&mut self, values: &[f32]) {
+    pub(crate) fn add(&mut self, values: &[f32]) {
         self.widen(f64::from(values.iter().fold(0.0f32, |most, value| most.max(value.abs()))));
         let bins_per_unit = if self.range > 0.0 { HALF as f64 / self.range } else { 0.0 };
         for value in values {
@@ -65,7 +65,7 @@ impl Histogram {
     }
 
     /// All bins that are not empty, lowest first; zeros are in no bin.
-    pub(super) fn bins(&self) -> impl Iterator<Item = Bin> {
+    pub(crate) fn bins(&self) -> impl Iterator<Item = Bin> {
         let width = self.range / HALF as f64;
         let middle = move |at: usize| (at as f64 - HALF as f64 + 0.5) * width;
         self.counts
@@ -77,7 +77,7 @@ impl Histogram {
 
     /// The width of a bin.
     #[cfg(test)]
-    pub(super) fn width(&self) -> f64 {
+    pub(crate) fn width(&self) -> f64 {
         self.range / HALF as f64
     }
 }

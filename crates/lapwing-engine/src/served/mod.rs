@@ -15,27 +15,15 @@ use futures_channel::oneshot;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use self::state::ServedState;
+use self::state::{ServedState, Waiter};
 use self::worker::Worker;
-use super::EngineError;
 use crate::batch::{CallCost, Config, Item, Queue, QueueError};
 use crate::clock::Stamp;
-use crate::model::{CallWork, Model};
+use crate::model::Model;
 use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable, WarmLine};
-use crate::tensor::Tensor;
 
 /// Bytes of the stack of a model's thread: some kernels need 2 MiB in a build without optimisations.
 const STACK: usize = 16 << 20;
-
-/// A call that waits.
-#[derive(Debug)]
-struct Waiter {
-    inputs: Vec<Tensor>,
-    /// The wanted outputs, by their index in the model.
-    outputs: SmallVec<[usize; 4]>,
-    work: CallWork,
-    answer: oneshot::Sender<Result<Answer, CallError>>,
-}
 
 /// A model with its queue and its thread. Dropping it ends the thread, after the waiting calls.
 #[derive(Debug)]
@@ -115,7 +103,7 @@ impl Served {
         if !self.state.is_ready() {
             return Err(CallError::NotReady { reason: "is not warm yet, or is being stopped".into() });
         }
-        let work = self.model.accept(&mut call.inputs).map_err(|e| told(&e))?;
+        let work = self.model.accept(&mut call.inputs)?;
         let outputs = self.wanted(&call.outputs)?;
         let (answer, receiver) = oneshot::channel();
         let tokens = if self.model.has_tokens() { work.executed } else { 0 };
@@ -178,16 +166,6 @@ impl Servable for Served {
             let stopped = |_| CallError::Failed { reason: "its thread ended before the call was answered".into() };
             submitted?.await.map_err(stopped)?
         })
-    }
-}
-
-/// The error that a caller gets.
-fn told(error: &EngineError) -> CallError {
-    match error {
-        EngineError::Input { tensor, reason } => CallError::Input { tensor: tensor.clone(), reason: reason.clone() },
-        EngineError::Device { reason } => CallError::Device { reason: reason.clone() },
-        EngineError::Run { reason } => CallError::Failed { reason: reason.clone() },
-        other => CallError::Failed { reason: other.to_string() },
     }
 }
 

@@ -16,7 +16,7 @@ const RUNS: usize = 3;
 
 /// Runs synthetic calls one by one, first of one row and then of more, until the largest batch or the time limit; reports the cost of
 /// each size to `observe`, by its quickest run but the first. Returns the number of runs.
-pub(super) fn up(
+pub(crate) fn up(
     model: &Model,
     config: &Config,
     mut run_one: impl FnMut(&[Tensor]) -> Result<BatchResult, EngineError>,

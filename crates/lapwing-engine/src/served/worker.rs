@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::state::ServedState;
-use super::{Waiter, told, warm};
+use super::state::{ServedState, Waiter};
+use super::warm;
 use crate::EngineError;
 use crate::batch::{CallCost, Config, Item, Line, Queue, Taken};
 use crate::clock::Stamp;
@@ -13,7 +13,7 @@ use crate::model::{BatchResult, Model, WantedOutputs, Workspace};
 use crate::service::{About, Answer, Batched, CallError, Placement, Stages, WarmLine};
 use crate::tensor::Tensor;
 
-pub(super) struct Worker {
+pub(crate) struct Worker {
     about: About,
     model: Arc<Model>,
     queue: Arc<Queue<Waiter>>,
@@ -25,7 +25,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(
+    pub(crate) fn new(
         about: About,
         model: Arc<Model>,
         queue: Arc<Queue<Waiter>>,
@@ -37,7 +37,7 @@ impl Worker {
     }
 
     /// Runs until the queue is closed and empty.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let began = Stamp::now();
         let (model, queue, config) = (self.model.clone(), self.queue.clone(), self.config);
         let all: WantedOutputs = model.outputs().iter().map(|_| true).collect();
@@ -88,7 +88,7 @@ impl Worker {
                 self.end(&reason);
                 refuse(batch, &CallError::Device { reason });
             }
-            Err(error) if batch.len() == 1 => refuse(batch, &told(&error)),
+            Err(error) if batch.len() == 1 => refuse(batch, &error.into()),
             // one call's fault must not fail the others
             Err(_) => {
                 for item in batch.drain(..) {

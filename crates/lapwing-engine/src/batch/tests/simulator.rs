@@ -10,11 +10,11 @@ use crate::clock::Stamp;
 
 /// A pseudo-random generator (splitmix64).
 #[derive(Clone, Debug)]
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// The next 64 bits.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -22,19 +22,19 @@ impl Random {
     }
 
     /// Uniform in (0, 1].
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
     }
 
     /// Exponential with this mean.
-    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean
     }
 }
 
 /// The distribution of the calls' lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lengths {
+pub(crate) enum Lengths {
     /// 16 tokens with probability 0.9, else 512.
     Bimodal,
     /// Uniform from 1 to 512.
@@ -45,7 +45,7 @@ pub(super) enum Lengths {
 
 impl Lengths {
     /// Draws the length of one call, in units.
-    pub(super) fn draw(self, random: &mut Random) -> usize {
+    pub(crate) fn draw(self, random: &mut Random) -> usize {
         match self {
             Self::Bimodal => [512, 16][usize::from(!random.next().is_multiple_of(10))],
             Self::Uniform => 1 + (random.next() % 512) as usize,
@@ -54,7 +54,7 @@ impl Lengths {
     }
 
     /// The mean length.
-    pub(super) fn mean(self) -> f64 {
+    pub(crate) fn mean(self) -> f64 {
         match self {
             Self::Bimodal => 0.9 * 16.0 + 0.1 * 512.0,
             Self::Uniform => 256.5,
@@ -65,7 +65,7 @@ impl Lengths {
 
 /// The arrivals of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Gaps {
+pub(crate) enum Gaps {
     /// Single calls, independent of each other.
     Poisson,
     /// Independent bursts: the number of calls in each, and the nanoseconds between two of them.
@@ -76,61 +76,61 @@ pub(super) enum Gaps {
 
 /// The model that is served.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// The fixed cost of a forward, in nanoseconds.
-    pub(super) fixed_ns: f64,
+    pub(crate) fixed_ns: f64,
     /// The cost of each unit of a forward, in nanoseconds.
-    pub(super) unit_ns: f64,
+    pub(crate) unit_ns: f64,
     /// Whether each call of a batch is padded to the longest.
-    pub(super) padded: bool,
+    pub(crate) padded: bool,
 }
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scenario {
-    pub(super) server: Server,
-    pub(super) lengths: Lengths,
-    pub(super) gaps: Gaps,
+pub(crate) struct Scenario {
+    pub(crate) server: Server,
+    pub(crate) lengths: Lengths,
+    pub(crate) gaps: Gaps,
     /// Offered work, as a fraction of the server's capacity without padding and without a fixed cost.
-    pub(super) load: f64,
-    pub(super) calls: usize,
+    pub(crate) load: f64,
+    pub(crate) calls: usize,
     /// The time from a call's arrival to its deadline, as a multiple of its own forward time.
-    pub(super) patience: Option<f64>,
-    pub(super) seed: u64,
+    pub(crate) patience: Option<f64>,
+    pub(crate) seed: u64,
 }
 
 /// The fate of one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) units: usize,
-    pub(super) arrived: Stamp,
-    pub(super) deadline: Option<Stamp>,
+pub(crate) struct Call {
+    pub(crate) units: usize,
+    pub(crate) arrived: Stamp,
+    pub(crate) deadline: Option<Stamp>,
     /// When its batch started and ended; `None` if it expired or was refused.
-    pub(super) ran: Option<(Stamp, Stamp)>,
+    pub(crate) ran: Option<(Stamp, Stamp)>,
     /// The index of its batch.
-    pub(super) batch: usize,
+    pub(crate) batch: usize,
     /// How often it was returned, to run or as expired.
-    pub(super) given: u32,
+    pub(crate) given: u32,
 }
 
 /// One batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ran {
-    pub(super) calls: usize,
-    pub(super) useful: usize,
-    pub(super) executed: usize,
+pub(crate) struct Ran {
+    pub(crate) calls: usize,
+    pub(crate) useful: usize,
+    pub(crate) executed: usize,
     /// When it could have started: the executor was free and its oldest call had arrived.
-    pub(super) could: Stamp,
-    pub(super) start: Stamp,
+    pub(crate) could: Stamp,
+    pub(crate) start: Stamp,
 }
 
 /// The result of a run.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) calls: Vec<Call>,
-    pub(super) batches: Vec<Ran>,
-    pub(super) refused: usize,
-    pub(super) end: Stamp,
+pub(crate) struct Outcome {
+    pub(crate) calls: Vec<Call>,
+    pub(crate) batches: Vec<Ran>,
+    pub(crate) refused: usize,
+    pub(crate) end: Stamp,
 }
 
 impl Scenario {
@@ -160,7 +160,7 @@ impl Scenario {
     }
 
     /// Runs the scenario to its end.
-    pub(super) fn run(&self, config: Config, tuning: Tuning) -> Outcome {
+    pub(crate) fn run(&self, config: Config, tuning: Tuning) -> Outcome {
         let mut random = Random(self.seed);
         let mut waiting = Waiting::new(config, tuning);
         let mut out = Outcome { calls: self.arrivals(&mut random), batches: Vec::new(), refused: 0, end: Stamp::default() };
@@ -235,7 +235,7 @@ impl Scenario {
 
 impl Outcome {
     /// The latency at this rank (0.5 is the median) of the calls with these lengths, in milliseconds; zero if none ran.
-    pub(super) fn latency_ms(&self, rank: f64, which: impl Fn(usize) -> bool) -> f64 {
+    pub(crate) fn latency_ms(&self, rank: f64, which: impl Fn(usize) -> bool) -> f64 {
         let done = self.calls.iter().filter(|call| which(call.units));
         let mut all: Vec<u64> = done.filter_map(|call| call.ran.map(|(_, end)| end.since(call.arrived))).collect();
         all.sort_unstable();
@@ -244,32 +244,32 @@ impl Outcome {
     }
 
     /// The mean latency, in milliseconds.
-    pub(super) fn mean_ms(&self) -> f64 {
+    pub(crate) fn mean_ms(&self) -> f64 {
         let all: Vec<u64> = self.calls.iter().filter_map(|c| c.ran.map(|(_, end)| end.since(c.arrived))).collect();
         all.iter().sum::<u64>() as f64 / all.len().max(1) as f64 / 1e6
     }
 
     /// Rows that ran, per second from the first arrival to the last answer.
-    pub(super) fn rows_per_s(&self) -> f64 {
+    pub(crate) fn rows_per_s(&self) -> f64 {
         let ran = self.calls.iter().filter(|call| call.ran.is_some()).count();
         let from = self.calls.first().map_or(self.end, |call| call.arrived);
         ran as f64 / (self.end.since(from).max(1) as f64 / 1e9)
     }
 
     /// The share of executed tokens that were padding.
-    pub(super) fn waste(&self) -> f64 {
+    pub(crate) fn waste(&self) -> f64 {
         let executed: usize = self.batches.iter().map(|batch| batch.executed).sum();
         let useful: usize = self.batches.iter().map(|batch| batch.useful).sum();
         1.0 - useful as f64 / executed.max(1) as f64
     }
 
     /// Calls of a batch, on average.
-    pub(super) fn batch_calls(&self) -> f64 {
+    pub(crate) fn batch_calls(&self) -> f64 {
         self.batches.iter().map(|batch| batch.calls).sum::<usize>() as f64 / self.batches.len().max(1) as f64
     }
 }
 
 /// Fixed batching as in common servers: eight calls, or those that came within 5 ms.
-pub(super) fn fixed(queue_calls: usize) -> Config {
+pub(crate) fn fixed(queue_calls: usize) -> Config {
     Config { policy: Policy::Fixed { calls: 8 }, queue_calls, ..Config::default() }
 }

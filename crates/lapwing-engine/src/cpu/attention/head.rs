@@ -8,30 +8,30 @@ use crate::cpu::math::exp;
 use crate::cpu::simd::Simd;
 
 /// Queries in a block: two vectors of the widest level.
-pub(super) const QUERIES: usize = 32;
+pub(crate) const QUERIES: usize = 32;
 /// Keys in a block; 128 x 32 scores are 16 KB, half of a first-level cache.
-pub(super) const KEYS: usize = 128;
+pub(crate) const KEYS: usize = 128;
 /// Scratch length in values: transposed queries, scores, two statistics per query, and padding for alignment.
-pub(super) fn scratch_len(head_size: usize) -> usize {
+pub(crate) fn scratch_len(head_size: usize) -> usize {
     QUERIES * (head_size.next_multiple_of(8) + KEYS + 2) + 16
 }
 
 /// One head of one sequence; strides are in values. `bias` may be null.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
-    pub(super) keys: usize,
-    pub(super) head_size: usize,
-    pub(super) value_size: usize,
-    pub(super) scale: f32,
-    pub(super) q: *const f32,
-    pub(super) q_stride: usize,
-    pub(super) k: *const f32,
-    pub(super) k_stride: usize,
-    pub(super) v: *const f32,
-    pub(super) v_stride: usize,
-    pub(super) bias: *const f32,
-    pub(super) out: *mut f32,
-    pub(super) out_stride: usize,
+pub(crate) struct Head {
+    pub(crate) keys: usize,
+    pub(crate) head_size: usize,
+    pub(crate) value_size: usize,
+    pub(crate) scale: f32,
+    pub(crate) q: *const f32,
+    pub(crate) q_stride: usize,
+    pub(crate) k: *const f32,
+    pub(crate) k_stride: usize,
+    pub(crate) v: *const f32,
+    pub(crate) v_stride: usize,
+    pub(crate) bias: *const f32,
+    pub(crate) out: *mut f32,
+    pub(crate) out_stride: usize,
 }
 
 /// The scratch, divided into its buffers.
@@ -61,7 +61,7 @@ impl Head {
     /// # Safety
     /// All pointers are valid for `keys` rows of their width, and `scratch` for [`scratch_len`] values less 16.
     #[inline(always)]
-    pub(super) unsafe fn run<S: Simd>(self, scratch: *mut f32) {
+    pub(crate) unsafe fn run<S: Simd>(self, scratch: *mut f32) {
         // SAFETY: the buffers lie in the scratch one after the other; the caller guarantees the rest.
         unsafe {
             let scores = scratch.add(QUERIES * self.head_size.next_multiple_of(8));

@@ -11,9 +11,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use self::head::{Head, scratch_len};
+use super::dispatch::dispatch;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, inside, ragged};
-use super::simd::{Kernel, Simd, dispatch};
+use super::simd::{Kernel, Simd};
 
 /// Columns of a row-major buffer, as a merged Q/K/V projection lays them out: row r is `data[r * stride + offset ..]`.
 #[derive(Debug, Clone, Copy)]

@@ -6,23 +6,23 @@
 struct Line([f32; 16]);
 
 /// Zero-filled f32 storage aligned to 64 bytes, of fixed length.
-pub(super) struct Aligned {
+pub(crate) struct Aligned {
     lines: Vec<Line>,
     len: usize,
 }
 
 impl Aligned {
     /// `len` zeros.
-    pub(super) fn zeroed(len: usize) -> Self {
+    pub(crate) fn zeroed(len: usize) -> Self {
         Self { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
     }
 
-    pub(super) fn as_slice(&self) -> &[f32] {
+    pub(crate) fn as_slice(&self) -> &[f32] {
         // SAFETY: a Line is 16 f32 without padding, and `len` was rounded up to whole lines.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 
-    pub(super) fn as_mut_slice(&mut self) -> &mut [f32] {
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
         // SAFETY: as above, and the borrow is unique.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::super::simd::dispatch;
+use super::super::dispatch::dispatch;
 use super::epilogue::Epilogue;
 use super::packed::{PackedWeights, Panel, Shape};
 use super::shape::{GemmError, MatrixRows, check_len, check_rows};
@@ -209,6 +209,6 @@ impl Call<'_> {
 
 /// The size of the parts when `total` is divided evenly into the fewest parts of at most `most`: 16 rows are two tiles
 /// of 8, not 14 and 2.
-pub(super) fn even_part(total: usize, most: usize) -> usize {
+pub(crate) fn even_part(total: usize, most: usize) -> usize {
     total.div_ceil(total.div_ceil(most).max(1))
 }

@@ -8,7 +8,7 @@ use super::shape::MatrixRows;
 use crate::plan::Activation;
 
 /// Whether the tile applies the activation in registers.
-pub(super) const fn is_cheap(activation: Activation) -> bool {
+pub(crate) const fn is_cheap(activation: Activation) -> bool {
     matches!(activation, Activation::None | Activation::Relu)
 }
 
@@ -43,15 +43,15 @@ pub struct Epilogue<'a> {
 
 /// Applies the activation, then a residual that is added after it, to a stored block of `rows` x `columns`.
 #[derive(Clone, Copy)]
-pub(super) struct ActivationPass {
-    pub(super) activation: Activation,
-    pub(super) out: *mut f32,
-    pub(super) out_stride: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+pub(crate) struct ActivationPass {
+    pub(crate) activation: Activation,
+    pub(crate) out: *mut f32,
+    pub(crate) out_stride: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
     /// Null if there is none.
-    pub(super) residual: *const f32,
-    pub(super) residual_stride: usize,
+    pub(crate) residual: *const f32,
+    pub(crate) residual_stride: usize,
 }
 
 /// An activation of one vector, as a type, so that the loop around it is compiled once for each activation.

@@ -7,7 +7,7 @@ use super::aligned::Aligned;
 
 /// Up to this many columns behind the last full panel are stored as columns and multiplied as dot products: padding
 /// them to a vector would read (and store) up to 32 times as much.
-pub(super) const DOT_COLUMNS: usize = 4;
+pub(crate) const DOT_COLUMNS: usize = 4;
 
 /// A `[k, n]` weight matrix, packed for one level.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct PackedWeights {
 
 /// How the columns behind the last full panel are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Two vectors wide.
     Two,
     /// One vector wide.
@@ -31,15 +31,15 @@ pub(super) enum Shape {
 
 /// One panel: where it starts in the data, and which columns it holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Panel {
-    pub(super) start: usize,
-    pub(super) column: usize,
-    pub(super) columns: usize,
-    pub(super) shape: Shape,
+pub(crate) struct Panel {
+    pub(crate) start: usize,
+    pub(crate) column: usize,
+    pub(crate) columns: usize,
+    pub(crate) shape: Shape,
 }
 
 /// f32 lanes of a vector at `level`.
-pub(super) fn lanes(level: Level) -> usize {
+pub(crate) fn lanes(level: Level) -> usize {
     if level == Level::Avx512 { 16 } else { 8 }
 }
 
@@ -121,11 +121,11 @@ impl PackedWeights {
         size_of_val(self.data.as_slice())
     }
 
-    pub(super) fn data(&self) -> &[f32] {
+    pub(crate) fn data(&self) -> &[f32] {
         self.data.as_slice()
     }
 
-    pub(super) fn panel(&self, index: usize) -> Panel {
+    pub(crate) fn panel(&self, index: usize) -> Panel {
         let width = self.panel_width();
         let column = index * width;
         let columns = width.min(self.n.saturating_sub(column));

@@ -52,7 +52,7 @@ impl<'a> MatrixRows<'a> {
 }
 
 /// Checks that `len` elements hold `count` rows of `row_len` at `stride`.
-pub(super) fn check_rows(what: &'static str, len: usize, count: usize, stride: usize, row_len: usize) -> Result<(), GemmError> {
+pub(crate) fn check_rows(what: &'static str, len: usize, count: usize, stride: usize, row_len: usize) -> Result<(), GemmError> {
     if count == 0 {
         return Ok(());
     }
@@ -65,6 +65,6 @@ pub(super) fn check_rows(what: &'static str, len: usize, count: usize, stride: u
 }
 
 /// Checks a vector that must have at least `needed` elements.
-pub(super) fn check_len(what: &'static str, given: usize, needed: usize) -> Result<(), GemmError> {
+pub(crate) fn check_len(what: &'static str, given: usize, needed: usize) -> Result<(), GemmError> {
     if given < needed { Err(GemmError::Length { what, needed, given }) } else { Ok(()) }
 }

@@ -4,23 +4,23 @@ use super::super::simd::{Kernel, Simd};
 
 /// Where a tile is stored, and what is added before. Parts of the epilogue that do not apply are null or false.
 #[derive(Clone, Copy)]
-pub(super) struct TileStore {
-    pub(super) out: *mut f32,
-    pub(super) out_stride: usize,
+pub(crate) struct TileStore {
+    pub(crate) out: *mut f32,
+    pub(crate) out_stride: usize,
     /// Columns to store, at most the panel's width.
-    pub(super) columns: usize,
+    pub(crate) columns: usize,
     /// Whether to add to the values in `out`: true for all blocks of k but the first.
-    pub(super) accumulate: bool,
-    pub(super) bias: *const f32,
-    pub(super) residual: *const f32,
-    pub(super) residual_stride: usize,
-    pub(super) residual_first: bool,
-    pub(super) relu: bool,
+    pub(crate) accumulate: bool,
+    pub(crate) bias: *const f32,
+    pub(crate) residual: *const f32,
+    pub(crate) residual_stride: usize,
+    pub(crate) residual_first: bool,
+    pub(crate) relu: bool,
 }
 
 /// Applies the epilogue in registers and stores the result.
 #[inline(always)]
-pub(super) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &TileStore, mut sums: [[S::V; NV]; MR]) {
+pub(crate) unsafe fn finish<S: Simd, const MR: usize, const NV: usize>(t: &TileStore, mut sums: [[S::V; NV]; MR]) {
     // SAFETY: the driver checked that the pointers hold MR rows of `columns`; vectors behind the last column are masked.
     unsafe {
         if t.accumulate {
@@ -91,9 +91,9 @@ unsafe fn each<S: Simd, const MR: usize, const NV: usize>(
 
 /// Applies the epilogue to `rows` stored rows of at most one vector.
 #[derive(Clone, Copy)]
-pub(super) struct StoredEpilogue {
-    pub(super) store: TileStore,
-    pub(super) rows: usize,
+pub(crate) struct StoredEpilogue {
+    pub(crate) store: TileStore,
+    pub(crate) rows: usize,
 }
 
 impl Kernel for StoredEpilogue {

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use super::super::dispatch::dispatch;
 use super::super::level::Level;
-use super::super::simd::dispatch;
 use super::epilogue::{ActivationPass, Epilogue, ResidualAt, is_cheap};
 use super::shape::{GemmError, check_len, check_rows};
 use super::store::TileStore;
@@ -21,9 +21,9 @@ pub struct OutRows<'a> {
 /// An output that several threads write, each different panels.
 #[derive(Debug, Clone, Copy)]
 pub struct SharedOut<'a> {
-    pub(super) start: *mut f32,
-    pub(super) len: usize,
-    pub(super) stride: usize,
+    pub(crate) start: *mut f32,
+    pub(crate) len: usize,
+    pub(crate) stride: usize,
     owner: PhantomData<&'a mut [f32]>,
 }
 
@@ -42,14 +42,14 @@ impl<'a> SharedOut<'a> {
 
 /// The output and its epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct GemmOutput<'a> {
-    pub(super) epilogue: &'a Epilogue<'a>,
-    pub(super) out: SharedOut<'a>,
+pub(crate) struct GemmOutput<'a> {
+    pub(crate) epilogue: &'a Epilogue<'a>,
+    pub(crate) out: SharedOut<'a>,
 }
 
 impl GemmOutput<'_> {
     /// Checks every length against `rows` x `columns`.
-    pub(super) fn check(&self, rows: usize, columns: usize) -> Result<(), GemmError> {
+    pub(crate) fn check(&self, rows: usize, columns: usize) -> Result<(), GemmError> {
         check_rows("output", self.out.len, rows, self.out.stride, columns)?;
         if let Some(bias) = self.epilogue.bias {
             check_len("bias", bias.len(), columns)?;
@@ -63,7 +63,7 @@ impl GemmOutput<'_> {
 
     /// What the tile that starts at `row` and `column` stores: `accumulate` after the first block of k, the epilogue
     /// with the last block. For an empty matrix the pointers may dangle; they are not read then.
-    pub(super) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> TileStore {
+    pub(crate) fn store(&self, row: usize, column: usize, columns: usize, accumulate: bool, last: bool) -> TileStore {
         let cheap = is_cheap(self.epilogue.activation);
         let (residual, residual_stride, residual_first) = self.residual(row, column);
         let bias = self.epilogue.bias.filter(|_| last).map_or(std::ptr::null(), |bias| bias.as_ptr().wrapping_add(column));
@@ -84,7 +84,7 @@ impl GemmOutput<'_> {
     ///
     /// # Safety
     /// The block lies in the checked output and no other code writes it.
-    pub(super) unsafe fn activate(&self, level: Level, row: usize, rows: usize, column: usize, columns: usize) {
+    pub(crate) unsafe fn activate(&self, level: Level, row: usize, rows: usize, column: usize, columns: usize) {
         let activation = self.epilogue.activation;
         if is_cheap(activation) {
             return;

@@ -7,7 +7,7 @@ use super::*;
 use crate::plan::Activation;
 
 /// Numbers in [-1, 1) from a seed.
-pub(super) fn noise(seed: u64, len: usize) -> Vec<f32> {
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..len)
         .map(|_| {
@@ -26,7 +26,7 @@ fn erf64(x: f64) -> f64 {
     sum * h / 6.0 * std::f64::consts::FRAC_2_SQRT_PI
 }
 
-pub(super) fn activate(activation: Activation, x: f64) -> f64 {
+pub(crate) fn activate(activation: Activation, x: f64) -> f64 {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match activation {
         Activation::None => x,
@@ -39,7 +39,7 @@ pub(super) fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-pub(super) const ACTIVATIONS: [Activation; 7] = [
+pub(crate) const ACTIVATIONS: [Activation; 7] = [
     Activation::None,
     Activation::Relu,
     Activation::Gelu,

@@ -2,20 +2,21 @@
 //! row count has a tile of its own, so that no lane multiplies padding rows. Also the dot products for a few single
 //! columns.
 
+use super::super::dispatch::dispatch;
 use super::super::level::Level;
-use super::super::simd::{Kernel, Simd, dispatch};
+use super::super::simd::{Kernel, Simd};
 use super::store::{TileStore, finish};
 
 /// The row stride of packed input, in f32. An odd number of cache lines, because rows at a power of two apart would
 /// compete for the same sets of the first-level cache. A constant, so that every row is one register plus an offset.
-pub(super) const PACKED_STRIDE: usize = BLOCK_K + 16;
+pub(crate) const PACKED_STRIDE: usize = BLOCK_K + 16;
 /// The most rows of weights that are multiplied in one pass: 14 input rows of this length fit the first-level cache.
-pub(super) const BLOCK_K: usize = 512;
+pub(crate) const BLOCK_K: usize = 512;
 /// Up to this many input rows are read in place, without packing.
-pub(super) const IN_PLACE_ROWS: usize = 4;
+pub(crate) const IN_PLACE_ROWS: usize = 4;
 
 /// The most rows of a tile at `level`.
-pub(super) fn most_rows(level: Level) -> usize {
+pub(crate) fn most_rows(level: Level) -> usize {
     match level {
         Level::Avx512 => 14,
         Level::Avx2 => 6,
@@ -25,16 +26,16 @@ pub(super) fn most_rows(level: Level) -> usize {
 
 /// One tile's work.
 #[derive(Clone, Copy)]
-pub(super) struct Tile {
+pub(crate) struct Tile {
     /// The first input row; rows are `a_stride` apart, which is `PACKED_STRIDE` for more than `IN_PLACE_ROWS` rows.
-    pub(super) a: *const f32,
-    pub(super) a_stride: usize,
+    pub(crate) a: *const f32,
+    pub(crate) a_stride: usize,
     /// The panel, starting with the first row of this block.
-    pub(super) b: *const f32,
+    pub(crate) b: *const f32,
     /// Rows of the panel to multiply.
-    pub(super) k: usize,
+    pub(crate) k: usize,
     /// Where the result is stored, with which epilogue.
-    pub(super) store: TileStore,
+    pub(crate) store: TileStore,
 }
 
 /// A tile of `MR` rows by `NV` vectors, with `KU` independent sums each where there are too few to hide the latency of
@@ -131,7 +132,7 @@ unsafe fn step<S: Simd, const MR: usize, const NV: usize>(
 ///
 /// # Safety
 /// The pointers of `tile` are valid as its fields document, for `rows <= most_rows(level)`.
-pub(super) unsafe fn run(level: Level, rows: usize, vectors: usize, tile: &Tile) {
+pub(crate) unsafe fn run(level: Level, rows: usize, vectors: usize, tile: &Tile) {
     macro_rules! pick {
         ($($mr:literal: $ku2:literal, $ku1:literal;)*) => {
             match (rows, vectors) {
@@ -151,16 +152,16 @@ pub(super) unsafe fn run(level: Level, rows: usize, vectors: usize, tile: &Tile)
 
 /// Dot products of `rows` input rows with `columns` single columns of length `k`, stored without an epilogue.
 #[derive(Clone, Copy)]
-pub(super) struct Dots {
-    pub(super) a: *const f32,
-    pub(super) a_stride: usize,
+pub(crate) struct Dots {
+    pub(crate) a: *const f32,
+    pub(crate) a_stride: usize,
     /// The columns, one after the other.
-    pub(super) b: *const f32,
-    pub(super) k: usize,
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) out: *mut f32,
-    pub(super) out_stride: usize,
+    pub(crate) b: *const f32,
+    pub(crate) k: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) out: *mut f32,
+    pub(crate) out_stride: usize,
 }
 
 impl Kernel for Dots {

@@ -8,11 +8,12 @@ mod tests;
 use std::ops::Range;
 
 use self::ops::{Run, Splat, binary, choose, copy, unary};
+use super::dispatch::dispatch;
 use super::level::Level;
 use super::program::{ArgShape, CpuInstruction, CpuProgram, MAX_INSTRUCTIONS, Varies};
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
-use super::simd::{Kernel, Simd, dispatch};
+use super::simd::{Kernel, Simd};
 use crate::plan::{self, Binary, Fold, Unary};
 
 /// Values in a block: 8 KB for each temporary.
@@ -36,7 +37,7 @@ pub enum ArgData<'a> {
 }
 
 impl ArgData<'_> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             ArgData::F32(x) => x.len(),
             ArgData::I64(x) => x.len(),
@@ -47,7 +48,7 @@ impl ArgData<'_> {
 
     /// Copies values `from..from + to.len()` to `to` as f32.
     #[inline(always)]
-    pub(super) fn read(&self, from: usize, to: &mut [f32]) {
+    pub(crate) fn read(&self, from: usize, to: &mut [f32]) {
         let part = from..from + to.len();
         match self {
             ArgData::F32(x) => to.copy_from_slice(&x[part]),

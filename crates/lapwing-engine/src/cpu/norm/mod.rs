@@ -5,10 +5,11 @@
 #[cfg(test)]
 mod tests;
 
+use super::dispatch::dispatch;
 use super::level::Level;
 use super::math::exp;
 use super::shape::{ShapeError, exactly, rows_of};
-use super::simd::{Kernel, Simd, dispatch};
+use super::simd::{Kernel, Simd};
 
 /// How rows are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -84,7 +84,7 @@ fn count_of(list: &str) -> Option<usize> {
 /// Bytes that this process may still allocate: what is free on the machine or in its control group, whichever is less;
 /// `None` if neither is known.
 #[must_use]
-pub(super) fn free_bytes() -> Option<usize> {
+pub(crate) fn free_bytes() -> Option<usize> {
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
     let group = number("/sys/fs/cgroup/memory.max")
         .zip(number("/sys/fs/cgroup/memory.current"))

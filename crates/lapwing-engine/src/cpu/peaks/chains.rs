@@ -2,8 +2,9 @@
 
 use std::hint::black_box;
 
+use super::super::dispatch::dispatch;
 use super::super::level::Level;
-use super::super::simd::{Kernel, Simd, dispatch};
+use super::super::simd::{Kernel, Simd};
 
 /// `steps` multiply-adds on each of several independent vectors.
 struct Chains {
@@ -71,7 +72,7 @@ impl Kernel for Chains {
 }
 
 /// Runs `steps` on every chain; returns the number of floating-point operations, a multiply-add as two.
-pub(super) fn fp32(level: Level, steps: usize) -> u64 {
+pub(crate) fn fp32(level: Level, steps: usize) -> u64 {
     let level = level.runnable();
     // SAFETY: no pointers.
     let (sum, chains) = unsafe { dispatch(level, Chains { steps, factor: black_box(0.5) }) };

@@ -21,8 +21,8 @@ mod window;
 use std::sync::{Mutex, PoisonError};
 
 pub use caches::Caches;
-pub use window::Runner;
 use window::{BestRate, WorkerGroup};
+pub use window::{PeaksError, Runner};
 
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
@@ -108,25 +108,6 @@ impl Spread {
     pub fn worst(self) -> f64 {
         [self.int8, self.l2, self.llc, self.dram].into_iter().fold(self.fp32, f64::max)
     }
-}
-
-/// Why the measurement failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeaksError {
-    /// Not all threads ran at the same time.
-    #[error("{wanted} threads were to be measured, but {ran} ran at the same time")]
-    Threads {
-        /// Threads asked for.
-        wanted: usize,
-        /// Threads that ran.
-        ran: usize,
-    },
-    /// The plan of nodes that do no work could not be run.
-    #[error("launch: cannot be measured: {reason}")]
-    Launch {
-        /// The executor's error.
-        reason: String,
-    },
 }
 
 impl Peaks {

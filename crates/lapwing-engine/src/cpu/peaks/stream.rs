@@ -1,7 +1,8 @@
 //! Reads and copies memory as fast as possible. Buffers are f32, because the kernels use the same loads.
 
+use super::super::dispatch::dispatch;
 use super::super::level::Level;
-use super::super::simd::{Kernel, Simd, dispatch};
+use super::super::simd::{Kernel, Simd};
 
 /// Adds up all elements except a remainder of less than four vectors. Four accumulators hide the latency of the
 /// additions behind the loads; they are named, because the portable ones would be kept in memory if they were an array.
@@ -60,13 +61,13 @@ impl Kernel for CopyKernel<'_> {
 }
 
 /// The sum of `values` without up to 63 elements at the end.
-pub(super) fn read(level: Level, values: &[f32]) -> f32 {
+pub(crate) fn read(level: Level, values: &[f32]) -> f32 {
     // SAFETY: the kernel reads a slice.
     unsafe { dispatch(level, ReadKernel(values)) }
 }
 
 /// Copies `from` to `to` without up to 63 elements at the end.
-pub(super) fn copy(level: Level, from: &[f32], to: &mut [f32]) {
+pub(crate) fn copy(level: Level, from: &[f32], to: &mut [f32]) {
     // SAFETY: the kernel reads and writes slices.
     unsafe { dispatch(level, CopyKernel { from, to }) }
 }

@@ -3,8 +3,26 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::PeaksError;
 use crate::clock::Stamp;
+
+/// Why the measurement failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeaksError {
+    /// Not all threads ran at the same time.
+    #[error("{wanted} threads were to be measured, but {ran} ran at the same time")]
+    Threads {
+        /// Threads asked for.
+        wanted: usize,
+        /// Threads that ran.
+        ran: usize,
+    },
+    /// The plan of nodes that do no work could not be run.
+    #[error("launch: cannot be measured: {reason}")]
+    Launch {
+        /// The executor's error.
+        reason: String,
+    },
+}
 
 /// Calls a closure once on each thread, on all threads at the same time, with the thread's index from zero on; returns
 /// when all calls have returned.
@@ -17,18 +35,18 @@ const REPEATS: usize = 8;
 
 /// The threads, and the function that runs work on them.
 #[derive(Clone, Copy)]
-pub(super) struct WorkerGroup<'a> {
-    pub(super) threads: usize,
-    pub(super) run: Runner<'a>,
+pub(crate) struct WorkerGroup<'a> {
+    pub(crate) threads: usize,
+    pub(crate) run: Runner<'a>,
 }
 
 /// The result of several windows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct BestRate {
+pub(crate) struct BestRate {
     /// Units a second in the best window, total over all threads.
-    pub(super) per_s: f64,
+    pub(crate) per_s: f64,
     /// How far the median window lies below the best one, as a share of it.
-    pub(super) spread: f64,
+    pub(crate) spread: f64,
 }
 
 impl BestRate {
@@ -44,7 +62,7 @@ impl WorkerGroup<'_> {
     /// The best of `windows` windows of `window_ns`. `work` does a small piece of work on the thread of that index and
     /// returns its number of units. A window in which a thread starts too late is repeated, up to [`REPEATS`] times each: on a
     /// busy machine that happens often.
-    pub(super) fn best(
+    pub(crate) fn best(
         self,
         windows: usize,
         window_ns: u64,

@@ -4,26 +4,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes allocated now, and the peak.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(crate) struct Account {
     now: AtomicU64,
     most: AtomicU64,
 }
 
 impl Account {
-    pub(super) fn add(&self, bytes: usize) {
+    pub(crate) fn add(&self, bytes: usize) {
         let now = self.now.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.most.fetch_max(now, Ordering::Relaxed);
     }
 
-    pub(super) fn remove(&self, bytes: usize) {
+    pub(crate) fn remove(&self, bytes: usize) {
         self.now.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    pub(super) fn most(&self) -> u64 {
+    pub(crate) fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 }

@@ -7,13 +7,12 @@ use cudarc::driver::sys::{self, CUdeviceptr};
 
 use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
-use super::stream::Stream;
 
 /// The allocation, shared with everything that may still use it.
-pub(super) struct RawBuffer {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) address: CUdeviceptr,
-    pub(super) bytes: usize,
+pub(crate) struct RawBuffer {
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) address: CUdeviceptr,
+    pub(crate) bytes: usize,
 }
 
 impl Drop for RawBuffer {
@@ -28,7 +27,7 @@ impl Drop for RawBuffer {
 
 /// Device memory. Its initial contents are undefined.
 pub struct DeviceBuffer {
-    pub(super) raw: Arc<RawBuffer>,
+    pub(crate) raw: Arc<RawBuffer>,
 }
 
 impl std::fmt::Debug for DeviceBuffer {
@@ -66,48 +65,15 @@ impl DeviceBuffer {
         self.raw.bytes
     }
 
-    /// Copies from any host memory and waits; for set-up only.
-    ///
-    /// # Errors
-    /// The range is outside of the buffer, or the device failed.
-    pub fn upload(&self, stream: &Stream, offset: usize, from: &[u8]) -> Result<()> {
-        let address = self.place("upload", offset, from.len())?;
-        stream.device().check_owner("a block", &self.raw.device)?;
-        stream.device().bind()?;
-        // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `from` can be freed.
-        // The copy is made on the stream, because copies on the default stream are not ordered with a stream that does
-        // not wait for it.
-        let copied = check("cuMemcpyHtoDAsync", unsafe {
-            sys::cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), from.len(), stream.raw.handle)
-        });
-        stream.settle(copied)
-    }
-
-    /// Copies to any host memory and waits; for tests and reports.
-    ///
-    /// # Errors
-    /// The range is outside of the buffer, or the device failed.
-    pub fn download(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<()> {
-        let address = self.place("download", offset, to.len())?;
-        stream.device().check_owner("a block", &self.raw.device)?;
-        stream.device().bind()?;
-        // SAFETY: both ranges are in bounds (checked above), and the stream is synchronised before `to` can be freed or
-        // read.
-        let copied = check("cuMemcpyDtoHAsync", unsafe {
-            sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), stream.raw.handle)
-        });
-        stream.settle(copied)
-    }
-
     /// The device address of a range within the buffer.
-    pub(super) fn place(&self, what: &'static str, offset: usize, bytes: usize) -> Result<CUdeviceptr> {
+    pub(crate) fn place(&self, what: &'static str, offset: usize, bytes: usize) -> Result<CUdeviceptr> {
         within(what, offset, bytes, self.raw.bytes)?;
         Ok(self.raw.address + offset as u64)
     }
 }
 
 /// Checks that `bytes` (above zero) at `offset` lie within `size`.
-pub(super) fn within(what: &'static str, offset: usize, bytes: usize, size: usize) -> Result<()> {
+pub(crate) fn within(what: &'static str, offset: usize, bytes: usize, size: usize) -> Result<()> {
     match offset.checked_add(bytes) {
         Some(end) if bytes > 0 && end <= size => Ok(()),
         _ => Err(DeviceError::Range { what, offset, bytes, size }),

@@ -105,7 +105,7 @@ impl<'stream> Capture<'stream> {
         unsafe { lt.enqueue(self.stream, plan, operands) }
     }
 
-    pub(super) const fn stream(&self) -> &Stream {
+    pub(crate) const fn stream(&self) -> &Stream {
         self.stream
     }
 

@@ -1,9 +1,11 @@
 //! An open device: its primary context, which is shared with everything else in the process that uses the device
 //! (cublasLt does), and its memory counters.
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, DriverError, sys};
 use parking_lot::Mutex;
@@ -11,9 +13,9 @@ use parking_lot::Mutex;
 use super::account::{Account, MemoryUse};
 use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
-use super::module::LoadedModules;
-use super::probe::{Driver, Version};
+use super::probe::Driver;
 use super::symbols;
+use super::version::Version;
 
 /// An open device. Everything created on it holds a reference; the context is released with the last one.
 pub struct CudaDevice {
@@ -22,9 +24,10 @@ pub struct CudaDevice {
     driver: Version,
     /// A stream without work: querying it detects a lost context. Null until it is created.
     pulse: sys::CUstream,
-    pub(super) memory: Account,
-    pub(super) pinned: Account,
-    pub(super) modules: LoadedModules,
+    pub(crate) memory: Account,
+    pub(crate) pinned: Account,
+    /// The modules that are loaded on it, by name; [`super::Modules`] compiles them and knows their type.
+    pub(crate) modules: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     /// The first failure while dropping a resource, until [`CudaDevice::check`] reports it.
     dropped: Mutex<Option<DeviceError>>,
     /// Whether the loss of the context was logged.
@@ -57,7 +60,7 @@ impl CudaDevice {
             pulse: std::ptr::null_mut(),
             memory: Account::default(),
             pinned: Account::default(),
-            modules: LoadedModules::default(),
+            modules: Mutex::default(),
             dropped: Mutex::new(None),
             lost: AtomicBool::new(false),
         };
@@ -125,13 +128,13 @@ impl CudaDevice {
     }
 
     /// Makes the context current on this thread, which every call to the driver requires.
-    pub(super) fn bind(&self) -> Result<()> {
+    pub(crate) fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| call("cuCtxSetCurrent", error))
     }
 
     /// Records a failure while dropping a resource, where no caller can receive it: in the log, and for
     /// [`Self::check`].
-    pub(super) fn record_drop_error(&self, what: &'static str, result: Result<()>) {
+    pub(crate) fn record_drop_error(&self, what: &'static str, result: Result<()>) {
         let Err(error) = result else { return };
         if error.is_fatal() && self.lost.swap(true, Ordering::Relaxed) {
             // once a context is lost, every drop fails for the same reason
@@ -143,12 +146,12 @@ impl CudaDevice {
     }
 
     /// Whether the driver has an optional function.
-    pub(super) fn has_symbol(&self, symbol: &str) -> bool {
+    pub(crate) fn has_symbol(&self, symbol: &str) -> bool {
         symbols::driver_has(symbol)
     }
 
     /// Checks that a resource created on `other` may be used here.
-    pub(super) fn check_owner(&self, what: &'static str, other: &Self) -> Result<()> {
+    pub(crate) fn check_owner(&self, what: &'static str, other: &Self) -> Result<()> {
         if std::ptr::eq(self, other) { Ok(()) } else { Err(DeviceError::OtherDevice { what }) }
     }
 }

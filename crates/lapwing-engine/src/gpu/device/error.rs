@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::probe::Version;
 use super::symbols;
+use super::version::Version;
 
 /// The result type of this layer.
 pub type Result<T> = std::result::Result<T, DeviceError>;
@@ -172,7 +172,7 @@ impl DeviceError {
 }
 
 /// Converts the result of a driver function. Called only when the driver is loaded.
-pub(super) fn check(call: &'static str, code: CUresult) -> Result<()> {
+pub(crate) fn check(call: &'static str, code: CUresult) -> Result<()> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
         _ => Err(DeviceError::Call { call, code: code as u32, text: describe(code) }),
@@ -180,7 +180,7 @@ pub(super) fn check(call: &'static str, code: CUresult) -> Result<()> {
 }
 
 /// A code's name, and the driver's description of it if there is one.
-pub(super) fn describe(code: CUresult) -> String {
+pub(crate) fn describe(code: CUresult) -> String {
     let name = format!("{code:?}");
     if !symbols::driver_has("cuGetErrorString") {
         return name;

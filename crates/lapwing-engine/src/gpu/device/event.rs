@@ -7,15 +7,15 @@ use cudarc::driver::sys::{self, CUevent, CUevent_flags, CUresult};
 
 use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
-use super::probe::Version;
+use super::version::Version;
 
 /// The first driver with the second version of the elapsed-time function.
 const RENAMED: Version = Version(12, 8);
 
 /// An event's handle, shared with everything that may still record it.
-pub(super) struct RawEvent {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) handle: CUevent,
+pub(crate) struct RawEvent {
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) handle: CUevent,
 }
 
 // SAFETY: a driver handle, which any thread may use at any time.
@@ -33,7 +33,7 @@ impl Drop for RawEvent {
 
 /// A marker in a stream's work.
 pub struct Event {
-    pub(super) raw: Arc<RawEvent>,
+    pub(crate) raw: Arc<RawEvent>,
     timed: bool,
 }
 

@@ -4,11 +4,31 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUresult};
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
 use super::context::CudaDevice;
 use super::error::{DeviceError, Result, check};
-use super::module::RawModule;
+
+/// A module's handle, kept by work that runs its kernels.
+pub(crate) struct RawModule {
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) handle: CUmodule,
+    pub(crate) file: String,
+}
+
+// SAFETY: a driver handle, which any thread may use at any time.
+unsafe impl Send for RawModule {}
+// SAFETY: as above.
+unsafe impl Sync for RawModule {}
+
+impl Drop for RawModule {
+    fn drop(&mut self) {
+        // SAFETY: this owns the handle; streams and graphs that run its kernels hold a reference until their work is
+        // done.
+        let ended = self.device.bind().and_then(|()| check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.handle) }));
+        self.device.record_drop_error("a module", ended);
+    }
+}
 
 /// A compiled kernel's attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +52,7 @@ pub struct Function {
     name: String,
     info: FunctionInfo,
     /// The dynamic shared memory that was enabled for it, in bytes; 0: the default limit.
-    pub(super) allowed: AtomicU32,
+    pub(crate) allowed: AtomicU32,
 }
 
 // SAFETY: a driver handle, which any thread may use at any time; the other fields are thread-safe.
@@ -47,7 +67,7 @@ impl std::fmt::Debug for Function {
 }
 
 impl Function {
-    pub(super) fn find(raw: &Arc<RawModule>, name: &str) -> Result<Self> {
+    pub(crate) fn find(raw: &Arc<RawModule>, name: &str) -> Result<Self> {
         let missing = || DeviceError::NoKernel { file: raw.file.clone(), kernel: name.to_owned() };
         let text = CString::new(name).map_err(|_| missing())?;
         raw.device.bind()?;
@@ -80,15 +100,15 @@ impl Function {
         self.info
     }
 
-    pub(super) fn device(&self) -> &Arc<CudaDevice> {
+    pub(crate) fn device(&self) -> &Arc<CudaDevice> {
         &self.raw.device
     }
 
-    pub(super) fn handle(&self) -> CUfunction {
+    pub(crate) fn handle(&self) -> CUfunction {
         self.handle
     }
 
-    pub(super) fn module(&self) -> Arc<RawModule> {
+    pub(crate) fn module(&self) -> Arc<RawModule> {
         self.raw.clone()
     }
 }

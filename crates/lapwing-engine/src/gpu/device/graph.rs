@@ -33,14 +33,14 @@ impl NodeCounts {
 }
 
 /// A captured graph before it is instantiated.
-pub(super) struct CapturedGraph {
+pub(crate) struct CapturedGraph {
     device: Arc<CudaDevice>,
     handle: CUgraph,
 }
 
 impl CapturedGraph {
     /// Takes ownership of a graph handle of the driver; `None` if it is null.
-    pub(super) fn from_handle(device: &Arc<CudaDevice>, handle: CUgraph) -> Option<Self> {
+    pub(crate) fn from_handle(device: &Arc<CudaDevice>, handle: CUgraph) -> Option<Self> {
         (!handle.is_null()).then(|| Self { device: device.clone(), handle })
     }
 
@@ -98,7 +98,7 @@ pub struct CudaGraph {
 unsafe impl Send for CudaGraph {}
 
 impl CudaGraph {
-    pub(super) fn new(stream: &Stream, template: &CapturedGraph) -> Result<Self> {
+    pub(crate) fn new(stream: &Stream, template: &CapturedGraph) -> Result<Self> {
         let device = stream.device().clone();
         let kept = stream.take_kept();
         let counts = template.count()?;

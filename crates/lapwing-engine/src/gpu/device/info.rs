@@ -34,7 +34,7 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Reads the properties of a device. Called only after the driver was initialised and its functions were looked up.
-    pub(super) fn read(ordinal: usize) -> Result<Self> {
+    pub(crate) fn read(ordinal: usize) -> Result<Self> {
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         let mut device: CUdevice = 0;
         // SAFETY: the driver is initialised; `device` is valid for writing a handle.

@@ -28,7 +28,7 @@ pub struct LaunchShape {
 
 impl Function {
     /// Checks a launch, and raises the kernel's shared memory limit if needed.
-    pub(super) fn prepare(&self, shape: LaunchShape, args: &[u8]) -> Result<()> {
+    pub(crate) fn prepare(&self, shape: LaunchShape, args: &[u8]) -> Result<()> {
         let LaunchShape { grid: (x, y), threads, shared_bytes } = shape;
         if x == 0 || x > i32::MAX as u32 || y == 0 || y > MOST_IN_Y {
             return self.refuse(format!("a grid of {x} × {y} blocks"));

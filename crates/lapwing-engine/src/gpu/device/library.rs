@@ -12,7 +12,7 @@ use super::error::{DeviceError, Result};
 ///
 /// # Errors
 /// The file exists and cannot be loaded.
-pub(super) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
+pub(crate) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
     match open(directory, name)? {
         Some(library) => {
             // never closed: driver threads may run in it until the process ends
@@ -27,7 +27,7 @@ pub(super) fn keep_open(directory: &Path, name: &str) -> Result<bool> {
 ///
 /// # Errors
 /// It is another file.
-pub(super) fn same(directory: &Path, name: &'static str, symbol: &str, used: &Library) -> Result<()> {
+pub(crate) fn same(directory: &Path, name: &'static str, symbol: &str, used: &Library) -> Result<()> {
     let path = directory.join(name);
     let Some(library) = open(directory, name)? else {
         return Err(DeviceError::Unloadable { path, reason: "it is gone".to_owned() });

@@ -27,6 +27,8 @@ mod record;
 mod stream;
 mod symbols;
 mod timed;
+mod transfer;
+mod version;
 mod wait;
 
 #[cfg(test)]
@@ -45,6 +47,7 @@ pub use launch::LaunchShape;
 pub use lt::{CublasLt, MatmulOperands, MatmulPlan, MatmulPrecision, MatmulShape, SelectedAlgorithm};
 pub use module::{Module, Modules};
 pub use pinned::{Direction, PinnedBuffer};
-pub use probe::{Driver, LEAST_DRIVER, Version};
+pub use probe::{Driver, LEAST_DRIVER};
 pub use stream::Stream;
+pub use version::Version;
 pub use wait::WaitPolicy;

@@ -1,44 +1,20 @@
 //! Modules and their kernels: PTX that the driver compiles for the device when it is loaded. A device loads each module
 //! once, however many models use its kernels.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Weak};
 
-use cudarc::driver::sys::{self, CUjit_option, CUmodule, CUresult};
+use cudarc::driver::sys::{self, CUjit_option, CUresult};
 use parking_lot::Mutex;
 
 use super::context::CudaDevice;
-use super::error::{DeviceError, Result, check, describe};
-use super::function::Function;
+use super::error::{DeviceError, Result, describe};
+use super::function::{Function, RawModule};
 
 /// The most that is read of the driver compiler's log, in bytes.
 const LOG_BYTES: usize = 16 << 10;
-
-/// A module's handle, kept by work that runs its kernels.
-pub(super) struct RawModule {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) handle: CUmodule,
-    pub(super) file: String,
-}
-
-// SAFETY: a driver handle, which any thread may use at any time.
-unsafe impl Send for RawModule {}
-// SAFETY: as above.
-unsafe impl Sync for RawModule {}
-
-impl Drop for RawModule {
-    fn drop(&mut self) {
-        // SAFETY: this owns the handle; streams and graphs that run its kernels hold a reference until their work is
-        // done.
-        let ended = self.device.bind().and_then(|()| check("cuModuleUnload", unsafe { sys::cuModuleUnload(self.handle) }));
-        self.device.record_drop_error("a module", ended);
-    }
-}
-
-/// The modules that are loaded on a device, by name, for later users.
-#[derive(Default)]
-pub(super) struct LoadedModules(Mutex<HashMap<String, Weak<Module>>>);
 
 /// The modules that a user of the device holds, by name. A module stays loaded as long as anyone holds it.
 pub struct Modules {
@@ -69,24 +45,24 @@ impl Modules {
         if let Some(module) = used.get(file) {
             return Ok(module.clone());
         }
-        let module = self.device.modules.load(&self.device, file, ptx)?;
+        let module = load(&self.device, file, ptx)?;
         used.insert(file.to_owned(), module.clone());
         Ok(module)
     }
 }
 
-impl LoadedModules {
-    fn load(&self, device: &Arc<CudaDevice>, file: &str, ptx: &str) -> Result<Arc<Module>> {
-        // locked while compiling: otherwise another thread would compile the same module again
-        let mut loaded = self.0.lock();
-        if let Some(module) = loaded.get(file).and_then(Weak::upgrade) {
-            return Ok(module);
-        }
-        let raw = compile(device, file, ptx)?;
-        let module = Arc::new(Module { raw: Arc::new(raw), functions: Mutex::default() });
-        loaded.insert(file.to_owned(), Arc::downgrade(&module));
-        Ok(module)
+/// Returns the device's module `file`, compiled from `ptx` unless another user of the device holds it.
+fn load(device: &Arc<CudaDevice>, file: &str, ptx: &str) -> Result<Arc<Module>> {
+    // locked while compiling: otherwise another thread would compile the same module again
+    let mut loaded = device.modules.lock();
+    if let Some(module) = loaded.get(file).and_then(Weak::upgrade).and_then(|module| module.downcast().ok()) {
+        return Ok(module);
     }
+    let raw = compile(device, file, ptx)?;
+    let module = Arc::new(Module { raw: Arc::new(raw), functions: Mutex::default() });
+    let shared: Arc<dyn Any + Send + Sync> = module.clone();
+    loaded.insert(file.to_owned(), Arc::downgrade(&shared));
+    Ok(module)
 }
 
 /// A loaded module.

@@ -24,12 +24,12 @@ pub enum Direction {
 }
 
 /// The allocation, shared with everything that may still use it.
-pub(super) struct RawPinnedBuffer {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) host: NonNull<u8>,
-    pub(super) mapped: CUdeviceptr,
-    pub(super) bytes: usize,
-    pub(super) direction: Direction,
+pub(crate) struct RawPinnedBuffer {
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) host: NonNull<u8>,
+    pub(crate) mapped: CUdeviceptr,
+    pub(crate) bytes: usize,
+    pub(crate) direction: Direction,
 }
 
 // SAFETY: an address of memory that this owns. All accesses go through `PinnedBuffer`, which follows its own rules.
@@ -50,7 +50,7 @@ impl Drop for RawPinnedBuffer {
 
 /// Staging memory, initially zero.
 pub struct PinnedBuffer {
-    pub(super) raw: Arc<RawPinnedBuffer>,
+    pub(crate) raw: Arc<RawPinnedBuffer>,
 }
 
 impl std::fmt::Debug for PinnedBuffer {

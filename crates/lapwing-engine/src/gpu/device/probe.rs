@@ -1,40 +1,17 @@
 //! Looks for a usable driver and its devices. Everything is looked up before it is called: on a machine without CUDA
 //! this returns an error and never panics.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use cudarc::driver::sys::{self, CUresult};
 
 use super::error::{DeviceError, Result, check};
 use super::info::DeviceInfo;
+use super::version::Version;
 use super::{library, symbols};
 
 /// The minimum driver: the version that the shipped PTX (ISA 8.0) needs.
 pub const LEAST_DRIVER: Version = Version(12, 0);
-
-/// A CUDA version: major and minor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(
-    /// Major.
-    pub u32,
-    /// Minor.
-    pub u32,
-);
-
-impl Version {
-    /// Decodes the driver's number: 1000 · major + 10 · minor.
-    pub(super) fn from_number(number: i32) -> Self {
-        let number = u32::try_from(number).unwrap_or(0);
-        Self(number / 1000, number % 1000 / 10)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0, self.1)
-    }
-}
 
 /// A usable driver. A value of this type proves that every function that this layer calls exists; it is the only way to
 /// a [`super::CudaDevice`].
@@ -72,7 +49,7 @@ impl Driver {
         }
         let driver = version()?;
         let count = start()?;
-        symbols::need(symbols::NEEDED)?;
+        need(symbols::NEEDED)?;
         if !symbols::driver_has("cuEventElapsedTime_v2") && !symbols::driver_has("cuEventElapsedTime") {
             return Err(DeviceError::NoSymbol { library: symbols::DRIVER, symbol: "cuEventElapsedTime" });
         }
@@ -97,7 +74,7 @@ impl Driver {
 
 /// The driver's version. It is checked first, because an old driver may lack the functions used later.
 fn version() -> Result<Version> {
-    symbols::need(symbols::FIRST)?;
+    need(symbols::FIRST)?;
     let mut number = 0;
     // SAFETY: the function exists and may be called before cuInit; `number` is valid for writing an integer.
     check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut number) })?;
@@ -121,5 +98,13 @@ fn start() -> Result<usize> {
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(DeviceError::NoDevice),
+    }
+}
+
+/// Checks that the driver has all of these functions. Called only when the driver is loaded.
+fn need(functions: &[&'static str]) -> Result<()> {
+    match functions.iter().find(|symbol| !symbols::driver_has(symbol)) {
+        Some(symbol) => Err(DeviceError::NoSymbol { library: symbols::DRIVER, symbol }),
+        None => Ok(()),
     }
 }

@@ -119,7 +119,7 @@ impl Stream {
         self.record_as(event, sys::CUevent_record_flags::CU_EVENT_RECORD_DEFAULT)
     }
 
-    pub(super) fn record_as(&self, event: &Event, flags: sys::CUevent_record_flags) -> Result<()> {
+    pub(crate) fn record_as(&self, event: &Event, flags: sys::CUevent_record_flags) -> Result<()> {
         self.ready(&[("an event", &event.raw.device)])?;
         self.keep_alive(KeptResource::Event(event.raw.clone()));
         // SAFETY: the event and the stream belong to this context.

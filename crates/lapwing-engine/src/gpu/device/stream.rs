@@ -12,11 +12,11 @@ use super::buffer::RawBuffer;
 use super::context::CudaDevice;
 use super::error::{Result, check};
 use super::event::{Event, RawEvent};
-use super::module::RawModule;
+use super::function::RawModule;
 use super::pinned::RawPinnedBuffer;
 
 /// A resource that a stream or a graph keeps alive.
-pub(super) enum KeptResource {
+pub(crate) enum KeptResource {
     Buffer(#[expect(dead_code, reason = "keeps it alive")] Arc<RawBuffer>),
     Pinned(#[expect(dead_code, reason = "keeps it alive")] Arc<RawPinnedBuffer>),
     Event(#[expect(dead_code, reason = "keeps it alive")] Arc<RawEvent>),
@@ -25,9 +25,9 @@ pub(super) enum KeptResource {
 }
 
 /// A stream's handle, kept by graphs that were launched on it.
-pub(super) struct RawStream {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) handle: CUstream,
+pub(crate) struct RawStream {
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) handle: CUstream,
 }
 
 // SAFETY: a driver handle, which any thread may use at any time.
@@ -37,7 +37,7 @@ unsafe impl Sync for RawStream {}
 
 impl RawStream {
     /// Waits for all of the stream's work; the thread spins.
-    pub(super) fn drain(&self) -> Result<()> {
+    pub(crate) fn drain(&self) -> Result<()> {
         self.device.bind()?;
         // SAFETY: this owns the handle.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.handle) })
@@ -54,7 +54,7 @@ impl Drop for RawStream {
 
 /// A stream. It is not synchronised with the device's default stream.
 pub struct Stream {
-    pub(super) raw: Arc<RawStream>,
+    pub(crate) raw: Arc<RawStream>,
     done: Event,
     kept: RefCell<Vec<KeptResource>>,
 }
@@ -118,17 +118,17 @@ impl Stream {
         self.keep_alive(KeptResource::Other(what));
     }
 
-    pub(super) fn keep_alive(&self, what: KeptResource) {
+    pub(crate) fn keep_alive(&self, what: KeptResource) {
         self.kept.borrow_mut().push(what);
     }
 
     /// Takes the resources that are kept alive, to move them to a graph.
-    pub(super) fn take_kept(&self) -> Vec<KeptResource> {
+    pub(crate) fn take_kept(&self) -> Vec<KeptResource> {
         self.kept.take()
     }
 
     /// Waits, even if enqueuing failed: work that was enqueued before the failure may use host memory.
-    pub(super) fn settle(&self, given: Result<()>) -> Result<()> {
+    pub(crate) fn settle(&self, given: Result<()>) -> Result<()> {
         let waited = self.wait();
         given.and(waited)
     }

@@ -3,16 +3,14 @@
 
 use cudarc::driver::sys;
 
-use super::error::{DeviceError, Result};
-
 /// The driver's library, as named in error messages.
-pub(super) const DRIVER: &str = "libcuda.so.1";
+pub(crate) const DRIVER: &str = "libcuda.so.1";
 
 /// Functions called before the device count is known: a driver without a device may have little else.
-pub(super) const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
+pub(crate) const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"];
 
 /// All other functions, including those called by cudarc's context.
-pub(super) const NEEDED: &[&str] = &[
+pub(crate) const NEEDED: &[&str] = &[
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuDeviceGet",
@@ -60,18 +58,10 @@ pub(super) const NEEDED: &[&str] = &[
 
 /// Functions that are called only after a lookup.
 #[cfg(test)]
-pub(super) const OPTIONAL: &[&str] = &["cuEventElapsedTime_v2", "cuFuncGetParamInfo", "cuGetErrorString"];
+pub(crate) const OPTIONAL: &[&str] = &["cuEventElapsedTime_v2", "cuFuncGetParamInfo", "cuGetErrorString"];
 
 /// Whether the driver has a function. Called only when the driver is loaded.
-pub(super) fn driver_has(symbol: &str) -> bool {
+pub(crate) fn driver_has(symbol: &str) -> bool {
     // SAFETY: the driver is loaded, so this returns its handle and does not panic; the symbol is looked up, not called.
     unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
-}
-
-/// Checks that the driver has all of these functions. Called only when the driver is loaded.
-pub(super) fn need(symbols: &[&'static str]) -> Result<()> {
-    match symbols.iter().find(|symbol| !driver_has(symbol)) {
-        Some(symbol) => Err(DeviceError::NoSymbol { library: DRIVER, symbol }),
-        None => Ok(()),
-    }
 }

@@ -1,8 +1,8 @@
 //! Captures a program as a CUDA graph: input copies, kernels, output copies, and optionally timing events in between.
 
+use super::loaded::{CudaExecutor, GpuError};
+use super::memory::ThreadMemory;
 use super::selection::SelectedKernel;
-use super::state::ThreadMemory;
-use super::{CudaExecutor, DeviceTimes, GpuError};
 use crate::gpu::args::BaseAddresses;
 use crate::gpu::device::{Capture, CudaDevice, CudaGraph, DeviceError, Event, LaunchShape};
 use crate::gpu::lower::{LoweredProgram, Step};
@@ -10,20 +10,33 @@ use crate::gpu::route::{Transfer, TransferPlan};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Durations of the phases of a run, by the device's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceTimes {
+    /// From the first copied byte to the last, kernels included.
+    pub all: Duration,
+    /// Input copies; zero if kernels read the inputs in host memory.
+    pub to_device: Duration,
+    /// All kernels.
+    pub kernels: Duration,
+    /// Output copies; zero if kernels write the outputs in host memory.
+    pub to_host: Duration,
+}
+
 /// A program bound to memory addresses.
-pub(super) struct BoundProgram<'a> {
-    pub(super) executor: &'a CudaExecutor,
-    pub(super) program: &'a LoweredProgram,
-    pub(super) route: TransferPlan,
-    pub(super) bases: BaseAddresses,
+pub(crate) struct BoundProgram<'a> {
+    pub(crate) executor: &'a CudaExecutor,
+    pub(crate) program: &'a LoweredProgram,
+    pub(crate) route: TransferPlan,
+    pub(crate) bases: BaseAddresses,
     /// The kernel selected for each step.
-    pub(super) selected: &'a [SelectedKernel],
+    pub(crate) selected: &'a [SelectedKernel],
 }
 
 /// Timing events at the boundaries of a run's phases. There is none around a phase without copies, because two events
 /// without work in between are up to two microseconds apart.
 #[derive(Debug)]
-pub(super) struct TimingEvents {
+pub(crate) struct TimingEvents {
     /// Before the input copy, if there is one.
     begin: Option<Event>,
     copied_in: Event,
@@ -35,7 +48,7 @@ pub(super) struct TimingEvents {
 }
 
 impl TimingEvents {
-    pub(super) fn new(device: &Arc<CudaDevice>, route: TransferPlan) -> Result<Self, DeviceError> {
+    pub(crate) fn new(device: &Arc<CudaDevice>, route: TransferPlan) -> Result<Self, DeviceError> {
         let event = || Event::timed(device);
         let copied = |way: Transfer| (way == Transfer::Copied).then(event).transpose();
         Ok(Self {
@@ -48,19 +61,19 @@ impl TimingEvents {
     }
 
     /// Also with an event after each of `count` steps.
-    pub(super) fn with_steps(device: &Arc<CudaDevice>, route: TransferPlan, count: usize) -> Result<Self, DeviceError> {
+    pub(crate) fn with_steps(device: &Arc<CudaDevice>, route: TransferPlan, count: usize) -> Result<Self, DeviceError> {
         let steps = (0..count).map(|_| Event::timed(device)).collect::<Result<_, _>>()?;
         Ok(Self { steps, ..Self::new(device, route)? })
     }
 
     /// The duration of each step of the last run, which must be done.
-    pub(super) fn steps(&self) -> Result<Vec<Duration>, DeviceError> {
+    pub(crate) fn steps(&self) -> Result<Vec<Duration>, DeviceError> {
         let before = std::iter::once(&self.copied_in).chain(&self.steps);
         before.zip(&self.steps).map(|(before, behind)| behind.since(before)).collect()
     }
 
     /// The durations of the last run's phases; the run must be done.
-    pub(super) fn times(&self) -> Result<DeviceTimes, DeviceError> {
+    pub(crate) fn times(&self) -> Result<DeviceTimes, DeviceError> {
         let (begin, end) = (self.begin.as_ref().unwrap_or(&self.copied_in), self.end.as_ref().unwrap_or(&self.computed));
         Ok(DeviceTimes {
             all: end.since(begin)?,
@@ -73,7 +86,7 @@ impl TimingEvents {
 
 /// Captures the program on the given memory.
 #[allow(unsafe_code, reason = "a launch passes addresses to the device")]
-pub(super) fn capture(
+pub(crate) fn capture(
     bound: &BoundProgram<'_>,
     memory: &mut ThreadMemory,
     events: Option<&TimingEvents>,

@@ -1,6 +1,6 @@
 //! The result of a batch: the wanted outputs, or an id that is out of its table's range.
 
-use super::GpuError;
+use super::loaded::GpuError;
 use super::state::PreparedRun;
 use crate::exec::{Batch, IdError, Input, RunError};
 use crate::gpu::args::Control;
@@ -10,7 +10,7 @@ use crate::plan::{BatchSize, Op};
 
 impl PreparedRun<'_> {
     /// Checks whether a lookup reported an id that is out of its table's range.
-    pub(super) fn check_fault(&mut self) -> Result<(), GpuError> {
+    pub(crate) fn check_fault(&mut self) -> Result<(), GpuError> {
         let Self { executor, memory, .. } = self;
         if memory.control.flag(Control::FAULT)? == 0 {
             return Ok(());
@@ -32,7 +32,7 @@ impl PreparedRun<'_> {
     }
 
     /// Reads the wanted outputs.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         batch: &Batch<'_>,
         size: BatchSize,

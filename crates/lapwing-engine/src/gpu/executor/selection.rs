@@ -4,50 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::ThreadMemory;
-use super::{CudaExecutor, GpuError};
+use super::loaded::{CudaExecutor, GemmPolicy, GpuError};
+use super::memory::ThreadMemory;
 use crate::gpu::Capacity;
 use crate::gpu::args::{BaseAddresses, MatrixRef};
-use crate::gpu::device::{self, CublasLt, DeviceError, Driver, LaunchShape, MatmulOperands, MatmulPrecision, Stream};
+use crate::gpu::device::{self, CublasLt, DeviceError, LaunchShape, MatmulOperands, MatmulPrecision, Stream};
 use crate::gpu::header;
 use crate::gpu::lower::{Launch, LoweredProgram, Product, Step};
 use crate::plan::Activation;
 
-/// Which kernels compute products of many rows.
-#[derive(Clone, Debug, Default)]
-pub enum GemmPolicy {
-    /// Our own kernels.
-    #[default]
-    Own,
-    /// The faster one of ours and cublasLt's, if the library is found.
-    Quicker(Driver),
-    /// cublasLt wherever it has a kernel; for comparisons.
-    Library(Driver),
-}
-
-impl GemmPolicy {
-    /// Where to look for the library.
-    pub(super) const fn libraries(&self) -> Option<&Driver> {
-        match self {
-            Self::Own => None,
-            Self::Quicker(found) | Self::Library(found) => Some(found),
-        }
-    }
-
-    /// The name used in reports.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::Quicker(_) => "quicker",
-            Self::Library(_) => "cublaslt",
-        }
-    }
-}
-
 /// The kernel selected for a step.
 #[derive(Clone, Debug)]
-pub(super) enum SelectedKernel {
+pub(crate) enum SelectedKernel {
     /// Our own kernel.
     Own,
     /// A cublasLt kernel.
@@ -55,7 +23,7 @@ pub(super) enum SelectedKernel {
 }
 
 /// Selects a kernel for each step of a program; steps that are not products use our own.
-pub(super) fn select_kernels(
+pub(crate) fn select_kernels(
     executor: &CudaExecutor,
     memory: &mut ThreadMemory,
     program: &LoweredProgram,

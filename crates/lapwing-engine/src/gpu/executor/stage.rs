@@ -12,7 +12,7 @@ use crate::gpu::lower::PortSlot;
 
 impl PreparedRun<'_> {
     /// Writes the batch to the memory that the graph, or its kernels, will read.
-    pub(super) fn stage(&mut self, batch: &Batch<'_>) -> Result<(), GpuError> {
+    pub(crate) fn stage(&mut self, batch: &Batch<'_>) -> Result<(), GpuError> {
         let Self { memory, sized, words, bytes, .. } = self;
         if sized.program.has_header {
             header::write(sized.capacity, batch.offsets, words);

@@ -1,38 +1,34 @@
 //! The state of one thread that runs a plan: a stream, memory for the largest batch so far, and the graphs of the batch
 //! sizes used so far.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::capture::{BoundProgram, TimingEvents, capture};
+use super::capture::{BoundProgram, DeviceTimes, TimingEvents, capture};
+use super::loaded::{CudaExecutor, GpuError};
+use super::memory::ThreadMemory;
 use super::selection::{SelectedKernel, select_kernels};
-use super::{CudaExecutor, DeviceTimes, GpuError};
 use crate::clock::Stamp;
 use crate::gpu::Capacity;
-use crate::gpu::args::{BaseAddresses, Control};
-use crate::gpu::device::{
-    CublasLt, CudaDevice, CudaGraph, DeviceBuffer, DeviceError, Direction, Driver, PinnedBuffer, Stream, WaitPolicy,
-};
-use crate::gpu::lower::{LoweredProgram, MemoryLayout};
-use crate::gpu::route::{self, Completion, Transfer, TransferPlan};
+use crate::gpu::args::Control;
+use crate::gpu::device::{CudaGraph, DeviceError, WaitPolicy};
+use crate::gpu::lower::LoweredProgram;
+use crate::gpu::route::{self, Completion, TransferPlan};
 use crate::plan::BatchSize;
 
 /// The most graphs kept at a time; beyond that, the least recently used one is dropped.
 const GRAPHS: usize = 64;
-/// The least size of an allocation, in bytes.
-const LEAST: usize = 256;
 /// The longest a batch may take; beyond that the device is considered hung.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A batch size with its captured graph.
 #[derive(Debug)]
-pub(super) struct SizedGraph {
+pub(crate) struct SizedGraph {
     /// The largest batch of this graph.
-    pub(super) capacity: Capacity,
+    pub(crate) capacity: Capacity,
     wanted: Vec<bool>,
-    pub(super) program: LoweredProgram,
-    pub(super) route: TransferPlan,
-    pub(super) selected: Vec<SelectedKernel>,
+    pub(crate) program: LoweredProgram,
+    pub(crate) route: TransferPlan,
+    pub(crate) selected: Vec<SelectedKernel>,
     graph: CudaGraph,
     /// The same graph with timing events, captured when it is first requested.
     timed: Option<(CudaGraph, TimingEvents)>,
@@ -53,91 +49,19 @@ pub struct CudaState {
 
 /// One run: the graph of its batch size, and the memory that the graph uses.
 #[derive(Debug)]
-pub(super) struct PreparedRun<'a> {
-    pub(super) executor: &'a CudaExecutor,
-    pub(super) memory: &'a mut ThreadMemory,
-    pub(super) sized: &'a mut SizedGraph,
+pub(crate) struct PreparedRun<'a> {
+    pub(crate) executor: &'a CudaExecutor,
+    pub(crate) memory: &'a mut ThreadMemory,
+    pub(crate) sized: &'a mut SizedGraph,
     /// A buffer for a header.
-    pub(super) words: &'a mut Vec<i32>,
+    pub(crate) words: &'a mut Vec<i32>,
     /// A buffer for an input or an output.
-    pub(super) bytes: &'a mut Vec<u8>,
-}
-
-/// The device and host memory of one thread.
-#[derive(Debug)]
-pub(super) struct ThreadMemory {
-    pub(super) stream: Stream,
-    pub(super) arena: DeviceBuffer,
-    pub(super) inputs: DeviceBuffer,
-    pub(super) outputs: DeviceBuffer,
-    counter: DeviceBuffer,
-    /// cublasLt, if products may use it: its workspace serves one stream.
-    pub(super) lt: Option<CublasLt>,
-    pub(super) control: PinnedBuffer,
-    pub(super) to_device: PinnedBuffer,
-    pub(super) to_host: PinnedBuffer,
-}
-
-impl ThreadMemory {
-    /// The minimum of memory, too small for any batch.
-    fn new(executor: &CudaExecutor) -> Result<Self, DeviceError> {
-        let device = executor.device();
-        let stream = Stream::new(device)?;
-        let counter = DeviceBuffer::new(device, 256)?;
-        stream.fill(&counter, 0, 256, 0)?;
-        stream.wait()?;
-        Ok(Self {
-            stream,
-            arena: DeviceBuffer::new(device, LEAST)?,
-            inputs: DeviceBuffer::new(device, LEAST)?,
-            outputs: DeviceBuffer::new(device, LEAST)?,
-            counter,
-            lt: executor.gemm.libraries().and_then(|found| library(found, device)),
-            control: PinnedBuffer::new(device, 4 * Control::WORDS, Direction::ToHost)?,
-            to_device: PinnedBuffer::new(device, LEAST, Direction::ToDevice)?,
-            to_host: PinnedBuffer::new(device, LEAST, Direction::ToHost)?,
-        })
-    }
-
-    /// Whether the memory is large enough for a program.
-    fn fits(&self, layout: &MemoryLayout) -> bool {
-        layout.arena_bytes() <= self.arena.bytes()
-            && layout.input_bytes <= self.inputs.bytes()
-            && layout.output_bytes <= self.outputs.bytes()
-    }
-
-    /// Grows the memory to a program. The old memory is freed first, because both may not fit.
-    fn grow(&mut self, device: &Arc<CudaDevice>, layout: &MemoryLayout) -> Result<(), DeviceError> {
-        let (arena, inputs, outputs) = (layout.arena_bytes(), layout.input_bytes, layout.output_bytes);
-        for (block, bytes) in [(&mut self.arena, arena), (&mut self.inputs, inputs), (&mut self.outputs, outputs)] {
-            if block.bytes() < bytes {
-                *block = DeviceBuffer::new(device, LEAST)?;
-                *block = DeviceBuffer::new(device, bytes)?;
-            }
-        }
-        for (staging, bytes) in [(&mut self.to_device, inputs), (&mut self.to_host, outputs)] {
-            if staging.bytes() < bytes {
-                *staging = PinnedBuffer::new(device, bytes, staging.direction())?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn bases(&self, executor: &CudaExecutor, route: TransferPlan) -> BaseAddresses {
-        BaseAddresses {
-            weights: executor.weights.address(),
-            arena: self.arena.address(),
-            inputs: if route.inputs == Transfer::Mapped { self.to_device.mapped() } else { self.inputs.address() },
-            outputs: if route.outputs == Transfer::Mapped { self.to_host.mapped() } else { self.outputs.address() },
-            control: self.control.mapped(),
-            counter: self.counter.address(),
-        }
-    }
+    pub(crate) bytes: &'a mut Vec<u8>,
 }
 
 impl CudaState {
     /// Prepares the run of a batch of this size; captures its graph if there is none.
-    pub(super) fn prepare<'a>(
+    pub(crate) fn prepare<'a>(
         &'a mut self,
         executor: &'a CudaExecutor,
         size: BatchSize,
@@ -211,7 +135,7 @@ fn add(
 
 impl PreparedRun<'_> {
     /// Launches the graph and waits until it is done.
-    pub(super) fn launch(&mut self) -> Result<(), DeviceError> {
+    pub(crate) fn launch(&mut self) -> Result<(), DeviceError> {
         let Self { memory, sized, .. } = self;
         memory.control.set_flag(Control::FLAG, 0)?;
         sized.graph.launch(&memory.stream)?;
@@ -222,7 +146,7 @@ impl PreparedRun<'_> {
     }
 
     /// Like `launch`, with timing events.
-    pub(super) fn launch_timed(&mut self) -> Result<DeviceTimes, GpuError> {
+    pub(crate) fn launch_timed(&mut self) -> Result<DeviceTimes, GpuError> {
         let Self { executor, memory, sized, .. } = self;
         let (graph, events) = match &sized.timed {
             Some(timed) => timed,
@@ -240,13 +164,6 @@ impl PreparedRun<'_> {
         memory.stream.wait()?;
         Ok(events.times()?)
     }
-}
-
-/// cublasLt for one stream; without it, our own kernels compute all products.
-fn library(found: &Driver, device: &Arc<CudaDevice>) -> Option<CublasLt> {
-    CublasLt::find(found, device)
-        .inspect_err(|error| tracing::warn!(%error, "cublasLt cannot be used; products run on Lapwing's own kernels"))
-        .ok()
 }
 
 /// The flag is read some thousand times between two checks of the device. After two milliseconds, when latency matters

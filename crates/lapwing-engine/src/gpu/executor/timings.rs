@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use super::capture::{BoundProgram, TimingEvents, capture};
+use super::capture::{BoundProgram, DeviceTimes, TimingEvents, capture};
+use super::loaded::{CudaExecutor, GpuError};
 use super::selection::SelectedKernel;
-use super::{CudaExecutor, CudaState, DeviceTimes, GpuError};
+use super::state::CudaState;
 use crate::clock::Stamp;
 use crate::exec::Batch;
 use crate::gpu::args::Control;

@@ -3,10 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::header_bytes;
 use crate::gpu::Capacity;
 use crate::gpu::layout::{Kind, StoredValue};
 use crate::plan::{Arena, Plan, PlanPort, ValueId};
+
+/// Fixed words at the beginning of the header, before its lists.
+pub const HEADER_WORDS: usize = 8;
+/// The most sequences (or rows of a table) in a batch.
+pub const MOST_SEQUENCES: usize = 65_535;
+/// Size in bytes of the header of batches up to this size, rounded up to a multiple of 256.
+#[must_use]
+pub const fn header_bytes(capacity: Capacity) -> usize {
+    (4 * (HEADER_WORDS + 2 * (capacity.batch + 1))).next_multiple_of(256)
+}
 
 /// The location of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

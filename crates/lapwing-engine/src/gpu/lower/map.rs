@@ -16,18 +16,18 @@ const WORDS: usize = 5;
 
 /// An encoded program.
 #[derive(Debug, PartialEq)]
-pub(super) struct MapCode {
-    pub(super) words: Vec<i32>,
+pub(crate) struct MapCode {
+    pub(crate) words: Vec<i32>,
     /// Number of slots: the most values live at once.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
     /// The slot of the result.
-    pub(super) result: usize,
+    pub(crate) result: usize,
     /// The weight rows, in the order of their indices.
-    pub(super) weights: Vec<WeightId>,
+    pub(crate) weights: Vec<WeightId>,
 }
 
 impl MapCode {
-    pub(super) fn of(program: &Program) -> Self {
+    pub(crate) fn of(program: &Program) -> Self {
         let code = program.code();
         let mut last_use = vec![0; code.len()];
         for (at, step) in code.iter().enumerate() {
@@ -87,7 +87,7 @@ impl MapCode {
 }
 
 impl Lowering<'_> {
-    pub(super) fn map(&mut self, node: &Node, program: &Program, args: &[ValueId]) -> Result<(), String> {
+    pub(crate) fn map(&mut self, node: &Node, program: &Program, args: &[ValueId]) -> Result<(), String> {
         let code = MapCode::of(program);
         if args.len() > OPERANDS || code.weights.len() > OPERANDS {
             return Err(format!("a program of {} arguments and {} rows of the model", args.len(), code.weights.len()));

@@ -9,6 +9,7 @@ mod layout;
 mod map;
 mod products;
 mod rows;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -22,56 +23,11 @@ use super::{Capacity, GpuPrecision, LoweringTarget};
 use crate::UnsupportedNode;
 use crate::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
-pub use self::layout::{MemoryLayout, PortSlot};
-pub use self::products::Product;
+pub use self::layout::{HEADER_WORDS, MOST_SEQUENCES, MemoryLayout, PortSlot, header_bytes};
+pub use self::step::{Launch, Product, Step};
 
-/// Fixed words at the beginning of the header, before its lists.
-pub const HEADER_WORDS: usize = 8;
-/// The most sequences (or rows of a table) in a batch.
-pub const MOST_SEQUENCES: usize = 65_535;
 /// Query rows per block of attention.
 pub const QUERIES: usize = 64;
-
-/// Size in bytes of the header of batches up to this size, rounded up to a multiple of 256.
-#[must_use]
-pub const fn header_bytes(capacity: Capacity) -> usize {
-    (4 * (HEADER_WORDS + 2 * (capacity.batch + 1))).next_multiple_of(256)
-}
-
-/// A kernel launch.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Launch {
-    /// The index of its node in the plan.
-    pub node: usize,
-    /// The kernel.
-    pub kernel: &'static Kernel,
-    /// Grid dimensions in blocks.
-    pub grid: (u32, u32),
-    /// Dynamic shared memory per block, in bytes.
-    pub shared: u32,
-    /// Its arguments.
-    pub args: KernelArgs,
-}
-
-/// A step of a program.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// A launch of one of our kernels.
-    Launch(Launch),
-    /// A product that cublasLt may compute.
-    Product(Product),
-}
-
-impl Step {
-    /// The index of its node in the plan.
-    #[must_use]
-    pub const fn node(&self) -> usize {
-        match self {
-            Self::Launch(launch) => launch.node,
-            Self::Product(product) => product.node,
-        }
-    }
-}
 
 /// A plan, lowered for batches up to a capacity.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! Lowers products: matrix-vector kernels for few rows, tiled kernels for many.
 
-use super::{Launch, Lowering, Step};
+use super::Lowering;
+use super::step::{Product, Step};
 use crate::gpu::GpuPrecision;
 use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::{self, Tile};
@@ -11,35 +12,8 @@ use crate::plan::{Activation, Node, Op, Rows};
 /// Up to this many rows use the matrix-vector kernels, which read each weight once.
 const FEW: usize = 8;
 
-/// A product `y = activation(x · wᵀ + bias) + residual` of up to `rows` rows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Product {
-    /// The index of its node in the plan.
-    pub node: usize,
-    /// The most rows.
-    pub rows: usize,
-    /// Columns of x.
-    pub k: usize,
-    /// Columns of y.
-    pub n: usize,
-    /// The left operand.
-    pub x: MatrixRef,
-    /// The right operand, `[n][k]`.
-    pub w: MatrixRef,
-    /// A row of n elements.
-    pub bias: Option<Address>,
-    /// The activation.
-    pub activation: Activation,
-    /// Added last.
-    pub residual: Option<MatrixRef>,
-    /// The result.
-    pub y: MatrixRef,
-    /// The launch of our own kernel.
-    pub own: Box<Launch>,
-}
-
 impl Lowering<'_> {
-    pub(super) fn product(&mut self, node: &Node) -> Result<(), String> {
+    pub(crate) fn product(&mut self, node: &Node) -> Result<(), String> {
         let Op::Gemm { x, weight, bias, activation, residual } = &node.op else { return Ok(()) };
         let (out, weight_id) = (self.plan.value(node.output), *weight);
         let weight = self.plan.weight(weight_id);
@@ -140,7 +114,7 @@ fn split(rows: usize, n: usize, k: usize, kind: Kind, processors: usize) -> usiz
 
 /// The tile with which a product finishes first. Blocks are scheduled over the multiprocessors in waves; a wave takes
 /// time in proportion to the tile's size and slowness.
-pub(super) fn best(tiles: &'static [Tile], rows: usize, n: usize, processors: usize) -> &'static Tile {
+pub(crate) fn best(tiles: &'static [Tile], rows: usize, n: usize, processors: usize) -> &'static Tile {
     let cost = |tile: &Tile| {
         let blocks = rows.div_ceil(tile.rows) * n.div_ceil(tile.columns);
         blocks.div_ceil(processors) * tile.rows * tile.columns * 1000 / tile.worth

@@ -13,7 +13,7 @@ const WARPS: usize = 4;
 const TABLES: usize = 4;
 
 impl Lowering<'_> {
-    pub(super) fn attention(&mut self, node: &Node) -> Result<(), String> {
+    pub(crate) fn attention(&mut self, node: &Node) -> Result<(), String> {
         let Op::Attention { q, k, v, heads, head, head_out, scale, bias } = &node.op else { return Ok(()) };
         if (*head).max(*head_out) > kernel::WIDEST_HEAD {
             return Err(format!("heads of {} columns; at most {} are supported", head.max(head_out), kernel::WIDEST_HEAD));
@@ -39,7 +39,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn norm(
+    pub(crate) fn norm(
         &mut self,
         node: &Node,
         [narrow, wide]: [&'static Kernel; 2],
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn embed(&mut self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&Norm>) -> Result<(), String> {
+    pub(crate) fn embed(&mut self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&Norm>) -> Result<(), String> {
         if tables.len() > TABLES {
             return Err(format!("looks up {} tables; at most {TABLES} are supported", tables.len()));
         }
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 
     /// Reduces or maps each row to a row or a single value.
-    pub(super) fn folded(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
+    pub(crate) fn folded(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let (rows, width) = (self.plan.value(node.output).rows, self.plan.value(x).width);
         let args = self.rows(KernelArgs::default(), rows).pointer(None).mat(Some(self.mat(x))).mat(Some(self.mat(node.output)));
         let args = args.tail().int(width).int(fold.map_or(0, number));
@@ -98,7 +98,7 @@ impl Lowering<'_> {
     }
 
     /// Reduces the tokens of each sequence to one row, or maps them to as many.
-    pub(super) fn pooled(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
+    pub(crate) fn pooled(&mut self, node: &Node, kernel: &'static Kernel, x: ValueId, fold: Option<Fold>) -> Result<(), String> {
         let width = self.plan.value(x).width;
         let header = self.header();
         let args = self.rows(KernelArgs::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn mean_pool(&mut self, node: &Node, x: ValueId, weights: ValueId, at_least: f32) -> Result<(), String> {
+    pub(crate) fn mean_pool(&mut self, node: &Node, x: ValueId, weights: ValueId, at_least: f32) -> Result<(), String> {
         let width = self.plan.value(x).width;
         let header = self.header();
         let args = self.rows(KernelArgs::default(), Rows::Batch).pointer(Some(header)).mat(Some(self.mat(x)));
@@ -116,7 +116,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn concat(&mut self, node: &Node, parts: &[ValueId]) -> Result<(), String> {
+    pub(crate) fn concat(&mut self, node: &Node, parts: &[ValueId]) -> Result<(), String> {
         let (to, rows) = (self.mat(node.output), self.plan.value(node.output).rows);
         let mut from = 0;
         for part in parts {
@@ -128,7 +128,7 @@ impl Lowering<'_> {
     }
 
     /// Copies columns of one matrix into columns of another.
-    pub(super) fn copy(&mut self, rows: Rows, (x, x_from): (MatrixRef, usize), (y, y_from): (MatrixRef, usize), width: usize) {
+    pub(crate) fn copy(&mut self, rows: Rows, (x, x_from): (MatrixRef, usize), (y, y_from): (MatrixRef, usize), width: usize) {
         let args = self.rows(KernelArgs::default(), rows).mat(Some(x)).mat(Some(y)).tail();
         let args = args.int(x_from).int(y_from).int(width).int(0);
         let blocks = (self.most(rows) * width).div_ceil(kernel::COPY.threads as usize);
@@ -137,7 +137,7 @@ impl Lowering<'_> {
 }
 
 /// A fold's number in the kernels.
-pub(super) const fn number(fold: Fold) -> usize {
+pub(crate) const fn number(fold: Fold) -> usize {
     match fold {
         Fold::Sum => 0,
         Fold::Max => 1,

@@ -92,7 +92,7 @@ fn run(level: LevelI8, steps: usize, words: &[u32; WORDS + MOST], weights: &[i8;
 }
 
 /// Runs `steps` at `level`; returns the number of integer operations, a multiply-add as two.
-pub(in super::super::super) fn int8(level: LevelI8, steps: usize) -> u64 {
+pub(crate) fn int8(level: LevelI8, steps: usize) -> u64 {
     let words = black_box([0x0403_0201; WORDS + MOST]);
     let weights = black_box([1; MOST * VECTOR]);
     let (operations, sum) = run(level, steps, &words, &weights);

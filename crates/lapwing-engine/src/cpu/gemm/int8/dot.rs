@@ -72,7 +72,7 @@ impl LevelI8 {
     }
 
     /// The f32 level of the epilogue and of quantisation.
-    pub(super) fn floats(self) -> Level {
+    pub(crate) fn floats(self) -> Level {
         match self {
             Self::Portable => Level::Portable,
             Self::Avx2 | Self::AvxVnni => Level::Avx2,
@@ -81,12 +81,12 @@ impl LevelI8 {
     }
 
     /// Input values in one 32-bit word.
-    pub(super) fn group(self) -> usize {
+    pub(crate) fn group(self) -> usize {
         if self == Self::Avx2 { 2 } else { 4 }
     }
 
     /// Columns of a vector.
-    pub(super) fn lanes(self) -> usize {
+    pub(crate) fn lanes(self) -> usize {
         if self == Self::Avx512Vnni { 16 } else { 8 }
     }
 }
@@ -105,7 +105,7 @@ fn vnni() -> (bool, bool) {
 ///
 /// # Safety
 /// Every method may only run on a processor that has the level's instructions. Pointers must be valid for what is read.
-pub(super) unsafe trait Dot: Copy {
+pub(crate) unsafe trait Dot: Copy {
     /// The floats of the epilogue; as many lanes as `Ints`.
     type Floats: Simd;
     /// One vector of i32.
@@ -130,7 +130,7 @@ pub(super) unsafe trait Dot: Copy {
 }
 
 /// A kernel written once for all integer levels; `run` is `#[inline(always)]`, as for `Kernel`.
-pub(super) trait KernelI8 {
+pub(crate) trait KernelI8 {
     /// # Safety
     /// The processor has the instructions of `D`, and the kernel's own pointers are valid.
     unsafe fn run<D: Dot>(self);
@@ -141,7 +141,7 @@ pub(super) trait KernelI8 {
 /// # Safety
 /// The machine has `level` (see `LevelI8::runnable`), and the kernel's pointers are valid.
 #[inline]
-pub(super) unsafe fn dispatch_i8<K: KernelI8>(level: LevelI8, kernel: K) {
+pub(crate) unsafe fn dispatch_i8<K: KernelI8>(level: LevelI8, kernel: K) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         match level {
@@ -189,7 +189,7 @@ macro_rules! ops {
 
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Avx512I8;
+pub(crate) struct Avx512I8;
 
 #[cfg(target_arch = "x86_64")]
 // SAFETY: uses AVX-512 F and VNNI, which the contract guarantees.
@@ -214,7 +214,7 @@ macro_rules! eight_lanes {
     ($level:ident, $group:literal, |$p:ident| $weights:expr, |$sum:ident, $x:ident, $w:ident| $dot:expr) => {
         #[cfg(target_arch = "x86_64")]
         #[derive(Clone, Copy)]
-        pub(super) struct $level;
+        pub(crate) struct $level;
 
         // SAFETY: uses AVX2 (and AVX-VNNI where the level says so), which the contract guarantees.
         unsafe impl Dot for $level {
@@ -244,7 +244,7 @@ eight_lanes!(Avx2I8, 2, |p| _mm256_cvtepi8_epi16(_mm_loadu_si128(p.cast())), |su
 
 /// Eight lanes in plain Rust.
 #[derive(Clone, Copy)]
-pub(super) struct PortableI8;
+pub(crate) struct PortableI8;
 
 /// One lane: the sum of four products.
 #[inline(always)]

@@ -12,7 +12,7 @@ mod tests;
 mod tile;
 
 pub use crate::exec::RowQuant;
-pub(in super::super) use chains::int8 as int8_chains;
+pub(crate) use chains::int8 as int8_chains;
 pub use dot::LevelI8;
 pub use driver::{gemm_i8, gemm_i8_shared};
 pub use packed::{I8Error, PackedWeightsI8};

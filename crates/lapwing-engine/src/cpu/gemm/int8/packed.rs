@@ -143,13 +143,13 @@ impl PackedWeightsI8 {
     }
 
     /// Words of an input row.
-    pub(super) fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         self.k.div_ceil(self.level.group())
     }
 
     /// The weights of a panel, its scales and its sums, valid for `words` rows of a whole panel. The pointers may
     /// dangle if there are no weights.
-    pub(super) fn panel(&self, index: usize) -> (*const i8, *const f32, *const i32) {
+    pub(crate) fn panel(&self, index: usize) -> (*const i8, *const f32, *const i32) {
         let width = self.panel_width();
         let start = index * self.words() * width * self.level.group();
         let column = index * width;

@@ -1,7 +1,8 @@
 //! Quantises rows of f32 to unsigned bytes, in the order in which the tiles read them: the rows of a tile are
 //! interleaved word by word.
 
-use super::super::super::simd::{Kernel, Simd, dispatch};
+use super::super::super::dispatch::dispatch;
+use super::super::super::simd::{Kernel, Simd};
 use super::super::driver::even_part;
 use super::super::shape::{GemmError, MatrixRows, check_len, check_rows};
 use super::super::tile::most_rows;
@@ -11,10 +12,10 @@ use crate::exec::RowQuant;
 /// Quantised rows, for any number of products with weights of the same level.
 #[derive(Debug, Clone, Copy)]
 pub struct QuantizedRows<'a> {
-    pub(super) words: &'a [u32],
-    pub(super) params: &'a [RowQuant],
-    pub(super) level: LevelI8,
-    pub(super) k: usize,
+    pub(crate) words: &'a [u32],
+    pub(crate) params: &'a [RowQuant],
+    pub(crate) level: LevelI8,
+    pub(crate) k: usize,
 }
 
 impl QuantizedRows<'_> {

@@ -8,19 +8,19 @@ use crate::exec::RowQuant;
 
 /// One tile's work.
 #[derive(Clone, Copy)]
-pub(super) struct TileI8 {
+pub(crate) struct TileI8 {
     /// The tile's words: for each word of a row, the words of all rows.
-    pub(super) a: *const u32,
+    pub(crate) a: *const u32,
     /// One entry for each row.
-    pub(super) params: *const RowQuant,
+    pub(crate) params: *const RowQuant,
     /// The panel, its scales and its negated column sums; a panel is always two vectors wide.
-    pub(super) b: *const i8,
-    pub(super) scales: *const f32,
-    pub(super) sums: *const i32,
+    pub(crate) b: *const i8,
+    pub(crate) scales: *const f32,
+    pub(crate) sums: *const i32,
     /// Words of a row.
-    pub(super) words: usize,
+    pub(crate) words: usize,
     /// Where the result is stored, with which epilogue.
-    pub(super) store: TileStore,
+    pub(crate) store: TileStore,
 }
 
 /// A tile of `MR` rows, with `KU` independent sums per row where there are too few rows to hide the latency.
@@ -100,7 +100,7 @@ unsafe fn step<D: Dot, const MR: usize>(sums: &mut [[D::Ints; 2]; MR], a: *const
 /// # Safety
 /// The pointers of `tile` are valid as its fields document, for at most the tile rows of `level`, which the machine
 /// has.
-pub(super) unsafe fn run(level: LevelI8, rows: usize, tile: &TileI8) {
+pub(crate) unsafe fn run(level: LevelI8, rows: usize, tile: &TileI8) {
     macro_rules! pick {
         ($($mr:literal: $ku:literal;)*) => {
             match rows {

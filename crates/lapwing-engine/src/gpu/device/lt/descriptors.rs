@@ -3,32 +3,32 @@
 use cudarc::cublaslt::sys;
 
 use super::super::error::Result;
-use super::check;
-use super::plan::{MatmulPrecision, MatmulShape};
+use super::library::check;
+use super::shape::{MatmulPrecision, MatmulShape};
 
 /// CUBLAS_OP_N and CUBLAS_OP_T, which cudarc's cublasLt bindings do not define.
 const AS_IT_IS: i32 = 0;
 const TRANSPOSED: i32 = 1;
 
 /// A product's operation: precision, transposition, epilogue.
-pub(super) struct Operation(pub(super) sys::cublasLtMatmulDesc_t);
+pub(crate) struct Operation(pub(crate) sys::cublasLtMatmulDesc_t);
 /// A matrix layout.
-pub(super) struct Layout(pub(super) sys::cublasLtMatrixLayout_t);
+pub(crate) struct Layout(pub(crate) sys::cublasLtMatrixLayout_t);
 /// The limits for the algorithm search.
-pub(super) struct Preference(pub(super) sys::cublasLtMatmulPreference_t);
+pub(crate) struct Preference(pub(crate) sys::cublasLtMatmulPreference_t);
 
 /// All descriptors of one shape. cublasLt matrices are column-major: the product is computed as yᵀ [n][rows] = w [n][k]
 /// · xᵀ [k][rows], where our row-major matrices are transposed matrices to the library.
-pub(super) struct Descriptors {
-    pub(super) operation: Operation,
-    pub(super) w: Layout,
-    pub(super) x: Layout,
-    pub(super) residual: Layout,
-    pub(super) y: Layout,
+pub(crate) struct Descriptors {
+    pub(crate) operation: Operation,
+    pub(crate) w: Layout,
+    pub(crate) x: Layout,
+    pub(crate) residual: Layout,
+    pub(crate) y: Layout,
 }
 
 impl Descriptors {
-    pub(super) fn new(product: &MatmulShape) -> Result<Self> {
+    pub(crate) fn new(product: &MatmulShape) -> Result<Self> {
         let kind = product.precision.kind();
         let (rows, n, k) = (product.rows, product.n, product.k);
         let operation = Operation::new(product.precision.compute())?;
@@ -70,7 +70,7 @@ impl Operation {
     }
 
     /// Sets an attribute whose size in the library is that of `T`.
-    pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
+    pub(crate) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
         // SAFETY: this owns the descriptor; the value is read before the call returns.
         check("cublasLtMatmulDescSetAttribute", unsafe {
             sys::cublasLtMatmulDescSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())
@@ -102,7 +102,7 @@ impl Drop for Layout {
 }
 
 impl Preference {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: `handle` is valid for writing.
         let made = unsafe { sys::cublasLtMatmulPreferenceCreate(&mut handle) };
@@ -110,7 +110,7 @@ impl Preference {
     }
 
     /// Sets an attribute whose size in the library is that of `T`.
-    pub(super) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: T) -> Result<()> {
+    pub(crate) fn set<T: Copy>(&self, attribute: sys::cublasLtMatmulPreferenceAttributes_t, value: T) -> Result<()> {
         // SAFETY: this owns the descriptor; the value is read before the call returns.
         check("cublasLtMatmulPreferenceSetAttribute", unsafe {
             sys::cublasLtMatmulPreferenceSetAttribute(self.0, attribute, std::ptr::from_ref(&value).cast(), size_of::<T>())

@@ -6,7 +6,7 @@ use cudarc::cublaslt::sys;
 
 use super::super::error::{DeviceError, Result};
 use super::super::library;
-use super::super::probe::Version;
+use super::super::version::Version;
 
 /// File names in the user's directory, in order of preference.
 const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
@@ -14,7 +14,7 @@ const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
 const LEAST: Version = Version(12, 0);
 
 /// The functions that are called.
-pub(in super::super) const NEEDED: &[&str] = &[
+pub(crate) const NEEDED: &[&str] = &[
     "cublasLtCreate",
     "cublasLtDestroy",
     "cublasLtGetVersion",
@@ -32,7 +32,7 @@ pub(in super::super) const NEEDED: &[&str] = &[
 ];
 
 /// Looks for the library and returns its version.
-pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
+pub(crate) fn find(directory: Option<&Path>) -> Result<Version> {
     let no = |reason: String| DeviceError::NoLt { reason };
     // it would round the factors of fp32 products to TF32 despite the requested precision
     if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some_and(|value| value != "0") {
@@ -68,4 +68,12 @@ pub(super) fn find(directory: Option<&Path>) -> Result<Version> {
         return Err(no(format!("{found} is too old: {LEAST} or newer is needed")));
     }
     Ok(found)
+}
+
+/// Converts the result of a library function. Called only when the library is loaded.
+pub(crate) fn check(call: &'static str, status: sys::cublasStatus_t) -> Result<()> {
+    match status {
+        sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
+        _ => Err(DeviceError::Lt { call, text: format!("{status:?}") }),
+    }
 }

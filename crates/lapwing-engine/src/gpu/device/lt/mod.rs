@@ -6,8 +6,9 @@
 //! exact GELU (the library has the tanh form only).
 
 mod descriptors;
-pub(super) mod library;
+pub(crate) mod library;
 mod plan;
+mod shape;
 mod tune;
 
 use std::collections::HashMap;
@@ -18,12 +19,14 @@ use parking_lot::Mutex;
 
 use super::buffer::DeviceBuffer;
 use super::context::CudaDevice;
-use super::error::{DeviceError, Result};
-use super::probe::{Driver, Version};
+use super::error::Result;
+use super::probe::Driver;
 use super::stream::Stream;
+use super::version::Version;
 
-pub use plan::{MatmulOperands, MatmulPlan, MatmulPrecision, MatmulShape};
-pub use tune::SelectedAlgorithm;
+use library::check;
+pub use plan::{MatmulPlan, SelectedAlgorithm};
+pub use shape::{MatmulOperands, MatmulPrecision, MatmulShape};
 
 /// Workspace for compute capability 9.0 and newer, as NVIDIA recommends.
 const WORKSPACE_BYTES: usize = 32 << 20;
@@ -40,7 +43,7 @@ pub struct CublasLt {
 }
 
 /// The library's handle, shared with its plans.
-pub(super) struct Library {
+pub(crate) struct Library {
     device: Arc<CudaDevice>,
     handle: sys::cublasLtHandle_t,
 }
@@ -120,7 +123,7 @@ impl CublasLt {
             return Ok(known.clone());
         }
         // SAFETY: guaranteed by the caller.
-        let plan = unsafe { tune::pick(self, stream, product, operands) }?.map(Arc::new);
+        let plan = unsafe { tune::pick(self.library.handle, &self.workspace, stream, product, operands) }?.map(Arc::new);
         plans.insert(product, plan.clone());
         Ok(plan)
     }
@@ -148,13 +151,5 @@ impl CublasLt {
     #[must_use]
     pub fn plans(&self) -> Vec<(MatmulShape, Option<SelectedAlgorithm>)> {
         self.plans.lock().iter().map(|(product, plan)| (*product, plan.as_ref().map(|plan| plan.tuning()))).collect()
-    }
-}
-
-/// Converts the result of a library function. Called only when the library is loaded.
-pub(super) fn check(call: &'static str, status: sys::cublasStatus_t) -> Result<()> {
-    match status {
-        sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-        _ => Err(DeviceError::Lt { call, text: format!("{status:?}") }),
     }
 }

@@ -7,44 +7,26 @@ use cudarc::cublaslt::sys::{
     self, cublasLtMatmulAlgoConfigAttributes_t as Config, cublasLtMatmulPreferenceAttributes_t as DeviceRequest,
 };
 
+use super::super::buffer::DeviceBuffer;
 use super::super::error::{DeviceError, Result};
 use super::super::stream::Stream;
 use super::descriptors::{Descriptors, Preference};
-use super::plan::{ALIGNMENT, MatmulOperands, MatmulPlan, MatmulShape, enqueue};
-use super::{CublasLt, check};
+use super::library::check;
+use super::plan::{MatmulPlan, SelectedAlgorithm, enqueue};
+use super::shape::{ALIGNMENT, MatmulOperands, MatmulShape};
 
 /// Number of algorithms requested from the library.
 const CANDIDATES: usize = 8;
 /// Partial sums (split k) are kept in fp32: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, besides no split at all.
 const REDUCTIONS: u32 = 2;
 
-/// The algorithm selected for a shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SelectedAlgorithm {
-    /// The library's algorithm id.
-    pub algorithm: i32,
-    /// The library's tile id.
-    pub tile: u32,
-    /// The library's stages id.
-    pub stages: u32,
-    /// Number of parts into which k is split.
-    pub split_k: u32,
-    /// Required workspace, in bytes.
-    pub workspace_bytes: usize,
-    /// Median device time of one product.
-    pub time: Duration,
-    /// Number of algorithms that the library proposed.
-    pub proposed: usize,
-    /// Number of those that it then rejected.
-    pub refused: usize,
-}
-
 /// Times the algorithms that the library proposes and returns the fastest; `None` if none works.
 ///
 /// # Safety
-/// As for [`CublasLt::enqueue`].
-pub(super) unsafe fn pick(
-    lt: &CublasLt,
+/// As for [`super::CublasLt::enqueue`].
+pub(crate) unsafe fn pick(
+    handle: sys::cublasLtHandle_t,
+    workspace: &DeviceBuffer,
     stream: &mut Stream,
     product: MatmulShape,
     operands: &MatmulOperands,
@@ -56,14 +38,12 @@ pub(super) unsafe fn pick(
         // the library's proposals depend on the bias address
         descriptors.operation.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
     }
-    let proposed = propose(lt, &descriptors)?;
+    let proposed = propose(handle, workspace, &descriptors)?;
     let mut best: Option<(Duration, &sys::cublasLtMatmulHeuristicResult_t)> = None;
     let mut refused = 0;
     for candidate in &proposed {
         // SAFETY: guaranteed by the caller; the library proposed the algorithm for this shape and workspace.
-        let work = |to: &Stream| unsafe {
-            enqueue(lt.library.handle, to, &product, &descriptors, operands, &candidate.algo, &lt.workspace)
-        };
+        let work = |to: &Stream| unsafe { enqueue(handle, to, &product, &descriptors, operands, &candidate.algo, workspace) };
         match stream.time(work) {
             Ok(time) if best.is_none_or(|(quickest, _)| time < quickest) => best = Some((time, candidate)),
             Ok(_) => {}
@@ -92,9 +72,13 @@ pub(super) unsafe fn pick(
 }
 
 /// The algorithms that the library proposes, its preferred one first.
-fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>> {
+fn propose(
+    handle: sys::cublasLtHandle_t,
+    workspace: &DeviceBuffer,
+    descriptors: &Descriptors,
+) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>> {
     let wishes = Preference::new()?;
-    wishes.set(DeviceRequest::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, lt.workspace.bytes())?;
+    wishes.set(DeviceRequest::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace.bytes())?;
     wishes.set(DeviceRequest::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, REDUCTIONS)?;
     for which in [
         DeviceRequest::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -115,7 +99,7 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
     // SAFETY: descriptors of one shape, alive until the call returns; `found` has room for the requested number.
     let asked = unsafe {
         sys::cublasLtMatmulAlgoGetHeuristic(
-            lt.library.handle,
+            handle,
             descriptors.operation.0,
             descriptors.w.0,
             descriptors.x.0,
@@ -134,7 +118,7 @@ fn propose(lt: &CublasLt, descriptors: &Descriptors) -> Result<Vec<sys::cublasLt
     }
     let count = usize::try_from(count).unwrap_or(0).min(CANDIDATES);
     let usable = |one: &sys::cublasLtMatmulHeuristicResult_t| {
-        one.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS && one.workspaceSize <= lt.workspace.bytes()
+        one.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS && one.workspaceSize <= workspace.bytes()
     };
     Ok(found.into_iter().take(count).filter(usable).collect())
 }

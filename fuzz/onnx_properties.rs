@@ -1,10 +1,11 @@
-//! A property of the importer on any bytes, shared by the replayed corpus and the fuzz target; for tests only.
+//! A property of the importer on any bytes, shared by the fuzz target and the replayed corpus (tests/fuzz_corpus.rs).
 
-use super::{Model, ModelOptions};
+use lapwing_engine::Model;
+use lapwing_engine::model::ModelOptions;
 
 /// Whether any bytes, read as an ONNX file, are refused with a reason or are a model that can be described.
 #[must_use]
-pub fn holds(bytes: &[u8]) -> bool {
+pub(crate) fn holds(bytes: &[u8]) -> bool {
     match Model::parse(bytes, &ModelOptions::default()) {
         Ok(model) => matches!(model.executor(), "plan" | "tract"),
         Err(error) => !error.to_string().is_empty(),

@@ -1,19 +1,18 @@
-//! A model run by its plan: calls are concatenated without padding and run as one batch.
+//! The batch of a model with a plan: checks calls, concatenates their tensors without padding in the buffers that the executor reads, and
+//! makes what it wrote the calls' outputs, without another copy.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use super::executor::{Fault, Memory, PlanExecutor};
-use super::{BatchResult, CallWork};
+use super::call::CallWork;
 use crate::EngineError;
-use crate::clock::Stamp;
 use crate::exec::{Batch, IdError, Input, RunError};
-use crate::plan::{BatchSize, ElementType, Lookup, Op, Plan, Rows};
+use crate::plan::{BatchSize, ElementType, Lookup, Op, Plan, PlanPort, Rows};
 use crate::tensor::{Datatype, Tensor, TensorSpec};
 
-/// A plan that is ready.
+/// What a plan asks of calls.
 #[derive(Debug)]
-pub(super) struct Planned {
-    executor: PlanExecutor,
+pub(crate) struct BatchRules {
     /// The input that is the attention mask, if there is one.
     mask: Option<usize>,
     /// The most tokens of a sequence.
@@ -40,13 +39,19 @@ impl Flops {
     }
 }
 
-/// The buffers that a thread reuses from batch to batch.
+/// The input of a batch, in buffers that a thread reuses from batch to batch.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
-    memory: Memory,
+pub(crate) struct BatchInput {
     offsets: Vec<usize>,
     inputs: Vec<Column>,
-    outputs: Vec<Vec<f32>>,
+}
+
+impl BatchInput {
+    /// Calls `run` with the batch.
+    pub(crate) fn with<T>(&self, run: impl FnOnce(&Batch<'_>) -> T) -> T {
+        let inputs: SmallVec<[Input<'_>; 4]> = self.inputs.iter().map(Column::input).collect();
+        run(&Batch { offsets: &self.offsets, inputs: &inputs })
+    }
 }
 
 /// One input of all calls, concatenated.
@@ -58,25 +63,13 @@ enum Column {
     Bool(Vec<bool>),
 }
 
-impl Planned {
-    pub(super) fn new(executor: PlanExecutor) -> Self {
-        let plan = executor.plan();
-        let (mask, longest, flops) = (plan.mask(), plan.longest().unwrap_or(usize::MAX), Flops::of(plan));
-        Self { executor, mask, longest, flops }
-    }
-
-    pub(super) fn plan(&self) -> &Plan {
-        self.executor.plan()
-    }
-
-    /// What runs it.
-    pub(super) const fn executor(&self) -> &PlanExecutor {
-        &self.executor
+impl BatchRules {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self { mask: plan.mask(), longest: plan.longest().unwrap_or(usize::MAX), flops: Flops::of(plan) }
     }
 
     /// Checks that a call's tensors, which fit their ports, fit one another.
-    pub(super) fn accept(&self, tensors: &[Tensor]) -> Result<CallWork, EngineError> {
-        let plan = self.plan();
+    pub(crate) fn accept(&self, plan: &Plan, tensors: &[Tensor]) -> Result<CallWork, EngineError> {
         let (mut rows, mut length) = (None, None);
         for (tensor, port) in tensors.iter().zip(&plan.inputs) {
             let is_token = plan.value(port.value).rows == Rows::Token;
@@ -106,59 +99,17 @@ impl Planned {
         let flops = Some((self.flops.at(executed), self.flops.at(useful)));
         Ok(CallWork { rows, executed: executed.tokens, useful: useful.tokens, flops })
     }
+}
 
-    /// Runs calls; outputs that are not wanted may be empty.
-    pub(super) fn run(
-        &self,
-        buffers: &mut Buffers,
-        ports: &[TensorSpec],
-        calls: &[&[Tensor]],
-        wanted: &[bool],
-    ) -> Result<BatchResult, EngineError> {
-        let began = Stamp::now();
-        let Buffers { memory, offsets, inputs, outputs } = buffers;
-        self.lay(calls, offsets, inputs);
-        let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
-        let laid = Stamp::now();
-        let batch = Batch { offsets, inputs: &given };
-        self.executor.run(memory, &batch, wanted, outputs).map_err(|fault| match fault {
-            Fault::Batch(error) => input_error(&error, self.plan()),
-            Fault::Engine(error) => error,
-        })?;
-        let done = Stamp::now();
-        let cut = self.cut(ports, calls, outputs);
-        Ok(BatchResult {
-            outputs: cut,
-            preprocessing_ns: laid.since(began),
-            forward_ns: done.since(laid),
-            postprocessing_ns: done.elapsed(),
-        })
-    }
-
-    /// How long the parts of `runs` runs take on a GPU; `None` where the plan runs on none.
-    pub(super) fn timings(
-        &self,
-        buffers: &mut Buffers,
-        calls: &[&[Tensor]],
-        runs: usize,
-    ) -> Result<Option<crate::gpu::RunTimings>, EngineError> {
-        let Some(executor) = self.executor.on_gpu() else { return Ok(None) };
-        let Buffers { memory, offsets, inputs, .. } = buffers;
-        self.lay(calls, offsets, inputs);
-        let given: smallvec::SmallVec<[Input<'_>; 4]> = inputs.iter().map(Column::input).collect();
-        let (batch, wanted) = (Batch { offsets, inputs: &given }, vec![true; self.plan().outputs.len()]);
-        let timings = executor.time_steps(&mut memory.gpu, &batch, &wanted, runs);
-        timings.map(Some).map_err(|error| EngineError::Run { reason: error.to_string() })
-    }
-
+impl BatchInput {
     /// Concatenates the calls' tensors.
-    fn lay(&self, calls: &[&[Tensor]], offsets: &mut Vec<usize>, inputs: &mut Vec<Column>) {
-        let plan = self.plan();
+    pub(crate) fn fill(&mut self, plan: &Plan, calls: &[&[Tensor]]) {
+        let Self { offsets, inputs } = self;
         offsets.clear();
         offsets.push(0);
         let mut end = 0;
         for call in calls {
-            let (rows, length) = self.shape(call);
+            let (rows, length) = shape(plan, call);
             for _ in 0..rows {
                 end += length;
                 offsets.push(end);
@@ -171,41 +122,55 @@ impl Planned {
             column.fill(calls.iter().map(|call| &call[at].data));
         }
     }
+}
 
-    /// Sequences of a call, and tokens of each; 1 where there are none.
-    fn shape(&self, call: &[Tensor]) -> (usize, usize) {
-        let plan = self.plan();
-        let rows = call.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
-        let tokens = plan.inputs.iter().zip(call).find(|(port, _)| plan.value(port.value).rows == Rows::Token);
-        (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
-    }
+/// Sequences of a call, and tokens of each; 1 where there are none.
+fn shape(plan: &Plan, call: &[Tensor]) -> (usize, usize) {
+    let rows = call.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
+    let tokens = plan.inputs.iter().zip(call).find(|(port, _)| plan.value(port.value).rows == Rows::Token);
+    (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
+}
 
-    /// Splits the outputs among the calls.
-    fn cut(&self, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &[Vec<f32>]) -> Vec<Vec<Tensor>> {
-        let plan = self.plan();
-        let mut at: smallvec::SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
-        let of = |call: &&[Tensor]| {
-            let (rows, length) = self.shape(call);
-            let tensor = |(place, (port, named)): (usize, (&crate::plan::PlanPort, &TensorSpec))| {
-                let value = plan.value(port.value);
-                let is_token = value.rows == Rows::Token;
-                let count = rows * if is_token { length } else { 1 } * value.width;
-                let data = outputs[place].get(at[place]..at[place] + count).unwrap_or_default();
-                at[place] += count;
-                let mut shape = vec![rows];
-                shape.extend(is_token.then_some(length));
-                shape.extend(&port.features);
-                let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
-                Tensor { name: named.name.clone(), datatype: Datatype::Fp32, shape, data: Bytes::from(bytes) }
-            };
-            plan.outputs.iter().zip(ports).enumerate().map(tensor).collect()
+/// Splits the outputs among the calls: each gets its part of the memory that the executor wrote. `outputs` is emptied.
+pub(crate) fn split(plan: &Plan, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &mut Vec<Vec<f32>>) -> Vec<Vec<Tensor>> {
+    let written: SmallVec<[Bytes; 4]> = outputs.drain(..).map(bytes).collect();
+    let mut at: SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
+    let of = |call: &&[Tensor]| {
+        let (rows, length) = shape(plan, call);
+        let tensor = |(place, (port, named)): (usize, (&PlanPort, &TensorSpec))| {
+            let value = plan.value(port.value);
+            let is_token = value.rows == Rows::Token;
+            let size = 4 * rows * if is_token { length } else { 1 } * value.width;
+            let range = at[place]..at[place] + size;
+            at[place] = range.end;
+            // an output that is not wanted is empty
+            let data = if range.end <= written[place].len() { written[place].slice(range) } else { Bytes::new() };
+            let mut shape = vec![rows];
+            shape.extend(is_token.then_some(length));
+            shape.extend(&port.features);
+            Tensor { name: named.name.clone(), datatype: Datatype::Fp32, shape, data }
         };
-        calls.iter().map(of).collect()
+        plan.outputs.iter().zip(ports).enumerate().map(tensor).collect()
+    };
+    calls.iter().map(of).collect()
+}
+
+/// An output as the bytes of a tensor, in the same memory.
+fn bytes(mut output: Vec<f32>) -> Bytes {
+    struct Owned(Vec<f32>);
+    impl AsRef<[u8]> for Owned {
+        fn as_ref(&self) -> &[u8] {
+            bytemuck::cast_slice(&self.0)
+        }
     }
+    if cfg!(target_endian = "big") {
+        output.iter_mut().for_each(|x| *x = f32::from_bits(x.to_bits().to_le()));
+    }
+    Bytes::from_owner(Owned(output))
 }
 
 /// The error of a run; an id that its table does not have is the caller's fault.
-fn input_error(error: &RunError, plan: &Plan) -> EngineError {
+pub(crate) fn input_error(error: &RunError, plan: &Plan) -> EngineError {
     let RunError::Id(IdError { table, .. }) = error else {
         return EngineError::Run { reason: error.to_string() };
     };
