@@ -12,6 +12,7 @@ mod connection;
 mod error;
 mod exchange;
 mod head;
+mod health;
 mod layer;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -31,10 +32,11 @@ pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use exchange::{Observer, Profiler, ReportReader};
 pub use head::{RefusedHead, UpstreamHeadError};
-pub use layer::shadow::ShadowTap;
+pub use health::UpstreamHealth;
 pub use layer::shadow::{
-    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, TapBranch, TapParts,
+    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, ShadowRole, ShadowTap, TapBranch,
+    TapParts,
 };
+pub use layer::trace::{ContinuedTrace, Tracing};
 pub use serve::{DataPlane, serve, serve_local};
-pub use settings::{ConnectionSettings, ContinuedTrace, ShadowRole, Tracing};
-pub use upstream::UpstreamHealth;
+pub use settings::ConnectionSettings;

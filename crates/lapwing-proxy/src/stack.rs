@@ -8,13 +8,13 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tower::{Layer, Service, ServiceBuilder};
 
-use super::body::ResponseBody;
+use super::body::{ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::exchange::{ExchangeContext, TrackedRequest};
+use super::exchange::ExchangeContext;
 use super::layer::amend::Amend;
-use super::layer::shadow::Shadow;
-use super::layer::trace::Trace;
+use super::layer::shadow::{Shadow, ShadowRole};
+use super::layer::trace::{Trace, Tracing};
 use super::layer::{admit, amend, buffered_response, classify, ledger, normalise, rescue, shadow, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
@@ -40,12 +40,23 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
     }
 }
 
+/// What the stack of a connection is built with, from its settings.
+#[derive(Debug)]
+pub(crate) struct StackSettings {
+    /// What its requests share.
+    pub(crate) exchange: Arc<ExchangeContext>,
+    /// How spans are created.
+    pub(crate) tracing: Tracing,
+    /// What is copied.
+    pub(crate) shadow: ShadowRole,
+}
+
 /// The service below the extra layer.
 pub(crate) type ExtraInner = Shadow<Trace<Amend<Upstream>>>;
 
 /// Builds the stack of one client's connection. `extra` is a further layer; the proxy itself has none (`Identity`).
 pub(crate) fn stack<L>(
-    context: &Arc<ExchangeContext>,
+    StackSettings { exchange, tracing, shadow }: &StackSettings,
     meter: Arc<SocketMeter>,
     upstream: Arc<UpstreamContext>,
     extra: L,
@@ -56,14 +67,14 @@ where
 {
     ServiceBuilder::new()
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
-        .layer(ledger::layer(context.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
+        .layer(ledger::layer(exchange.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
         .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
-        .layer(shadow::layer(context.shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
-        .layer(trace::layer(context.tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
+        .layer(shadow::layer(shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
+        .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
         .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
 }

@@ -8,13 +8,15 @@ use http_body::Frame;
 use tonic::Status;
 
 use super::chunk::TrackedChunk;
-use super::delivery::Cause;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::error::response::ERROR_FIELD;
 use crate::exchange::InFlight;
 use lapwing_ledger::{NameProof, Stamp};
 use lapwing_net::error_text;
+
+/// What broke a body off. An [`h2::Error`] stays one, so that the client's stream is reset for the same reason.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a response broke off. The error reaches hyper only after the earlier bytes are written, because hyper would discard them.
 #[derive(Debug)]

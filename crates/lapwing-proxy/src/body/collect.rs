@@ -10,10 +10,10 @@ use http::HeaderValue;
 use http::header::CONTENT_LENGTH;
 use http_body::{Body, Frame};
 
+use super::tracked_request::TrackedRequest;
+use super::upload_watch::slow_upload;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::exchange::TrackedRequest;
-use crate::upload::slow_upload;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 
 /// A request whose body was read ahead, to its end or until it exceeded the bound.

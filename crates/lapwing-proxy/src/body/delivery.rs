@@ -12,12 +12,13 @@ use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::broken::Break;
+use super::broken::{Break, Cause};
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
+use super::drive::Drive;
 use super::h2_source::H2Source;
 use super::rewrite::ResponseRewrite;
-use super::upstream::{Drive, UpstreamBody};
+use super::upstream::UpstreamBody;
 use crate::connection::OnFlush;
 use crate::error::Error;
 use crate::exchange::{ExchangeGuard, InFlight, server_timing};
@@ -26,8 +27,6 @@ use lapwing_net::Tasks;
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
-
-pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response body in flight.
 #[derive(Debug)]

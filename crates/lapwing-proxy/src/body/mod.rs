@@ -10,11 +10,14 @@ mod collect;
 mod continue_gate;
 mod delivery;
 mod drain;
+mod drive;
 mod h2_source;
 mod repeat;
 mod request;
 mod rewrite;
 mod split_write;
+mod tracked_request;
+mod upload_watch;
 mod upstream;
 
 #[cfg(test)]
@@ -25,9 +28,10 @@ pub(crate) use collect::collect;
 pub(crate) use continue_gate::ContinueGate;
 pub(crate) use delivery::ResponseBody;
 pub(crate) use drain::MAX_DRAINED_BYTES;
+pub(crate) use drive::Drive;
 pub(crate) use h2_source::{H2Source, Rest};
 pub(crate) use repeat::KeptRequest;
 pub(crate) use request::{RequestBody, RequestBodyError};
 pub(crate) use rewrite::{MAX_GATHERED_BYTES, ResponseRewrite};
-pub(crate) use split_write::EvenDraw;
-pub(crate) use upstream::Drive;
+pub(crate) use tracked_request::TrackedRequest;
+pub(crate) use upload_watch::slow_upload;

@@ -10,18 +10,21 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 
 use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
 use super::drain::drain;
-use super::repeat::ReturnedBody;
 use super::split_write::FirstPiece;
+use super::upload_watch::UploadWatch;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::exchange::InFlight;
-use crate::upload::UploadWatch;
 use lapwing_ledger::Stamp;
 use lapwing_net::error_text;
+
+/// How many bytes of a body that returns are kept.
+const MAX_KEPT_BYTES: usize = 64 * 1024;
 
 /// Why a request body broke off.
 #[derive(Debug, thiserror::Error)]
@@ -306,5 +309,42 @@ impl Drop for RequestBody {
         if let Some(inner) = self.inner.take().filter(|_| !self.in_flight.is_multiplexed && !self.in_flight.awaits_continue()) {
             drain(inner, &self.in_flight);
         }
+    }
+}
+
+/// Where a body returns.
+pub(crate) type ReturnSlot = Arc<Mutex<Option<RequestBody>>>;
+
+/// What has passed of a body, and where the body returns.
+#[derive(Debug)]
+pub(crate) struct ReturnedBody {
+    passed: VecDeque<Frame<Bytes>>,
+    bytes: usize,
+    slot: ReturnSlot,
+}
+
+impl ReturnedBody {
+    /// Nothing has passed yet; the body returns to `slot`.
+    pub(crate) fn new(slot: ReturnSlot) -> Self {
+        Self { passed: VecDeque::new(), bytes: 0, slot }
+    }
+
+    /// A frame passes. Returns whether it could be kept.
+    fn pass(&mut self, frame: &Frame<Bytes>) -> bool {
+        let kept = match (frame.data_ref(), frame.trailers_ref()) {
+            (Some(bytes), _) => {
+                self.bytes += bytes.len();
+                Frame::data(bytes.clone())
+            }
+            (None, Some(trailers)) => Frame::trailers(trailers.clone()),
+            (None, None) => return false,
+        };
+        self.passed.push_back(kept);
+        self.bytes <= MAX_KEPT_BYTES
+    }
+
+    /// `body` begins anew.
+    fn give_back(self, body: RequestBody) {
+        *self.slot.lock() = Some(body);
     }
 }

@@ -19,9 +19,10 @@ use proptest::sample::Index;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
 use super::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete};
+use super::tracked_request::TrackedRequest;
 use super::*;
 use crate::connection::QuietWaker;
-use crate::exchange::{ExchangeGuard, TrackedRequest, fixtures};
+use crate::exchange::{ExchangeGuard, fixtures};
 use lapwing_ledger::Stamp;
 
 /// More than any body here, so that everything written fits.

@@ -3,7 +3,6 @@
 //! It drives what its bytes come over, for no task does: whenever the body is polled and has nothing, and once more at its
 //! end, so that the connection comes to rest and can carry the next request.
 
-use std::fmt::Debug;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -12,41 +11,16 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use hyper::body::Incoming;
 
-use super::beside::{Beside, GoesOn};
+use super::beside::Beside;
+use super::broken::Cause;
+use super::drive::Drive;
 use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
-use crate::connection::{LazyDeadline, QuietWaker};
+use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::exchange::InFlight;
 use lapwing_ledger::Stamp;
 use lapwing_net::Tasks;
-
-/// What a response comes over, if its body has to drive it.
-pub(crate) trait Drive: Debug + Send {
-    /// Reads, writes and parses as far as possible without waiting.
-    fn drive(&mut self, cx: &mut Context<'_>);
-    /// What [`Self::drive`] has wake its task.
-    fn waker(&self) -> &QuietWaker;
-    /// When bytes of it were last read.
-    fn last_read(&self) -> Option<Stamp>;
-    /// Whether [`Self::acknowledge`] can have an effect.
-    fn can_acknowledge(&self) -> bool;
-    /// The response's head was read, and there is nothing to read of its body: asks the system to acknowledge the head at once, if that is
-    /// still so. Returns whether it did.
-    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool;
-    /// The response was read to its end at `at`: another request may come. Dropping it instead closes it.
-    fn release(self: Box<Self>, at: Stamp);
-}
-
-impl GoesOn for Box<dyn Drive> {
-    fn go_on(&mut self, cx: &mut Context<'_>) -> bool {
-        self.drive(cx);
-        false // the answer is still to come over it
-    }
-}
-
-/// What broke a body off. An [`h2::Error`] stays one, so that the client's stream is reset for the same reason.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, Cause>>>;
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::body_reader::BodyReader;
-use super::context::Observer;
+use super::observer::Observer;
 use lapwing_ledger::Stamp;
 use lapwing_protocol::{ErrorPlace, Glance};
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
-use super::{ExchangeContext, InFlight, Observer};
-use crate::{Config, ConnectionSettings, ShadowRole, TraceSampling, Tracing};
-use lapwing_ledger::{Ledger, Stamp, TraceMark};
+use super::{EvenDraw, ExchangeContext, InFlight, Observer};
+use crate::config::Config;
+use lapwing_ledger::{Ledger, Stamp};
 use lapwing_net::Tasks;
 use lapwing_protocol::ExchangeReader;
-use lapwing_protocol::trace_context::ContextPolicy;
 
-struct Unobserved;
+/// Observes nothing.
+pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {
     fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
@@ -22,16 +22,21 @@ impl Observer for Unobserved {
     fn closed(&self, _: Box<Ledger>) {}
 }
 
-/// Settings that nothing observes.
-pub(crate) fn settings(config: Config) -> ConnectionSettings {
-    let tracing =
-        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer: Arc::new(Unobserved) }
+/// What the requests of a connection share that nothing observes.
+pub(crate) fn context() -> ExchangeContext {
+    ExchangeContext {
+        config: Config::default(),
+        respond_server_timing: false,
+        counters: Arc::default(),
+        uploads: Arc::default(),
+        unhelped: EvenDraw::default(),
+        observer: Arc::new(Unobserved),
+        tasks: Tasks::default(),
+        health: Arc::default(),
+    }
 }
 
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    let settings = settings(Config::default());
-    let context = ExchangeContext::new(&settings, Arc::default(), Arc::default(), Tasks::default(), Arc::default());
-    InFlight::open(Arc::new(context), Arc::default(), Stamp::now(), false)
+    InFlight::open(Arc::new(context()), Arc::default(), Stamp::now(), false)
 }

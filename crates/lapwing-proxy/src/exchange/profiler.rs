@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::context::Observer;
+use super::observer::Observer;
 use lapwing_ledger::{LabelId, Ledger, NewNames, label_text};
 use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};

@@ -1,18 +1,9 @@
 //! When the bytes of a request came: over HTTP/1.1 by the reads of its connection, over HTTP/2, where requests share one, by the clock.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::in_flight::InFlight;
 use lapwing_ledger::Stamp;
-
-/// What a client waits for, and is told, in the middle of its request.
-#[derive(Debug, Default)]
-pub(crate) struct ClientExpects {
-    /// It sends its body when it is asked for it (`Expect: 100-continue`), which it was not yet.
-    awaits_continue: AtomicBool,
-    /// The answer says that its connection ends after it.
-    closes: AtomicBool,
-}
 
 impl InFlight {
     /// `n` bytes of the request body were read. Returns when.
@@ -32,24 +23,24 @@ impl InFlight {
 
     /// The client waits until its body is asked for (`Expect: 100-continue`).
     pub(crate) fn await_continue(&self) {
-        self.client.awaits_continue.store(true, Relaxed);
+        self.client.await_continue();
     }
 
     /// Returns whether the client waits until its body is asked for.
     pub(crate) fn awaits_continue(&self) -> bool {
-        self.client.awaits_continue.load(Relaxed)
+        self.client.awaits_continue()
     }
 
     /// The request's body is asked for: hyper tells the client.
     pub(crate) fn on_body_asked(&self) {
         if self.awaits_continue() {
-            self.client.awaits_continue.store(false, Relaxed);
+            self.client.on_body_asked();
         }
     }
 
     /// The answer says that the client's connection ends after it.
     pub(crate) fn close_client(&self) {
-        self.client.closes.store(true, Relaxed);
+        self.client.close();
         if self.is_multiplexed {
             self.meter.has_failed.store(true, Relaxed);
         }
@@ -57,7 +48,7 @@ impl InFlight {
 
     /// Returns whether the answer says that the client's connection ends.
     pub(crate) fn closes_client(&self) -> bool {
-        self.client.closes.load(Relaxed)
+        self.client.is_closed()
     }
 
     /// What was left of the request after its answer was read and thrown away.

@@ -9,8 +9,8 @@ use futures_util::future::Either;
 use http::Request;
 use tower::Service;
 
+use crate::body::TrackedRequest;
 use crate::error::Error;
-use crate::exchange::TrackedRequest;
 use crate::head::fields_bytes;
 use lapwing_metrics::Counter;
 

@@ -15,9 +15,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, collect};
+use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, collect};
 use crate::error::Error;
-use crate::exchange::TrackedRequest;
 use crate::upstream::UpstreamTraits;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use http::Method;
 use tower::Service;
 
-use crate::exchange::TrackedRequest;
+use crate::body::TrackedRequest;
 use crate::exchange::circumstances::note_request_head;
 
 /// Applies [`Classify`].

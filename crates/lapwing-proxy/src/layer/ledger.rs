@@ -13,9 +13,9 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::body::{RequestBody, ResponseBody};
+use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::connection::SocketMeter;
-use crate::exchange::{ExchangeContext, ExchangeGuard, InFlight, TrackedRequest, server_timing};
+use crate::exchange::{ExchangeContext, ExchangeGuard, InFlight, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
 
 /// Applies [`OpenLedger`].

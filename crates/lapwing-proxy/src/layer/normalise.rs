@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use futures_util::future::Either;
 use tower::Service;
 
+use crate::body::TrackedRequest;
 use crate::error::Error;
-use crate::exchange::TrackedRequest;
 use crate::head::normalise_request;
 
 /// Applies [`Normalise`].

@@ -14,10 +14,10 @@ use http::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::body::{MAX_DRAINED_BYTES, ResponseBody};
+use crate::body::{MAX_DRAINED_BYTES, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::error::response::respond;
-use crate::exchange::{InFlight, TrackedRequest};
+use crate::exchange::InFlight;
 
 /// Applies [`Rescue`].
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
 use tower::layer::util::Identity;
 
-use super::HeapProbe;
 use super::player::{PLAIN_ANSWER, Player, plain_answer, settle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
@@ -28,6 +27,9 @@ const LONG: Duration = Duration::from_secs(700);
 /// hundred bytes of one byte, up to `max_header_bytes` for each stream.)
 const HEAP: usize = 8 << 20;
 const HEAP_PER_BYTE: usize = 256;
+
+/// How many bytes of the heap this process holds; a fuzz target's allocator counts them.
+pub type HeapProbe = fn() -> usize;
 
 /// What went over one connection.
 pub(crate) struct Conversation {

@@ -20,12 +20,10 @@ mod script;
 #[cfg(test)]
 mod tests;
 
+pub use self::case::HeapProbe;
 use self::case::run;
 use self::laws::{check_messages, complete_messages};
 use self::script::Script;
-
-/// How many bytes of the heap this process holds; a fuzz target's allocator counts them.
-pub type HeapProbe = fn() -> usize;
 
 /// Runs the case that `bytes` stand for.
 ///

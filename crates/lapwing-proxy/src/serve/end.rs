@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::connection::SocketMeter;
-use crate::upstream::UpstreamHealth;
+use crate::health::UpstreamHealth;
 
 /// How long an idle connection stays open for one more request.
 const GRACE: Duration = Duration::from_secs(1);

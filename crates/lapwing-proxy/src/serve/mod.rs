@@ -11,14 +11,15 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer;
 use tower::layer::util::Identity;
 
-use super::body::ResponseBody;
+use super::body::{ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::exchange::{ExchangeContext, TrackedRequest};
+use super::exchange::{EvenDraw, ExchangeContext};
+use super::health::UpstreamHealth;
 use super::settings::ConnectionSettings;
-use super::stack::{ExtraInner, HyperService, stack};
+use super::stack::{ExtraInner, HyperService, StackSettings, stack};
 use super::upload::UploadPlaces;
-use super::upstream::{ConnectionPool, UpstreamContext, UpstreamHealth};
+use super::upstream::{ConnectionPool, UpstreamContext};
 use connection::serve_client;
 use end::Ends;
 use lapwing_metrics::{Counter, Counters};
@@ -64,48 +65,54 @@ where
         tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
     let tasks = Tasks::default();
-    let context = context(&parts, &tasks);
+    let settings = stack_settings(&parts, &tasks);
     let upstream = Arc::new(UpstreamContext {
         target: parts.target,
         health: parts.health.clone(),
-        pool: Arc::new(ConnectionPool::new(context.load().config.pool_idle_timeout.get(), tasks.clone())),
+        pool: Arc::new(ConnectionPool::new(settings.load().exchange.config.pool_idle_timeout.get(), tasks.clone())),
         traits: Arc::default(),
         tasks: tasks.clone(),
     });
     // the workers share what descriptors there are for clients
-    let max_connections = Some((lapwing_net::client_connections() / context.load().config.worker_threads()).max(1));
+    let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
     let accepting = lapwing_net::accept(listener, limits, &tasks, &stop, &*parts.counters, |accepted| {
-        let (context, meter) = (context.load(), Arc::new(SocketMeter::default()));
+        let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
+        let context = settings.exchange.clone();
         context.counters.bump(Counter::ConnectionsAccepted);
-        let service = HyperService::new(stack(&context, meter.clone(), upstream.clone(), extra.clone()));
+        let service = HyperService::new(stack(&settings, meter.clone(), upstream.clone(), extra.clone()));
         let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
         serve_client(accepted, context, meter, service, tasks.clone(), ends)
     });
     tokio::select! {
         biased;
         () = accepting => {}
-        () = sweep(&upstream, &context) => {}
+        () = sweep(&upstream, &settings) => {}
     }
     tasks.finished().await;
 }
 
 /// Closes upstream connections that have been idle for too long; never ends.
-async fn sweep(upstream: &UpstreamContext, context: &ConfigHandle<ExchangeContext>) {
+async fn sweep(upstream: &UpstreamContext, settings: &ConfigHandle<StackSettings>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        if upstream.pool.sweep(context.load().config.pool_idle_timeout.get()).await {
+        if upstream.pool.sweep(settings.load().exchange.config.pool_idle_timeout.get()).await {
             upstream.on_goodbye();
         }
     }
 }
 
-/// The context of connections that are accepted now: one for each value of the settings.
-fn context(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<ExchangeContext> {
+/// What the stacks of connections that are accepted now are built with: one for each value of the settings.
+fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSettings> {
     let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
     let (tasks, health) = (tasks.clone(), parts.health.clone());
-    parts
-        .settings
-        .map(move |settings| ExchangeContext::new(settings, counters.clone(), uploads.clone(), tasks.clone(), health.clone()))
+    parts.settings.map(move |settings| {
+        let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
+        let (counters, uploads, tasks, health) = (counters.clone(), uploads.clone(), tasks.clone(), health.clone());
+        let unhelped = EvenDraw::default();
+        let exchange =
+            Arc::new(ExchangeContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });
+        StackSettings { exchange, tracing, shadow }
+    })
 }

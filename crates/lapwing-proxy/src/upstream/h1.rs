@@ -12,12 +12,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::task::coop::unconstrained;
 
-use super::UpstreamContext;
+use super::context::UpstreamContext;
 use super::h1_connection::{BoxedBody, H1Connection};
-use crate::body::{Drive, RequestBody, RequestBodyError};
+use super::pool::PooledConnection;
+use crate::body::{RequestBody, RequestBodyError, slow_upload};
 use crate::error::Error;
 use crate::exchange::InFlight;
-use crate::upload::slow_upload;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 
@@ -26,7 +26,7 @@ pub(crate) async fn exchange(
     upstream: &UpstreamContext,
     mut request: Box<Request<RequestBody>>,
     in_flight: &Arc<InFlight>,
-) -> Result<(Response<Incoming>, Box<H1Connection>), Error> {
+) -> Result<(Response<Incoming>, Box<PooledConnection>), Error> {
     let mut attempt = in_flight.dispatch();
     let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
     if is_ended {
@@ -39,8 +39,8 @@ pub(crate) async fn exchange(
             // rare and large: boxed, so that other requests do not carry its size
             None => Box::pin(connect(upstream, in_flight)).await?,
         };
-        let answer = connection.send(request.map(Box::new));
-        let failed = match answered(&mut connection, answer, in_flight, attempt).await {
+        let answer = connection.h1.send(request.map(Box::new));
+        let failed = match answered(&mut connection.h1, answer, in_flight, attempt).await {
             Ok(response) => return Ok((response, connection)),
             Err(failed) => failed,
         };
@@ -56,18 +56,19 @@ pub(crate) async fn exchange(
                 attempt = Stamp::now();
                 request = unwritten;
             }
-            (error, _) => return Err(upstream.explain(error, in_flight, Version::HTTP_11, &connection.meter)),
+            (error, _) => return Err(upstream.explain(error, in_flight, Version::HTTP_11, &connection.h1.meter)),
         }
     }
 }
 
-async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<H1Connection>, Error> {
+async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<PooledConnection>, Error> {
     let began = Stamp::now();
-    let connected = super::connect(upstream, in_flight).await;
+    let connected = super::context::connect(upstream, in_flight).await;
     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
-    H1Connection::open(socket, &in_flight.context.config, upstream.pool.clone()).await
+    let connection = H1Connection::open(socket, &in_flight.context.config).await?;
+    Ok(PooledConnection::new(connection, upstream.pool.clone()))
 }
 
 type Failed = (Error, Option<Box<Request<RequestBody>>>);

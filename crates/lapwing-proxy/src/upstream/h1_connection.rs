@@ -7,7 +7,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use http::{Request, Response};
@@ -15,13 +14,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 
-use super::pool::ConnectionPool;
-use super::trust::Framing;
-use crate::body::{Drive, RequestBody};
+use crate::body::RequestBody;
 use crate::config::Config;
-use crate::connection::{BodyArrival, LazyDeadline, MeteredSocket, QuietWaker, SocketMeter};
+use crate::connection::{BodyArrival, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::error::Error;
-use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
 
 /// A request's body in a box: hyper keeps room for 32 requests for each connection, and uses it in turn, so that it seldom is in the processor's
@@ -39,14 +35,6 @@ pub(crate) struct H1Connection {
     can_acknowledge: bool,
     pub(crate) meter: Arc<SocketMeter>,
     pub(crate) deadline: LazyDeadline,
-    /// When it was last put back.
-    pub(crate) idle_since: Option<Stamp>,
-    /// The calls of its waker until then.
-    pub(crate) idle_calls: u32,
-    /// How its last answer ended.
-    pub(crate) framing: Framing,
-    /// Where it is put back; only while a request holds it, and not if it is closed after that.
-    pub(crate) pool: Option<Arc<ConnectionPool>>,
 }
 
 impl std::fmt::Debug for H1Connection {
@@ -56,8 +44,8 @@ impl std::fmt::Debug for H1Connection {
 }
 
 impl H1Connection {
-    /// Begins HTTP/1.1 on `socket`. The connection returns to `pool` after each response.
-    pub(crate) async fn open(socket: Socket, config: &Config, pool: Arc<ConnectionPool>) -> Result<Box<Self>, Error> {
+    /// Begins HTTP/1.1 on `socket`.
+    pub(crate) async fn open(socket: Socket, config: &Config) -> Result<Self, Error> {
         let (meter, can_acknowledge) = (Arc::new(SocketMeter::default()), socket.can_acknowledge());
         let io = TokioIo::new(MeteredSocket::upstream(socket, meter.clone()));
         let (send, connection) = http1::Builder::new()
@@ -68,18 +56,14 @@ impl H1Connection {
             .await
             .map_err(Error::Reset)?;
         let deadline = LazyDeadline::default();
-        Ok(Box::new(Self {
+        Ok(Self {
             send,
             driver: Some(Box::pin(connection.with_upgrades())),
             wakes: meter.clone().into(),
             can_acknowledge,
             meter,
             deadline,
-            idle_since: None,
-            idle_calls: 0,
-            framing: Framing::Sized,
-            pool: Some(pool),
-        }))
+        })
     }
 
     /// Returns whether it can take a request.
@@ -87,19 +71,9 @@ impl H1Connection {
         !self.is_done() && self.send.is_ready()
     }
 
-    /// Returns whether something may have come since it was put back: its end, or what nobody asked for.
-    pub(crate) fn may_have_read(&self) -> bool {
-        !self.meter.is_watched.load(Relaxed) || self.meter.waker.calls() != self.idle_calls
-    }
-
     /// Returns whether it is closed.
     pub(crate) const fn is_done(&self) -> bool {
         self.driver.is_none()
-    }
-
-    /// It is closed when its response ends.
-    pub(crate) fn close_at_end(&mut self) {
-        self.pool = None;
     }
 
     /// Sends `request`. The future makes progress only while the connection is driven, and wakes nobody. Its error holds the request if none
@@ -112,10 +86,9 @@ impl H1Connection {
         // whoever sends drives the connection next
         self.meter.waker.quietly(|| self.send.try_send_request(request)).0
     }
-}
 
-impl Drive for H1Connection {
-    fn drive(&mut self, cx: &mut Context<'_>) {
+    /// Reads, writes and parses as far as possible without waiting.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         if let Some(driver) = &mut self.driver {
             self.meter.waker.register(cx);
             if driver.as_mut().poll(&mut Context::from_waker(&self.wakes)).is_ready() {
@@ -124,29 +97,16 @@ impl Drive for H1Connection {
         }
     }
 
-    fn waker(&self) -> &QuietWaker {
-        &self.meter.waker
-    }
-
-    fn last_read(&self) -> Option<Stamp> {
-        self.meter.last_read()
-    }
-
-    fn can_acknowledge(&self) -> bool {
+    /// Whether [`Self::acknowledge`] can have an effect.
+    pub(crate) const fn can_acknowledge(&self) -> bool {
         self.can_acknowledge
     }
 
-    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Asks the system to acknowledge at once what was read, if nothing more is there to read. Returns whether it did.
+    pub(crate) fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool {
         // hyper owns the socket: it reads once more, finds nothing, and the socket is asked
         self.meter.body_wait.begin(true);
         self.drive(cx);
         self.meter.body_wait.end() == BodyArrival::Apart { is_acknowledged: true }
-    }
-
-    fn release(mut self: Box<Self>, at: Stamp) {
-        if let Some(pool) = self.pool.take() {
-            self.meter.waker.forget();
-            pool.put(self, at);
-        }
     }
 }

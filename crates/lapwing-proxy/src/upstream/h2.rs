@@ -16,14 +16,13 @@ use http_body::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::UpstreamContext;
+use super::context::UpstreamContext;
 use super::h1::{expired, response_deadline};
 use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
-use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest};
+use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest, slow_upload};
 use crate::connection::{Greeting, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::error::Error;
 use crate::exchange::InFlight;
-use crate::upload::slow_upload;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 use lapwing_net::Tasks;
@@ -192,7 +191,7 @@ impl H2Connection {
 /// Opens a connection, which a task of its own drives.
 async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Sender, Error> {
     let began = Stamp::now();
-    let connected = super::connect(upstream, in_flight).await;
+    let connected = super::context::connect(upstream, in_flight).await;
     in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);

@@ -1,11 +1,11 @@
 //! The innermost service: carries a request to the upstream over HTTP/1.1 or HTTP/2 and brings the response back.
 
+mod context;
 mod convert;
 mod h1;
 mod h1_connection;
 mod h2;
 mod h2_upload;
-mod health;
 mod interim;
 mod pool;
 mod traits;
@@ -21,59 +21,22 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
+pub(crate) use self::context::UpstreamContext;
 pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
-pub use health::UpstreamHealth;
 pub(crate) use pool::ConnectionPool;
 pub(crate) use traits::UpstreamTraits;
 
 use self::h2::H2Connection;
-use self::health::Route;
-use crate::body::{ContinueGate, Drive, KeptRequest, RequestBody, ResponseBody};
+use crate::body::{ContinueGate, Drive, KeptRequest, RequestBody, ResponseBody, TrackedRequest};
 use crate::config::UpstreamProtocol;
-use crate::connection::{Greeting, SocketMeter};
+use crate::connection::Greeting;
 use crate::error::Error;
 use crate::error::response::keep_error_field_apart;
-use crate::exchange::{InFlight, TrackedRequest};
+use crate::exchange::InFlight;
 use crate::head::normalise_response;
-use lapwing_ledger::{Annotation, Stamp};
-use lapwing_net::{ConnectError, Socket, Target, Tasks};
+use crate::health::Route;
+use lapwing_ledger::Stamp;
 use trust::Framing;
-
-/// What the requests of one worker share of the upstream.
-#[derive(Debug)]
-pub(crate) struct UpstreamContext {
-    pub(crate) target: Target,
-    /// What is known of it by all workers.
-    pub(crate) health: Arc<UpstreamHealth>,
-    pub(crate) pool: Arc<ConnectionPool>,
-    /// What was learnt of it.
-    pub(crate) traits: Arc<UpstreamTraits>,
-    pub(crate) tasks: Tasks,
-}
-
-impl UpstreamContext {
-    /// The upstream ended a connection: it may have gone.
-    pub(crate) fn on_goodbye(&self) {
-        self.health.on_goodbye(&self.target, &self.tasks);
-    }
-
-    /// Why a request that was sent in HTTP `asked` failed with `error`, as far as the connection's first bytes tell it.
-    fn explain(&self, error: Error, in_flight: &InFlight, asked: Version, meter: &SocketMeter) -> Error {
-        if !matches!(error, Error::Reset(_) | Error::Garbage(_) | Error::H2(_)) {
-            return error;
-        }
-        let protocol = in_flight.context.config.upstream_protocol;
-        let found = self.health.spoken.explain(&self.target, protocol, asked, meter.upstream.greeting());
-        match (found, error) {
-            // an HTTP server may answer garbage too
-            (Some(Error::WrongProtocol(_)), Error::Garbage(error)) if meter.upstream.greeting() == Greeting::Other => {
-                Error::Garbage(error)
-            }
-            (Some(found), _) => found,
-            (None, error) => error,
-        }
-    }
-}
 
 /// The upstream as one client's connection sees it.
 #[derive(Clone, Debug)]
@@ -207,7 +170,7 @@ async fn over_h1(
     }
     connection.framing = if response.body().size_hint().exact().is_some() { Framing::Sized } else { Framing::Open };
     let head = connection.last_read().unwrap_or_else(Stamp::now);
-    let sent = in_flight.request_end().and_then(|end| Some(connection.meter.last_write()?.max(end)));
+    let sent = in_flight.request_end().and_then(|end| Some(connection.h1.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);
     in_flight.record_response_head(response.status(), response.headers());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -278,21 +241,6 @@ async fn grpc_over_h2(
 fn is_grpc(kind: &[u8]) -> bool {
     let rest = kind.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
-}
-
-/// Connects to the upstream, within `connect_timeout`.
-async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
-    let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
-    let socket = target.connect(limit).await.map_err(|error| {
-        upstream.health.on_failed(target, &error);
-        match error {
-            ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
-            ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
-        }
-    })?;
-    upstream.health.on_connected();
-    in_flight.annotate(Annotation::NewUpstreamConnection);
-    Ok(socket)
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

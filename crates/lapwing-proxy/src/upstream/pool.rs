@@ -13,16 +13,16 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::coop::unconstrained;
 
 use super::h1_connection::H1Connection;
-use super::trust::{REST, Trust};
+use super::trust::{Framing, REST, Trust};
 use crate::body::Drive;
-use crate::connection::LazyDeadline;
+use crate::connection::{LazyDeadline, QuietWaker};
 use lapwing_ledger::Stamp;
 use lapwing_net::Tasks;
 
@@ -33,12 +33,77 @@ const MAX_IDLE: usize = 1024;
 const LINGER: Duration = Duration::from_secs(5);
 const LINGER_IN_ALL: Duration = Duration::from_secs(30);
 
+/// A connection with its place in the pool.
+pub(crate) struct PooledConnection {
+    pub(crate) h1: H1Connection,
+    /// When it was last put back.
+    idle_since: Option<Stamp>,
+    /// The calls of its waker until then.
+    idle_calls: u32,
+    /// How its last answer ended.
+    pub(crate) framing: Framing,
+    /// Where it is put back; only while a request holds it, and not if it is closed after that.
+    pool: Option<Arc<ConnectionPool>>,
+}
+
+impl std::fmt::Debug for PooledConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PooledConnection").field("h1", &self.h1).finish_non_exhaustive()
+    }
+}
+
+impl PooledConnection {
+    /// A new connection, which is put into `pool` after each response.
+    pub(crate) fn new(h1: H1Connection, pool: Arc<ConnectionPool>) -> Box<Self> {
+        Box::new(Self { h1, idle_since: None, idle_calls: 0, framing: Framing::Sized, pool: Some(pool) })
+    }
+
+    /// Returns whether something may have come since it was put back: its end, or what nobody asked for.
+    fn may_have_read(&self) -> bool {
+        !self.h1.meter.is_watched.load(Relaxed) || self.h1.meter.waker.calls() != self.idle_calls
+    }
+
+    /// It is closed when its response ends.
+    pub(crate) fn close_at_end(&mut self) {
+        self.pool = None;
+    }
+}
+
+impl Drive for PooledConnection {
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        self.h1.drive(cx);
+    }
+
+    fn waker(&self) -> &QuietWaker {
+        &self.h1.meter.waker
+    }
+
+    fn last_read(&self) -> Option<Stamp> {
+        self.h1.meter.last_read()
+    }
+
+    fn can_acknowledge(&self) -> bool {
+        self.h1.can_acknowledge()
+    }
+
+    fn acknowledge(&mut self, cx: &mut Context<'_>) -> bool {
+        self.h1.acknowledge(cx)
+    }
+
+    fn release(mut self: Box<Self>, at: Stamp) {
+        if let Some(pool) = self.pool.take() {
+            self.h1.meter.waker.forget();
+            pool.put(self, at);
+        }
+    }
+}
+
 /// The idle connections.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
-    idle: Mutex<VecDeque<Box<H1Connection>>>,
+    idle: Mutex<VecDeque<Box<PooledConnection>>>,
     /// Those that rest, the longest first.
-    resting: Mutex<VecDeque<Box<H1Connection>>>,
+    resting: Mutex<VecDeque<Box<PooledConnection>>>,
     /// Whether there may be any. Each request looks, and most upstreams have none.
     has_resting: AtomicBool,
     trust: Trust,
@@ -55,7 +120,7 @@ impl ConnectionPool {
 
     /// Takes a connection that is alive, if there is one at `now`.
     /// The second value says whether the upstream had ended one that was kept.
-    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> (Option<Box<H1Connection>>, bool) {
+    pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> (Option<Box<PooledConnection>>, bool) {
         let mut is_ended = false;
         while let Some(rested) = self.rested(now) {
             self.settle(rested).await;
@@ -66,31 +131,31 @@ impl ConnectionPool {
             if connection.may_have_read() {
                 look_at(&mut connection).await;
             }
-            if idle_ns < self.limit_ns.load(Relaxed) && connection.is_idle() {
+            if idle_ns < self.limit_ns.load(Relaxed) && connection.h1.is_idle() {
                 connection.pool = Some(self.clone());
                 return (Some(connection), is_ended);
             }
-            is_ended |= connection.is_done();
+            is_ended |= connection.h1.is_done();
             self.on_lost(&connection, now);
         }
     }
 
     /// The next connection that has rested at `now`.
-    fn rested(&self, now: Stamp) -> Option<Box<H1Connection>> {
+    fn rested(&self, now: Stamp) -> Option<Box<PooledConnection>> {
         if !self.has_resting.load(Relaxed) {
             return None;
         }
         let mut resting = self.resting.lock();
-        let is_rested = |first: &H1Connection| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
+        let is_rested = |first: &PooledConnection| first.idle_since.is_none_or(|since| now.since(since) >= nanos(REST));
         let first = if resting.front().is_some_and(|first| is_rested(first)) { resting.pop_front() } else { None };
         self.has_resting.store(!resting.is_empty(), Relaxed);
         first
     }
 
     /// A connection has rested: keeps it if the upstream did.
-    async fn settle(&self, mut connection: Box<H1Connection>) {
+    async fn settle(&self, mut connection: Box<PooledConnection>) {
         look_at(&mut connection).await;
-        if connection.is_idle() {
+        if connection.h1.is_idle() {
             self.trust.on_kept(connection.framing);
             self.push(connection);
         } else {
@@ -99,23 +164,23 @@ impl ConnectionPool {
     }
 
     /// A connection that was kept turned out at `now` to be closed.
-    pub(crate) fn on_lost(&self, connection: &H1Connection, now: Stamp) {
-        if connection.is_done() && connection.idle_since.is_some_and(|since| now.since(since) < nanos(REST)) {
+    pub(crate) fn on_lost(&self, connection: &PooledConnection, now: Stamp) {
+        if connection.h1.is_done() && connection.idle_since.is_some_and(|since| now.since(since) < nanos(REST)) {
             self.trust.on_closed(connection.framing);
         }
     }
 
     /// Keeps a connection that can carry another request, idle since `now`, or will once it has carried the rest of its own; drops (closes)
     /// any other.
-    pub(crate) fn put(self: &Arc<Self>, connection: Box<H1Connection>, now: Stamp) {
-        if connection.is_idle() {
+    pub(crate) fn put(self: &Arc<Self>, connection: Box<PooledConnection>, now: Stamp) {
+        if connection.h1.is_idle() {
             self.keep(connection, now);
-        } else if !connection.is_done() {
+        } else if !connection.h1.is_done() {
             self.tasks.spawn(self.clone().linger(connection));
         }
     }
 
-    fn keep(&self, mut connection: Box<H1Connection>, now: Stamp) {
+    fn keep(&self, mut connection: Box<PooledConnection>, now: Stamp) {
         connection.idle_since = Some(now);
         if self.trust.is_trusted(connection.framing) {
             return self.push(connection);
@@ -127,8 +192,8 @@ impl ConnectionPool {
         }
     }
 
-    fn push(&self, mut connection: Box<H1Connection>) {
-        connection.idle_calls = connection.meter.waker.calls();
+    fn push(&self, mut connection: Box<PooledConnection>) {
+        connection.idle_calls = connection.h1.meter.waker.calls();
         let mut idle = self.idle.lock();
         if idle.len() == MAX_IDLE {
             idle.pop_front();
@@ -137,18 +202,19 @@ impl ConnectionPool {
     }
 
     /// Drives a connection until it has carried the rest of the request that it has answered.
-    async fn linger(self: Arc<Self>, mut connection: Box<H1Connection>) {
+    async fn linger(self: Arc<Self>, mut connection: Box<PooledConnection>) {
         let began = Stamp::now();
         let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
         let rest = poll_fn(|cx| {
-            connection.drive(cx);
-            let moved = connection.meter.last_write().max(connection.meter.last_read()).map_or(began, |moved| moved.max(began));
+            connection.h1.drive(cx);
+            let moved =
+                connection.h1.meter.last_write().max(connection.h1.meter.last_read()).map_or(began, |moved| moved.max(began));
             let is_late = idle.has_expired(cx, moved, LINGER) || whole.has_expired(cx, began, LINGER_IN_ALL);
-            if connection.is_idle() || connection.is_done() || is_late { Poll::Ready(()) } else { Poll::Pending }
+            if connection.h1.is_idle() || connection.h1.is_done() || is_late { Poll::Ready(()) } else { Poll::Pending }
         });
         rest.await;
-        if connection.is_idle() {
-            connection.meter.waker.forget();
+        if connection.h1.is_idle() {
+            connection.h1.meter.waker.forget();
             self.keep(connection, Stamp::now());
         }
     }
@@ -172,7 +238,7 @@ impl ConnectionPool {
         let mut is_ended = false;
         for mut connection in called {
             look_at(&mut connection).await;
-            if connection.is_idle() {
+            if connection.h1.is_idle() {
                 self.push(connection);
             } else {
                 is_ended = true;
@@ -183,9 +249,9 @@ impl ConnectionPool {
 }
 
 /// Reads what has come on an idle connection: its end, at most. It looks once, so it looks even if the task has used its turn up.
-async fn look_at(connection: &mut H1Connection) {
+async fn look_at(connection: &mut PooledConnection) {
     unconstrained(poll_fn(|cx| {
-        connection.drive(cx);
+        connection.h1.drive(cx);
         Poll::Ready(())
     }))
     .await;

@@ -12,9 +12,8 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::UpstreamContext;
-use super::h1_connection::H1Connection;
-use crate::body::Drive;
+use super::context::UpstreamContext;
+use super::pool::PooledConnection;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::exchange::InFlight;
@@ -34,17 +33,17 @@ pub(crate) fn splice(
     context: &UpstreamContext,
     client: OnUpgrade,
     response: &mut Response<Incoming>,
-    mut connection: Box<H1Connection>,
+    mut connection: Box<PooledConnection>,
     in_flight: Arc<InFlight>,
 ) {
     let mut upstream = hyper::upgrade::on(response);
     in_flight.with(|ledger| ledger.kind = ExchangeKind::Stream);
     let guard = SpliceGuard(in_flight.clone());
-    let meters = [in_flight.meter.clone(), connection.meter.clone()];
+    let meters = [in_flight.meter.clone(), connection.h1.meter.clone()];
     context.tasks.spawn(async move {
         // the connection has to be driven until it gives its socket up
         let upstream = poll_fn(|cx| {
-            connection.drive(cx);
+            connection.h1.drive(cx);
             Pin::new(&mut upstream).poll(cx)
         });
         let (client, upstream) = match tokio::join!(client, upstream) {

@@ -12,14 +12,15 @@ use tower::layer::util::Identity;
 use super::bodies::{Reading, Shape, pause};
 use super::client::Sender;
 use super::server::{Received, serve};
-use crate::exchange::fixtures::settings;
+use crate::exchange::fixtures::Unobserved;
 use crate::serve::serve_with;
-use crate::{Config, DataPlane, UpstreamProtocol};
-use lapwing_ledger::Stamp;
+use crate::{Config, ConnectionSettings, DataPlane, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_ledger::clock::runtime::follow;
+use lapwing_ledger::{Stamp, TraceMark};
 use lapwing_metrics::Counter;
 use lapwing_net::simulated::{Progress, SimulatedAddress, Simulation, describe, draw, listen, pair, spawn};
 use lapwing_net::{Target, Tasks};
+use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_settings::ConfigHandle;
 
 /// A case that takes more steps does not end.
@@ -33,6 +34,13 @@ pub(crate) struct Windows {
     pub(crate) stream: u32,
     pub(crate) connection: u32,
     pub(crate) frame: u32,
+}
+
+/// Settings that nothing observes.
+fn settings(config: Config) -> ConnectionSettings {
+    let tracing =
+        Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
+    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer: Arc::new(Unobserved) }
 }
 
 /// When the server answers.

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::writer::Incomplete;
-
 /// The bounds of captures, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureLimits {
@@ -15,6 +13,20 @@ pub struct CaptureLimits {
     /// The largest buffer that a piece of a body is cut out of, if the piece is not the whole of its allocation: see
     /// [`Config::max_read_buffer`](crate::Config::max_read_buffer).
     pub read_buffer: usize,
+}
+
+/// Why there is no copy of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Incomplete {
+    /// It exceeds the budget of one body.
+    #[error("the body exceeds the capture budget of one body")]
+    TooLarge,
+    /// It exceeds what was left of the shared budget.
+    #[error("the shared capture budget is spent")]
+    BudgetSpent,
+    /// The body did not come to its end.
+    #[error("the body was aborted")]
+    Aborted,
 }
 
 /// The budget of all captures of a process.

@@ -25,7 +25,7 @@ mod writer;
 mod tests;
 
 pub(crate) use attached::AttachedCaptures;
-pub use budget::{CaptureBudget, CaptureLimits};
+pub use budget::{CaptureBudget, CaptureLimits, Incomplete};
 pub use captured::{CapturedBody, ReplayBody};
 pub(crate) use writer::capture;
-pub use writer::{Capture, Incomplete, capture_whole};
+pub use writer::{Capture, capture_whole};

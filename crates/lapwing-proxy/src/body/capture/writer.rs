@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame};
 use tokio::sync::oneshot;
 
-use super::budget::{CaptureBudget, Reservation};
+use super::budget::{CaptureBudget, Incomplete, Reservation};
 use super::captured::CapturedBody;
 
 /// The first block that pieces are copied into, in bytes. Each further block is twice as large.
@@ -21,20 +21,6 @@ const MAX_BLOCK: usize = 256 * 1024;
 const PIECE_COST: usize = 2 * size_of::<Bytes>();
 /// What a trailer costs besides its name and value: its place in a map that may be half empty.
 const FIELD_COST: usize = 256;
-
-/// Why there is no copy of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Incomplete {
-    /// It exceeds the budget of one body.
-    #[error("the body exceeds the capture budget of one body")]
-    TooLarge,
-    /// It exceeds what was left of the shared budget.
-    #[error("the shared capture budget is spent")]
-    BudgetSpent,
-    /// The body did not come to its end.
-    #[error("the body was aborted")]
-    Aborted,
-}
 
 /// Starts a capture: the writer for the body, and the future of its copy.
 pub(crate) fn capture(budget: &Arc<CaptureBudget>) -> (CaptureWriter, Capture) {

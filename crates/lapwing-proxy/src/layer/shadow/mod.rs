@@ -12,6 +12,7 @@ mod tap;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
@@ -23,14 +24,24 @@ pub use self::parts::{TapBranch, TapParts};
 pub use self::recording::{RecordingSwitch, RunningRecording};
 pub use self::tap::PairNumbers;
 pub use self::tap::ShadowTap;
-use crate::body::ResponseBody;
+use crate::body::{ResponseBody, TrackedRequest};
 use crate::error::Error;
-use crate::exchange::TrackedRequest;
-use crate::settings::ShadowRole;
 use lapwing_ledger::PairId;
 
 /// Carries the pair's number from the thread that sends copies to its own stack, which removes it.
 pub const PAIR_FIELD: HeaderName = HeaderName::from_static("x-lapwing-pair");
+
+/// What a stack has to do with shadow-serving.
+#[derive(Clone, Debug, Default)]
+pub enum ShadowRole {
+    /// Nothing.
+    #[default]
+    Off,
+    /// It carries clients' requests, of which sampled ones are copied.
+    Tap(Arc<ShadowTap>),
+    /// It carries the copies.
+    Copies,
+}
 
 /// Applies [`Shadow`].
 #[derive(Clone, Debug)]

@@ -7,20 +7,55 @@
 //! [`ContextKind::ALL`]. The upstream may read any of them: each is written with Lapwing's span in the trace that it named, or passed
 //! unchanged, and then the ledger has it. So the upstream's spans are joined whichever it continues.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arrayvec::ArrayVec;
 use http::{HeaderMap, HeaderValue};
 use tower::Service;
 
+use crate::body::TrackedRequest;
 use crate::config::TraceSampling;
-use crate::exchange::TrackedRequest;
-use crate::settings::{ContinuedTrace, Tracing};
-use lapwing_ledger::{Ledger, PassedContext, SpanId, TraceContext, TraceId};
+use lapwing_ledger::{Ledger, PassedContext, SpanId, TraceContext, TraceId, TraceMark};
 use lapwing_protocol::trace_context::{
-    self, PresentContexts, SentContext, SentContexts, TRACEPARENT, TRACESTATE, WrittenContext, is_valid_tracestate, read_w3c,
+    self, ContextPolicy, PresentContexts, SentContext, SentContexts, TRACEPARENT, TRACESTATE, WrittenContext,
+    is_valid_tracestate, read_w3c,
 };
 use lapwing_settings::{ContextKind, ContextSet};
+
+/// How spans are created.
+#[derive(Clone)]
+pub struct Tracing {
+    /// Whether spans are created, and whether sampling is forced.
+    pub sampling: TraceSampling,
+    /// The mark of traces that are started here.
+    pub mark: TraceMark,
+    /// Is called with every trace of a client that is continued here; `None` if no spans are forwarded.
+    pub continued: Option<Arc<dyn Fn(ContinuedTrace) + Send + Sync>>,
+    /// Which contexts are written beside `traceparent`.
+    pub contexts: ContextPolicy,
+}
+
+/// A client's trace in which Lapwing's span has taken the place of the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContinuedTrace {
+    /// The trace.
+    pub trace: TraceId,
+    /// The client's span, or zero.
+    pub parent: SpanId,
+    /// Lapwing's span, which the upstream takes for its parent.
+    pub span: SpanId,
+    /// The span that Lapwing sends itself; another one where this is about a context beside `traceparent`.
+    pub own: SpanId,
+    /// Whether the trace is sampled only because sampling is forced.
+    pub is_forced: bool,
+}
+
+impl std::fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracing").field("sampling", &self.sampling).finish_non_exhaustive()
+    }
+}
 
 /// Applies [`Trace`].
 #[derive(Clone, Debug)]

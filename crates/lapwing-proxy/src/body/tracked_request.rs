@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use http::Request;
 
-use super::in_flight::InFlight;
-use crate::body::RequestBody;
+use super::request::RequestBody;
+use crate::exchange::InFlight;
 
 /// A request with its open ledger.
 #[derive(Debug)]

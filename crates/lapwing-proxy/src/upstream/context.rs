@@ -1,0 +1,65 @@
+//! What the requests of one worker share of the upstream, and how they connect to it.
+
+use std::sync::Arc;
+
+use http::Version;
+
+use super::pool::ConnectionPool;
+use super::traits::UpstreamTraits;
+use crate::connection::{Greeting, SocketMeter};
+use crate::error::Error;
+use crate::exchange::InFlight;
+use crate::health::UpstreamHealth;
+use lapwing_ledger::Annotation;
+use lapwing_net::{ConnectError, Socket, Target, Tasks};
+
+/// What the requests of one worker share of the upstream.
+#[derive(Debug)]
+pub(crate) struct UpstreamContext {
+    pub(crate) target: Target,
+    /// What is known of it by all workers.
+    pub(crate) health: Arc<UpstreamHealth>,
+    pub(crate) pool: Arc<ConnectionPool>,
+    /// What was learnt of it.
+    pub(crate) traits: Arc<UpstreamTraits>,
+    pub(crate) tasks: Tasks,
+}
+
+impl UpstreamContext {
+    /// The upstream ended a connection: it may have gone.
+    pub(crate) fn on_goodbye(&self) {
+        self.health.on_goodbye(&self.target, &self.tasks);
+    }
+
+    /// Why a request that was sent in HTTP `asked` failed with `error`, as far as the connection's first bytes tell it.
+    pub(crate) fn explain(&self, error: Error, in_flight: &InFlight, asked: Version, meter: &SocketMeter) -> Error {
+        if !matches!(error, Error::Reset(_) | Error::Garbage(_) | Error::H2(_)) {
+            return error;
+        }
+        let protocol = in_flight.context.config.upstream_protocol;
+        let found = self.health.spoken.explain(&self.target, protocol, asked, meter.upstream.greeting());
+        match (found, error) {
+            // an HTTP server may answer garbage too
+            (Some(Error::WrongProtocol(_)), Error::Garbage(error)) if meter.upstream.greeting() == Greeting::Other => {
+                Error::Garbage(error)
+            }
+            (Some(found), _) => found,
+            (None, error) => error,
+        }
+    }
+}
+
+/// Connects to the upstream, within `connect_timeout`.
+pub(crate) async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
+    let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
+    let socket = target.connect(limit).await.map_err(|error| {
+        upstream.health.on_failed(target, &error);
+        match error {
+            ConnectError::Io(cause) => Error::Connect { upstream: target.to_string(), cause },
+            ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
+        }
+    })?;
+    upstream.health.on_connected();
+    in_flight.annotate(Annotation::NewUpstreamConnection);
+    Ok(socket)
+}
