@@ -51,6 +51,7 @@ rows! {
     DroppedChannelFull: Counter "lapwing_exchanges_dropped" &[("reason", "channel_full")], "Exchanges served but not profiled: the channel to the aggregator was full.";
     DroppedPanic: Counter "lapwing_exchanges_dropped" &[("reason", "panic")], "Exchanges served but not profiled: the observer panicked.";
     ObserverPanics: Counter "lapwing_observer_panics" &[], "Panics of the observer while it looked at a request or a response, which were served and recorded without what it would have added.";
+    LateEvents: Counter "lapwing_late_events" &[], "Events of a request that came after its exchange was closed and handed over, and are in no record.";
     PendingEvicted: Counter "lapwing_pending_evicted" &[], "Exchanges merged before their spans came, because the pending table was full.";
     Pending: Gauge "lapwing_pending_exchanges" &[], "Exchanges that wait for their spans.";
     OrphanSpans: Gauge "lapwing_orphan_spans" &[], "Spans held until their exchange ends.";

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tower::{Layer, Service, ServiceBuilder};
 
-use super::body::{ResponseBody, TrackedRequest};
+use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
 use super::exchange::ExchangeContext;
@@ -67,7 +67,7 @@ where
 {
     ServiceBuilder::new()
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
-        .layer(ledger::layer(exchange.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
+        .layer(ledger::layer::<RequestBody, _>(exchange.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
         .layer(rescue::RescueLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too

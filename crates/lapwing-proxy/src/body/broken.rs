@@ -39,7 +39,8 @@ impl Break {
     /// A time limit ended the response to `in_flight`.
     pub(crate) fn by_limit(error: Error, in_flight: &InFlight) -> Self {
         error.report_time_limit(&in_flight.context.counters);
-        let is_grpc = in_flight.is_multiplexed && in_flight.with(|ledger| ledger.name_proof == NameProof::WithContent);
+        let is_grpc =
+            in_flight.is_multiplexed && in_flight.read_ledger(|ledger| ledger.name_proof) == Some(NameProof::WithContent);
         let trailers = is_grpc.then(|| grpc_trailers(&error));
         Self { trailers, ..Self::new(error) }
     }

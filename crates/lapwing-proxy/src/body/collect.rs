@@ -39,7 +39,7 @@ pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result
     while length <= limit {
         let next = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
             Poll::Ready(next) => Poll::Ready(next.transpose().map_err(|error| Error::from(&error))),
-            Poll::Pending if deadline.has_expired(cx, in_flight.request_last(), timeout) => {
+            Poll::Pending if deadline.has_expired(cx, in_flight.stamps.request_last(), timeout) => {
                 Poll::Ready(Err(Error::RequestStalled { limit: timeout }))
             }
             Poll::Pending => slow_upload(&in_flight, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
@@ -48,8 +48,8 @@ pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result
         length += frame.data_ref().map_or(0, Bytes::len);
         frames.push_back(frame);
     }
-    let end = in_flight.request_end().unwrap_or_else(|| in_flight.request_last()).max(began);
-    in_flight.with(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, end));
+    let end = in_flight.stamps.request_end().unwrap_or_else(|| in_flight.stamps.request_last()).max(began);
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, end));
     Ok(CollectedRequest { tracked, frames, is_sized })
 }
 

@@ -173,7 +173,7 @@ impl ResponseBody {
         if !std::mem::replace(is_ended, true) {
             upstream.end(|end| {
                 if let Some(guard) = guard {
-                    guard.0.end_window(end);
+                    guard.0.stamps.end_window(end);
                 }
             });
         }
@@ -194,8 +194,8 @@ impl ResponseBody {
         self.upstream.close();
         self.is_ended = true;
         if let Some(in_flight) = self.in_flight() {
-            in_flight.with(|ledger| ledger.outcome = outcome);
-            in_flight.end_window(broken.at);
+            in_flight.write_ledger(|ledger| ledger.outcome = outcome);
+            in_flight.stamps.end_window(broken.at);
             broken.flushes = in_flight.meter.flushes();
         }
         self.broken = Some(Box::new(broken));
@@ -270,7 +270,7 @@ impl ResponseBody {
         }
         if let Some(in_flight) = self.in_flight() {
             let n = frame.data_ref().map_or(0, Buf::remaining);
-            in_flight.on_response_bytes(n);
+            in_flight.stamps.on_response_bytes(n);
             // after trailers, nothing more is asked for
             self.handed = (in_flight.is_multiplexed && !frame.is_trailers()).then(Stamp::now);
         }

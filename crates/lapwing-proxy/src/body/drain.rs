@@ -35,7 +35,7 @@ async fn drained(mut body: Incoming, in_flight: Arc<InFlight>) {
     let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
     let is_over = std::future::poll_fn(|cx| {
         loop {
-            if in_flight.closes_client() {
+            if in_flight.client.is_closed() {
                 return Poll::Ready(false);
             }
             match Pin::new(&mut body).poll_frame(cx) {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
+mod accounted;
 mod beside;
 mod broken;
 pub(crate) mod capture;
@@ -23,6 +24,7 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accounted::{AccountedRequest, AccountedResponse};
 pub(crate) use beside::{Beside, GoesOn};
 pub(crate) use collect::collect;
 pub(crate) use continue_gate::ContinueGate;

@@ -176,7 +176,7 @@ impl RequestBody {
     /// it came with the head.
     fn on_first_polled(&mut self, is_pending: bool) {
         let Self { in_flight, first, .. } = self;
-        in_flight.on_body_asked();
+        in_flight.client.on_body_asked();
         *first = match (*first, is_pending) {
             (FirstPiece::Unread, true) => {
                 in_flight.meter.body_wait.begin(in_flight.context.config.quick_ack.is_on());
@@ -306,7 +306,9 @@ impl Drop for RequestBody {
             return self.return_at(*returned);
         }
         // a client that waits to be asked for its body sends none
-        if let Some(inner) = self.inner.take().filter(|_| !self.in_flight.is_multiplexed && !self.in_flight.awaits_continue()) {
+        if let Some(inner) =
+            self.inner.take().filter(|_| !self.in_flight.is_multiplexed && !self.in_flight.client.awaits_continue())
+        {
             drain(inner, &self.in_flight);
         }
     }

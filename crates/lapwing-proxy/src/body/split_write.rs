@@ -31,7 +31,7 @@ pub(crate) fn on_split_write(connection: &mut dyn Drive, in_flight: &InFlight, c
     if is_acknowledged {
         context.counters.bump(Counter::QuickAcksUpstream);
     }
-    in_flight.with(|ledger| {
+    in_flight.write_ledger(|ledger| {
         let annotations = &mut ledger.circumstances.annotations;
         annotations.add(Annotation::SplitWrite);
         if is_acknowledged {

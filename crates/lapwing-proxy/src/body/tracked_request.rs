@@ -5,13 +5,14 @@ use std::sync::Arc;
 use http::Request;
 
 use super::request::RequestBody;
+use crate::connection::SocketMeter;
 use crate::exchange::InFlight;
 
 /// A request with its open ledger.
 #[derive(Debug)]
-pub(crate) struct TrackedRequest {
+pub(crate) struct TrackedRequest<B = RequestBody, M = SocketMeter> {
     /// The request as the client sent it, or as the layers above changed it. Boxed, for each layer moves it.
-    pub(crate) request: Box<Request<RequestBody>>,
+    pub(crate) request: Box<Request<B>>,
     /// Its ledger.
-    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) in_flight: Arc<InFlight<M>>,
 }

@@ -47,7 +47,7 @@ impl UploadWatch {
     /// `n` bytes came, as [`InFlight::on_request_bytes`] has noted.
     pub(crate) fn on_bytes(&self, n: usize, in_flight: &InFlight) {
         if let Self::Seen(upload) = self {
-            upload.pace.on_bytes(n as u64, in_flight.request_last());
+            upload.pace.on_bytes(n as u64, in_flight.stamps.request_last());
         }
     }
 }
@@ -63,7 +63,7 @@ impl Drop for UploadWatch {
 /// Returns why the upload of `in_flight` ends now, if it comes too slowly. If it does not, the task is woken when it may.
 pub(crate) fn slow_upload(in_flight: &InFlight, cx: &mut Context<'_>, deadline: &mut LazyDeadline) -> Option<Error> {
     let config = &in_flight.context.config;
-    if !config.client_min_rate.is_on() || in_flight.request_end().is_some() {
+    if !config.client_min_rate.is_on() || in_flight.stamps.request_end().is_some() {
         return None;
     }
     let Some(upload) = in_flight.upload.get() else {

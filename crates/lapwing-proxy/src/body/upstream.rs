@@ -150,7 +150,7 @@ impl UpstreamBody {
                 && frame.is_data()
             {
                 let gap_ns = self.read_at().since(self.last);
-                in_flight.with(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
+                in_flight.write_ledger(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
             }
             self.first = FirstPiece::Read;
         }
@@ -208,7 +208,7 @@ impl UpstreamBody {
         // the time that a slow client took is not the upstream's
         let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
         // nor is the upstream silent while the request still comes: it may answer once it has all of it, and has its time from then
-        let since = self.last.max(taken.unwrap_or(self.last)).max(in_flight.request_last());
+        let since = self.last.max(taken.unwrap_or(self.last)).max(in_flight.stamps.request_last());
         self.deadline.has_expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 

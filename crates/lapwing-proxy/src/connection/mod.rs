@@ -16,6 +16,7 @@ mod quiet_waker;
 mod read_size;
 mod reader;
 mod refused_heads;
+mod stamps;
 mod told;
 
 pub(crate) use body_wait::BodyArrival;
@@ -28,3 +29,4 @@ pub(crate) use meter::{OnFlush, SocketMeter};
 pub(crate) use metered::MeteredSocket;
 pub(crate) use opening::Opening;
 pub(crate) use quiet_waker::QuietWaker;
+pub(crate) use stamps::ConnectionStamps;

@@ -8,7 +8,7 @@ use lapwing_metrics::Counter;
 impl InFlight {
     /// Notes what was seen of the request.
     pub(crate) fn annotate(&self, annotation: Annotation) {
-        self.with(|ledger| ledger.circumstances.annotations.add(annotation));
+        self.write_ledger(|ledger| ledger.circumstances.annotations.add(annotation));
     }
 
     /// Hyper was given bytes of the response at `handed` and had not written all of them at `now` (HTTP/2). Notes it if they waited for
@@ -22,7 +22,7 @@ impl InFlight {
     /// The body of the request came in this way (HTTP/1.1).
     pub(crate) fn on_request_body(&self, arrival: BodyArrival) {
         let BodyArrival::Apart { is_acknowledged } = arrival else { return };
-        let is_by_agreement = self.with(|ledger| {
+        let is_by_agreement = self.write_ledger(|ledger| {
             let annotations = &mut ledger.circumstances.annotations;
             // who asks for "100 Continue" sends the body later on purpose, and our answer acknowledges the head
             let is_by_agreement = annotations.has(Annotation::ExpectContinue);
@@ -31,7 +31,7 @@ impl InFlight {
             }
             is_by_agreement
         });
-        if is_acknowledged && !is_by_agreement {
+        if is_acknowledged && is_by_agreement != Some(true) {
             self.context.counters.bump(Counter::QuickAcksClient);
         }
     }
@@ -51,9 +51,12 @@ mod tests {
     fn the_first_request_of_a_connection_is_new_and_counts_itself() {
         let first = fixtures::in_flight();
         let (context, meter) = (first.context.clone(), first.meter.clone());
-        assert_eq!(first.with(|ledger| (names(ledger), ledger.circumstances.in_flight)), (vec!["new_client_connection"], 1));
+        assert_eq!(
+            first.read_ledger(|ledger| (names(ledger), ledger.circumstances.in_flight)),
+            Some((vec!["new_client_connection"], 1))
+        );
         let second = InFlight::open(context, meter, Stamp::now(), false);
-        assert_eq!(second.with(|ledger| (names(ledger), ledger.circumstances.in_flight)), (vec![], 2));
+        assert_eq!(second.read_ledger(|ledger| (names(ledger), ledger.circumstances.in_flight)), Some((vec![], 2)));
     }
 
     #[test]
@@ -70,7 +73,7 @@ mod tests {
                 in_flight.annotate(Annotation::ExpectContinue);
             }
             in_flight.on_request_body(arrival);
-            let noted = in_flight.with(|ledger| names(ledger));
+            let noted = in_flight.read_ledger(names).unwrap();
             assert_eq!(noted.first().copied().filter(|name| *name != "new_client_connection"), annotation);
             assert_eq!(in_flight.context.counters.get(Counter::QuickAcksClient), count);
         }

@@ -2,16 +2,14 @@
 
 use http::{HeaderMap, header};
 
-use super::context::ExchangeContext;
-use crate::connection::SocketMeter;
 use lapwing_ledger::{Annotation, Ledger};
-use lapwing_metrics::Counter;
+use lapwing_metrics::{Counter, Counters};
 
-/// A request came over the connection of `meter`: counts it in, and notes how many are in flight now.
-pub(crate) fn note_arrival(context: &ExchangeContext, meter: &SocketMeter, ledger: &mut Ledger) {
+/// A request came, the first of its connection or not: counts it in, and notes how many are in flight now.
+pub(crate) fn note_arrival(counters: &Counters, is_first: bool, ledger: &mut Ledger) {
     let seen = &mut ledger.circumstances;
-    seen.in_flight = u32::try_from(context.counters.raise(Counter::InFlight)).unwrap_or(u32::MAX);
-    if meter.is_first_request() {
+    seen.in_flight = u32::try_from(counters.raise(Counter::InFlight)).unwrap_or(u32::MAX);
+    if is_first {
         seen.annotations.add(Annotation::NewClientConnection);
     }
 }

@@ -12,17 +12,21 @@ pub(crate) struct ClientExpects {
 }
 
 impl ClientExpects {
+    /// It waits until its body is asked for (`Expect: 100-continue`).
     pub(crate) fn await_continue(&self) {
         self.awaits_continue.store(true, Relaxed);
     }
 
+    /// Returns whether it waits until its body is asked for.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.awaits_continue.load(Relaxed)
     }
 
-    /// Its body is asked for.
+    /// Its body is asked for: hyper tells it.
     pub(crate) fn on_body_asked(&self) {
-        self.awaits_continue.store(false, Relaxed);
+        if self.awaits_continue() {
+            self.awaits_continue.store(false, Relaxed);
+        }
     }
 
     /// It is told that its connection ends.
@@ -30,6 +34,7 @@ impl ClientExpects {
         self.closes.store(true, Relaxed);
     }
 
+    /// Returns whether it is told that its connection ends.
     pub(crate) fn is_closed(&self) -> bool {
         self.closes.load(Relaxed)
     }

@@ -1,17 +1,14 @@
 //! What the requests of a connection share: configuration, counters, and the observer of their traffic.
-//!
-//! An observer may fail: every call is fenced, so that a panic there costs the record and never the request.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::even_draw::EvenDraw;
-use super::observer::Observer;
+use super::observer::FencedObserver;
 use crate::config::Config;
 use crate::connection::ClientTimeouts;
 use crate::health::UpstreamHealth;
 use crate::upload::UploadPlaces;
-use lapwing_metrics::{Counter, Counters};
+use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 
 /// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.
@@ -24,7 +21,7 @@ pub(crate) struct ExchangeContext {
     pub(crate) uploads: Arc<UploadPlaces>,
     /// Which split writes are left without help.
     pub(crate) unhelped: EvenDraw,
-    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) observer: FencedObserver,
     /// Carry what outlives its request.
     pub(crate) tasks: Tasks,
     /// What is known of the upstream.
@@ -38,13 +35,6 @@ impl std::fmt::Debug for ExchangeContext {
 }
 
 impl ExchangeContext {
-    /// Calls the observer. A panic is caught and counted by `panicked`.
-    pub(crate) fn observe(&self, panicked: Counter, look: impl FnOnce(&dyn Observer)) {
-        if catch_unwind(AssertUnwindSafe(|| look(&*self.observer))).is_err() {
-            self.counters.bump(panicked);
-        }
-    }
-
     /// How long a client's connection may stand still.
     pub(crate) fn client_timeouts(&self) -> ClientTimeouts {
         ClientTimeouts {

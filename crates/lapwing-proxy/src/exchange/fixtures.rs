@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
-use super::{EvenDraw, ExchangeContext, InFlight, Observer};
+use super::{EvenDraw, ExchangeContext, FencedObserver, InFlight, Observer};
 use crate::config::Config;
 use lapwing_ledger::{Ledger, Stamp};
+use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 use lapwing_protocol::ExchangeReader;
 
@@ -24,13 +25,14 @@ impl Observer for Unobserved {
 
 /// What the requests of a connection share that nothing observes.
 pub(crate) fn context() -> ExchangeContext {
+    let counters = Arc::<Counters>::default();
     ExchangeContext {
         config: Config::default(),
         respond_server_timing: false,
-        counters: Arc::default(),
+        counters: counters.clone(),
         uploads: Arc::default(),
         unhelped: EvenDraw::default(),
-        observer: Arc::new(Unobserved),
+        observer: FencedObserver::new(Arc::new(Unobserved), counters),
         tasks: Tasks::default(),
         health: Arc::default(),
     }

@@ -4,21 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::in_flight::InFlight;
+use crate::connection::{ConnectionStamps, SocketMeter};
 use lapwing_ledger::Stamp;
 
 /// Closes the ledger if it is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
 /// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
 /// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
 #[derive(Debug)]
-pub(crate) struct ExchangeGuard(pub(crate) Arc<InFlight>);
+pub(crate) struct ExchangeGuard<M: ConnectionStamps = SocketMeter>(pub(crate) Arc<InFlight<M>>);
 
-impl Drop for ExchangeGuard {
+impl<M: ConnectionStamps> Drop for ExchangeGuard<M> {
     fn drop(&mut self) {
         if self.0.is_finished() {
             return;
         }
         let mut is_complete = false;
-        self.0.with_reader(|reader, _| is_complete = reader.is_complete());
+        self.0.with_reader(|reader| is_complete = reader.is_complete());
         if is_complete && !self.0.is_cut.load(Relaxed) {
             // the client has all it asked for, and left without waiting for the body's end
             if self.0.held.load(Relaxed) > 0 {

@@ -1,24 +1,27 @@
-//! A request in flight: its ledger while it is open, and everything that writes into it.
+//! A request in flight, put together: who carries it (its connection), who measures it (stamps, and the account), who decides (the context),
+//! and who observes its bodies.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
-use super::answer_errors::AnswerErrors;
+use super::account::Account;
+use super::body_observation::{BodyObservation, count_refused};
 use super::body_reader::BodyReader;
 use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
 use super::context::ExchangeContext;
-use super::first_byte::{FirstByte, GRPC};
+use super::first_byte::GRPC;
 use super::grpc_status::grpc_outcome;
 use super::observer::Observer;
 use super::on_close::OnClose;
-use crate::connection::{ClientWaits, SocketMeter};
+use super::request_stamps::RequestStamps;
+use crate::connection::{ClientWaits, ConnectionStamps, SocketMeter};
 use crate::upload::Upload;
-use lapwing_ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp, UpstreamWindow};
+use lapwing_ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp};
 use lapwing_metrics::{Counter, RequestGeneration};
 use lapwing_protocol::ExchangeReader;
 
@@ -27,20 +30,13 @@ const GRPC_WEB: &[u8] = b"application/grpc-web";
 
 /// A request in flight.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlight<M = SocketMeter> {
     pub(crate) context: Arc<ExchangeContext>,
-    pub(crate) meter: Arc<SocketMeter>,
+    pub(crate) meter: Arc<M>,
     /// Whether requests share the connection (HTTP/2).
     pub(crate) is_multiplexed: bool,
-    pub(crate) called: Stamp,
+    pub(crate) stamps: RequestStamps,
     generation: RequestGeneration,
-    pub(crate) request_last: AtomicU64,
-    pub(crate) request_end: AtomicU64,
-    pub(crate) request_bytes: AtomicU64,
-    response_bytes: AtomicU64,
-    /// When it went to the upstream, and when the upstream window ended: zero before that.
-    dispatched: AtomicU64,
-    egress: AtomicU64,
     pub(crate) client: ClientExpects,
     /// Whether the request body waits for the client, not for the upstream.
     pub(crate) awaits_client: AtomicBool,
@@ -59,48 +55,26 @@ pub(crate) struct InFlight {
 
 #[derive(Debug)]
 struct State {
-    /// `None` once it has been handed over.
-    ledger: Option<Box<Ledger>>,
+    account: Account,
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
-    reader: Option<BodyReader>,
-    errors: AnswerErrors,
-    first_byte: FirstByte,
+    bodies: BodyObservation,
     on_close: Option<Box<dyn OnClose>>,
 }
 
-impl State {
-    /// The ledger. After it was handed over, a spare one whose content is lost.
-    fn ledger(&mut self) -> &mut Ledger {
-        self.ledger.get_or_insert_with(|| Box::new(Ledger::open(Stamp::now(), 0)))
-    }
-}
-
-impl InFlight {
+impl<M: ConnectionStamps> InFlight<M> {
     /// Opens a ledger that began at `started`. The whole head has been read by now.
-    pub(crate) fn open(
-        context: Arc<ExchangeContext>,
-        meter: Arc<SocketMeter>,
-        started: Stamp,
-        is_multiplexed: bool,
-    ) -> Arc<Self> {
+    pub(crate) fn open(context: Arc<ExchangeContext>, meter: Arc<M>, started: Stamp, is_multiplexed: bool) -> Arc<Self> {
         let called = Stamp::now();
         let mut ledger = Box::new(Ledger::open(started, 0));
-        note_arrival(&context, &meter, &mut ledger);
+        note_arrival(&context.counters, meter.on_request_opened(), &mut ledger);
         let generation = context.counters.open_requests().begin();
-        meter.open.fetch_add(1, Relaxed);
         Arc::new(Self {
             context,
             meter,
             is_multiplexed,
-            called,
+            stamps: RequestStamps::new(called),
             generation,
-            request_last: AtomicU64::new(called.as_ns()),
-            request_end: AtomicU64::new(0),
-            request_bytes: AtomicU64::new(0),
-            response_bytes: AtomicU64::new(0),
-            dispatched: AtomicU64::new(0),
-            egress: AtomicU64::new(0),
             client: ClientExpects::default(),
             awaits_client: AtomicBool::new(false),
             held: AtomicU32::new(0),
@@ -110,33 +84,31 @@ impl InFlight {
             is_behind: AtomicBool::new(false),
             upload: OnceLock::new(),
             state: Mutex::new(State {
-                ledger: Some(ledger),
+                account: Account::Open(ledger),
                 waits: None,
-                reader: None,
-                errors: AnswerErrors::default(),
-                first_byte: FirstByte::default(),
+                bodies: BodyObservation::default(),
                 on_close: None,
             }),
         })
     }
 
-    /// Reads or writes the ledger.
-    pub(crate) fn with<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> T {
-        write(self.state.lock().ledger())
+    /// Writes into the ledger; `None`, and counted, if it was handed over.
+    pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+        self.state.lock().account.write(&self.context.counters, write)
     }
 
-    /// Lets the observer write into the ledger. A panic is caught and counted.
-    pub(crate) fn observe(&self, look: impl FnOnce(&dyn Observer, &mut Ledger)) {
-        self.context.observe(Counter::ObserverPanics, |observer| look(observer, self.state.lock().ledger()));
+    /// Reads the ledger; `None` if it was handed over.
+    pub(crate) fn read_ledger<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Option<T> {
+        self.state.lock().account.ledger().map(read)
     }
 
     /// Lets the observer write into the ledger, and open a reader of the bodies of a POST, or of another request. A panic is caught
     /// and counted.
-    pub(crate) fn open_reader(&self, is_post: bool, look: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
-        let state = &mut *self.state.lock();
-        state.errors = AnswerErrors::to(is_post);
-        self.context.observe(Counter::ObserverPanics, |observer| {
-            state.reader = look(observer, state.ledger()).map(BodyReader::new);
+    pub(crate) fn open_reader(&self, is_post: bool, open: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
+        let State { account, bodies, .. } = &mut *self.state.lock();
+        bodies.begin(is_post);
+        self.context.observer.call(Counter::ObserverPanics, |observer| {
+            bodies.read_with(account.write(&self.context.counters, |ledger| open(observer, ledger)).flatten());
         });
     }
 
@@ -145,67 +117,36 @@ impl InFlight {
         self.state.lock().on_close = Some(on_close);
     }
 
-    /// Calls the reader of the bodies. A panic is caught and counted; a reader that panicked is not called again.
-    pub(crate) fn with_reader(&self, look: impl FnOnce(&mut BodyReader, &Ledger)) {
-        self.look_with_reader(&mut self.state.lock(), look);
+    /// Calls the reader of the bodies, if there is one. A panic is caught and counted; a reader that panicked is not called again.
+    pub(crate) fn with_reader(&self, read: impl FnOnce(&mut BodyReader)) {
+        let behind = self.state.lock().bodies.with_reader(&self.context.observer, read);
+        self.set_behind(behind);
     }
 
-    fn look_with_reader(&self, state: &mut State, look: impl FnOnce(&mut BodyReader, &Ledger)) {
-        let (Some(reader), Some(ledger)) = (&mut state.reader, &state.ledger) else { return };
-        let mut is_sound = false;
-        self.context.observe(Counter::ObserverPanics, |_| {
-            look(reader, ledger);
-            is_sound = true;
-        });
-        self.is_behind.store(is_sound && reader.is_behind(), Relaxed);
-        if !is_sound {
-            state.reader = None;
+    fn set_behind(&self, behind: Option<bool>) {
+        if let Some(is_behind) = behind {
+            self.is_behind.store(is_behind, Relaxed);
         }
     }
 
     /// A piece of the request goes to the upstream.
     pub(crate) fn on_request_piece(&self, bytes: &Bytes) {
-        self.with_reader(|reader, _| reader.push_request(bytes));
+        self.with_reader(|reader| reader.push_request(bytes));
     }
 
     /// A piece of the response, read from the upstream at `at`, goes to the client.
     pub(crate) fn on_response_piece(&self, bytes: &Bytes, at: Stamp) {
-        let state = &mut *self.state.lock();
-        if let Some(ledger) = &state.ledger {
-            state.first_byte.on_piece(bytes, at.since(ledger.started));
-            if state.errors.wants_piece() {
-                let State { errors, reader, .. } = state;
-                let times = (at, ledger.started);
-                self.context.observe(Counter::ObserverPanics, |observer| errors.on_piece(observer, reader, bytes, times));
-            }
+        let State { account, bodies, .. } = &mut *self.state.lock();
+        if let Some(ledger) = account.ledger() {
+            self.set_behind(bodies.on_response_piece(&self.context.observer, ledger, bytes, at));
         }
-        self.look_with_reader(state, |reader, ledger| reader.push_response(bytes, at, ledger.started));
     }
 
     /// Lets the reader read the pieces that have passed. Call it once they are on their way.
     pub(crate) fn read_passed(&self) {
         if self.is_behind.load(Relaxed) {
-            self.with_reader(|reader, _| reader.read());
+            self.with_reader(BodyReader::read);
         }
-    }
-
-    /// The request was admitted and goes to the upstream now, which ends validation.
-    pub(crate) fn dispatch(&self) -> Stamp {
-        let now = Stamp::now();
-        if self.dispatched.load(Relaxed) == 0 {
-            self.dispatched.store(now.as_ns(), Relaxed);
-        }
-        now
-    }
-
-    /// The upstream window ends at `end`.
-    pub(crate) fn end_window(&self, end: Stamp) {
-        self.egress.store(end.as_ns(), Relaxed);
-    }
-
-    /// So many bytes of the response's body go to the client.
-    pub(crate) fn on_response_bytes(&self, n: usize) {
-        self.response_bytes.store(self.response_bytes.load(Relaxed) + n as u64, Relaxed);
     }
 
     /// The response waited for the client, not for the upstream.
@@ -216,70 +157,55 @@ impl InFlight {
     /// The upstream began to answer at `head`. It was given the last request byte at `sent` (`None`: not yet).
     pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
         self.upload.get().inspect(|upload| upload.settle());
-        let state = &mut *self.state.lock();
-        let dispatched = Stamp::from_ns(self.dispatched.load(Relaxed));
-        let ledger = state.ledger();
-        let head_ns = head.since(ledger.started);
-        let start_ns = sent.unwrap_or(head).min(head).since(ledger.started);
-        if let (Some(sent), Some(dispatched)) = (sent, dispatched) {
-            let from = dispatched.max(self.request_end().unwrap_or(dispatched));
-            ledger.observe(Stage::Unattributed, ObservedEvent::Send, from, sent.min(head));
-        }
-        ledger.window = Some(UpstreamWindow { start_ns, head_ns, end_ns: head_ns });
+        self.write_ledger(|ledger| self.stamps.begin_window(ledger, sent, head));
     }
 
     /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
     pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
         let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
-        let is_still_asking = self.request_end().is_none();
-        let state = &mut *self.state.lock();
-        self.context.observe(Counter::ObserverPanics, |observer| {
-            let ledger = state.ledger();
-            ledger.status = status.as_u16();
-            observer.response(headers, false, ledger);
-        });
-        self.look_with_reader(state, |reader, _| self.on_refused_fields(reader.read_response_head(status.as_u16(), headers)));
-        state.first_byte.on_head(headers, content_type);
-        let State { errors, reader, .. } = state;
-        let head = (status.as_u16(), headers, content_type);
-        self.context.observe(Counter::ObserverPanics, |observer| errors.on_head(observer, reader, head));
-        let ledger = state.ledger();
-        ledger.outcome = match status.as_u16() {
-            500.. => Outcome::ServerError,
-            400..500 => Outcome::ClientError,
-            _ => Outcome::Ok,
-        };
-        ledger.name_proof = NameProof::of_status(status.as_u16());
-        if content_type.starts_with(GRPC) {
-            let is_plain = !content_type.starts_with(GRPC_WEB) && ledger.name_proof == NameProof::Proven;
-            let unsaid = if is_plain { NameProof::WithContent } else { ledger.name_proof };
-            (ledger.outcome, ledger.name_proof) = grpc_outcome(headers).unwrap_or((ledger.outcome, unsaid));
-            if is_still_asking {
-                ledger.kind = ExchangeKind::Stream;
+        let is_still_asking = self.stamps.request_end().is_none();
+        let (observer, counters) = (&self.context.observer, &*self.context.counters);
+        let State { account, bodies, .. } = &mut *self.state.lock();
+        account.write(counters, |ledger| {
+            observer.call(Counter::ObserverPanics, |observer| {
+                ledger.status = status.as_u16();
+                observer.response(headers, false, ledger);
+            });
+            self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
+            ledger.outcome = match status.as_u16() {
+                500.. => Outcome::ServerError,
+                400..500 => Outcome::ClientError,
+                _ => Outcome::Ok,
+            };
+            ledger.name_proof = NameProof::of_status(status.as_u16());
+            if content_type.starts_with(GRPC) {
+                let is_plain = !content_type.starts_with(GRPC_WEB) && ledger.name_proof == NameProof::Proven;
+                let unsaid = if is_plain { NameProof::WithContent } else { ledger.name_proof };
+                (ledger.outcome, ledger.name_proof) = grpc_outcome(headers).unwrap_or((ledger.outcome, unsaid));
+                if is_still_asking {
+                    ledger.kind = ExchangeKind::Stream;
+                }
             }
-        }
+        });
     }
 
     /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
     pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
-        self.observe(|observer, ledger| observer.response(trailers, true, ledger));
-        self.with_reader(|reader, _| self.on_refused_fields(reader.read_trailers(trailers)));
-        if let Some((outcome, proof)) = grpc_outcome(trailers) {
-            self.with(|ledger| (ledger.outcome, ledger.name_proof) = (outcome, proof));
-        }
-    }
-
-    fn on_refused_fields(&self, n: usize) {
-        if n > 0 {
-            self.context.counters.add(Counter::ReportsMalformed, n as u64);
-        }
+        let (observer, counters) = (&self.context.observer, &*self.context.counters);
+        let State { account, bodies, .. } = &mut *self.state.lock();
+        account.write(counters, |ledger| {
+            observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
+            self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
+            if let Some((outcome, proof)) = grpc_outcome(trailers) {
+                (ledger.outcome, ledger.name_proof) = (outcome, proof);
+            }
+        });
     }
 
     /// A spliced stream ended. It carried these many bytes from the client and to it.
     pub(crate) fn on_stream_end(&self, (from_client, to_client): (u64, u64), outcome: Outcome) {
-        self.request_bytes.fetch_add(from_client, Relaxed);
-        self.response_bytes.fetch_add(to_client, Relaxed);
-        self.with(|ledger| ledger.outcome = outcome);
+        self.stamps.on_spliced_bytes(from_client, to_client);
+        self.write_ledger(|ledger| ledger.outcome = outcome);
     }
 
     /// The response has ended: the ledger closes when the connection has flushed its last bytes.
@@ -302,8 +228,11 @@ impl InFlight {
 
     /// Closes the ledger as cancelled, unless it is closed.
     pub(crate) fn cancel(&self) {
-        self.with(|ledger| ledger.outcome = Outcome::Cancelled);
-        self.close(Stamp::now());
+        // guards are dropped after it was closed, too
+        if !self.closed.load(Relaxed) {
+            self.write_ledger(|ledger| ledger.outcome = Outcome::Cancelled);
+            self.close(Stamp::now());
+        }
     }
 
     /// Closes the ledger at `now` and hands it over. Later calls do nothing.
@@ -313,7 +242,7 @@ impl InFlight {
         }
         self.finished.store(true, Relaxed);
         self.context.counters.sub(Counter::InFlight, 1);
-        self.meter.open.fetch_sub(1, Relaxed);
+        self.meter.on_request_closed();
         self.hand_over(now);
         // last: whoever sees that the request has ended finds its ledger in the queue
         self.context.counters.open_requests().end(self.generation);
@@ -321,11 +250,12 @@ impl InFlight {
 
     /// Closes the ledger at `now` and hands it to the observer.
     fn hand_over(&self, now: Stamp) {
+        let observer = &self.context.observer;
         let state = &mut *self.state.lock();
-        let Some(mut ledger) = state.ledger.take() else { return };
-        self.settle(state, &mut ledger, now);
+        let Some(mut ledger) = state.account.hand_over() else { return };
+        self.write_end(state, &mut ledger, now);
         if !self.is_multiplexed {
-            if self.request_end().is_none() {
+            if self.stamps.request_end().is_none() {
                 self.meter.on_message_abandoned();
             }
             let started = ledger.started;
@@ -337,48 +267,51 @@ impl InFlight {
         {
             ledger.circumstances.annotations.add(Annotation::FlowControl);
         }
-        if let Some(reader) = state.reader.take() {
-            self.context.observe(Counter::ObserverPanics, |observer| {
-                let unread = reader.close(&mut ledger, |ledger, model| observer.model(model, ledger));
-                unread.into_iter().flatten().for_each(|counter| self.context.counters.bump(counter));
-            });
-        }
+        state.bodies.close(observer, &self.context.counters, &mut ledger);
         if let Some(decision) = state.on_close.take() {
-            self.context.observe(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
+            observer.call(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
         }
-        self.context.observe(Counter::DroppedPanic, |observer| observer.closed(ledger));
+        observer.call(Counter::DroppedPanic, |observer| observer.closed(ledger));
     }
 
     /// A copy of the ledger as it stands at `now`; `None` once it is closed.
     pub(crate) fn ledger_until(&self, now: Stamp) -> Option<Ledger> {
         let state = &*self.state.lock();
-        let mut ledger = Ledger::clone(state.ledger.as_ref()?);
-        self.settle(state, &mut ledger, now);
+        let mut ledger = Ledger::clone(state.account.ledger()?);
+        self.write_end(state, &mut ledger, now);
         Some(ledger)
     }
 
     /// Writes into the ledger what is known only at its end, `now`.
-    fn settle(&self, state: &State, ledger: &mut Ledger, now: Stamp) {
-        let started = ledger.started;
-        ledger.total_ns = now.since(started);
-        ledger.request_bytes = self.request_bytes.load(Relaxed);
-        ledger.response_bytes = self.response_bytes.load(Relaxed);
-        ledger.first_byte_ns = state.first_byte.of_stream_ns();
-        let [dispatched, egress] = [&self.dispatched, &self.egress].map(|at| Stamp::from_ns(at.load(Relaxed)));
-        let read = self.request_end().unwrap_or_else(|| self.request_last().min(now));
-        ledger.observe(Stage::Ingress, ObservedEvent::Request, started, read.max(self.called));
-        ledger.observe(Stage::Validation, ObservedEvent::Admit, self.called, dispatched.or(egress).unwrap_or(now));
-        if let Some(egress) = egress {
-            if let Some(window) = &mut ledger.window {
-                window.end_ns = egress.since(started).max(window.head_ns);
-            }
-            ledger.observe(Stage::Egress, ObservedEvent::Response, egress, now);
-        } else if let Some(window) = &mut ledger.window {
-            window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
-        }
+    fn write_end(&self, state: &State, ledger: &mut Ledger, now: Stamp) {
+        ledger.first_byte_ns = state.bodies.first_byte_ns();
+        self.stamps.write_into(ledger, now);
         // last: there may be many, and what the ledger has no room for is left out
         for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
             ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::exchange::fixtures;
+    use lapwing_ledger::{Annotation, Outcome, Stamp};
+    use lapwing_metrics::Counter;
+
+    #[test]
+    fn an_event_after_the_hand_over_is_counted_and_the_end_of_a_guard_is_none() {
+        let in_flight = fixtures::in_flight();
+        let late = || in_flight.context.counters.get(Counter::LateEvents);
+        in_flight.annotate(Annotation::SplitWrite);
+        in_flight.close(Stamp::now());
+        in_flight.close(Stamp::now());
+        in_flight.cancel();
+        assert!(in_flight.read_ledger(|_| ()).is_none());
+        assert_eq!(late(), 0, "closing twice and reading lose nothing");
+        in_flight.annotate(Annotation::FlowControl);
+        assert_eq!(late(), 1);
+        in_flight.on_stream_end((1, 1), Outcome::Ok);
+        assert_eq!(late(), 2);
     }
 }

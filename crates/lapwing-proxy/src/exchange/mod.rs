@@ -1,7 +1,9 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
+mod account;
 mod annotations;
 mod answer_errors;
+mod body_observation;
 mod body_reader;
 pub(crate) mod circumstances;
 mod client_expects;
@@ -20,12 +22,14 @@ mod on_flush;
 mod profiler;
 mod refusals;
 mod request_arrival;
+mod request_stamps;
 pub(crate) mod server_timing;
 
 pub(crate) use context::ExchangeContext;
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use guard::ExchangeGuard;
 pub(crate) use in_flight::InFlight;
+pub(crate) use observer::FencedObserver;
 pub use observer::Observer;
 pub(crate) use on_close::OnClose;
 pub use profiler::{Profiler, ReportReader};

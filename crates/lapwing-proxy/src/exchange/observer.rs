@@ -1,8 +1,12 @@
-//! Who observes the traffic.
+//! Who observes the traffic, behind a fence: an observer may fail, and a panic there costs the record and never the request.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
 use lapwing_ledger::Ledger;
+use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::ExchangeReader;
 
 /// Observes the traffic. It is called on the request path: it must be quick, and must not wait.
@@ -19,4 +23,31 @@ pub trait Observer: Send + Sync {
     fn model(&self, name: &str, ledger: &mut Ledger);
     /// Takes the closed ledger.
     fn closed(&self, ledger: Box<Ledger>);
+}
+
+/// An observer behind a fence.
+#[derive(Clone)]
+pub(crate) struct FencedObserver {
+    observer: Arc<dyn Observer>,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for FencedObserver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FencedObserver").finish_non_exhaustive()
+    }
+}
+
+impl FencedObserver {
+    /// Panics of `observer` are counted in `counters`.
+    pub(crate) const fn new(observer: Arc<dyn Observer>, counters: Arc<Counters>) -> Self {
+        Self { observer, counters }
+    }
+
+    /// Calls the observer. A panic is caught and counted by `panicked`.
+    pub(crate) fn call(&self, panicked: Counter, call: impl FnOnce(&dyn Observer)) {
+        if catch_unwind(AssertUnwindSafe(|| call(&*self.observer))).is_err() {
+            self.counters.bump(panicked);
+        }
+    }
 }

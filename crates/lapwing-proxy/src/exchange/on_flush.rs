@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::in_flight::InFlight;
-use crate::connection::OnFlush;
+use crate::connection::{ConnectionStamps, OnFlush};
 use lapwing_ledger::Stamp;
 
-impl OnFlush for InFlight {
+impl<M: ConnectionStamps> OnFlush for InFlight<M> {
     fn is_held(&self) -> bool {
         self.held.load(Relaxed) > 0
     }

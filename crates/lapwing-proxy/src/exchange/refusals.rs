@@ -16,7 +16,7 @@ impl CountRefusals {
     /// The account of a head that was refused with `status`, and `began` then.
     fn open(&self, status: u16, meter: &Arc<SocketMeter>, began: Stamp, is_multiplexed: bool) -> Arc<InFlight> {
         let in_flight = InFlight::open(self.0.clone(), meter.clone(), began, is_multiplexed);
-        in_flight.with(|ledger| {
+        in_flight.write_ledger(|ledger| {
             ledger.status = status;
             ledger.outcome = Outcome::Rejected;
         });

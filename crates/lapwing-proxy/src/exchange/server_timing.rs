@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 
 use super::in_flight::InFlight;
+use crate::connection::ConnectionStamps;
 use lapwing_attribution::merge;
 use lapwing_ledger::{Stage, Stamp};
 
@@ -17,7 +18,11 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Adds the stages known at the head. Returns whether a trailer shall follow: if the body is a stream, and the client
 /// accepts trailers.
-pub(crate) fn announce<B: Body>(response: &mut Response<B>, in_flight: &InFlight, accepts_trailers: bool) -> bool {
+pub(crate) fn announce<B: Body, M: ConnectionStamps>(
+    response: &mut Response<B>,
+    in_flight: &InFlight<M>,
+    accepts_trailers: bool,
+) -> bool {
     append(response.headers_mut(), in_flight);
     let is_stream = !response.headers().contains_key(CONTENT_LENGTH) && !response.body().is_end_stream();
     if !is_stream || !accepts_trailers {
@@ -36,7 +41,7 @@ pub(crate) fn accepts_trailers<B>(request: &Request<B>) -> bool {
 }
 
 /// Adds the stages known now. Stages without time are left out.
-pub(crate) fn append(fields: &mut HeaderMap, in_flight: &InFlight) {
+pub(crate) fn append<M: ConnectionStamps>(fields: &mut HeaderMap, in_flight: &InFlight<M>) {
     let Some(ledger) = in_flight.ledger_until(Stamp::now()) else { return };
     let exchange = merge(ledger, Vec::new());
     let mut text = String::with_capacity(160);

@@ -1,98 +1,108 @@
 //! Opens the ledger at the first byte of the request's head, and makes sure that it is closed whatever happens.
 //!
-//! Stage: ingress begins here. It never reads a body.
+//! Stage: ingress begins here. It never reads a body, and knows neither the client's body nor the connection: only where stamps come from
+//! ([`ConnectionStamps`]), and that bodies keep the account ([`AccountedRequest`], [`AccountedResponse`]).
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Method, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::body::{RequestBody, ResponseBody, TrackedRequest};
-use crate::connection::SocketMeter;
+use crate::body::{AccountedRequest, AccountedResponse, TrackedRequest};
+use crate::connection::ConnectionStamps;
 use crate::exchange::{ExchangeContext, ExchangeGuard, InFlight, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
 
 /// Applies [`OpenLedger`].
-#[derive(Clone, Debug)]
-pub(crate) struct LedgerLayer {
+#[derive(Debug)]
+pub(crate) struct LedgerLayer<T, M> {
     context: Arc<ExchangeContext>,
-    meter: Arc<SocketMeter>,
+    meter: Arc<M>,
+    body: PhantomData<fn() -> T>,
 }
 
-/// Returns the layer for one client connection.
-pub(crate) const fn layer(context: Arc<ExchangeContext>, meter: Arc<SocketMeter>) -> LedgerLayer {
-    LedgerLayer { context, meter }
+/// Returns the layer for one client connection, with stamps by `meter`. The layers below take requests with the body `T`.
+pub(crate) const fn layer<T, M>(context: Arc<ExchangeContext>, meter: Arc<M>) -> LedgerLayer<T, M> {
+    LedgerLayer { context, meter, body: PhantomData }
 }
 
-impl<S> tower::Layer<S> for LedgerLayer {
-    type Service = OpenLedger<S>;
+impl<S, T, M> tower::Layer<S> for LedgerLayer<T, M> {
+    type Service = OpenLedger<S, T, M>;
 
-    fn layer(&self, inner: S) -> OpenLedger<S> {
-        OpenLedger { inner, context: self.context.clone(), meter: self.meter.clone() }
+    fn layer(&self, inner: S) -> OpenLedger<S, T, M> {
+        OpenLedger { inner, context: self.context.clone(), meter: self.meter.clone(), body: PhantomData }
     }
 }
 
 /// Opens a ledger for each request.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenLedger<S> {
+#[derive(Debug)]
+pub(crate) struct OpenLedger<S, T, M> {
     inner: S,
     context: Arc<ExchangeContext>,
-    meter: Arc<SocketMeter>,
+    meter: Arc<M>,
+    body: PhantomData<fn() -> T>,
 }
 
-impl<S> Service<Request<Incoming>> for OpenLedger<S>
+impl<S, B, T, R, M> Service<Request<B>> for OpenLedger<S, T, M>
 where
-    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Infallible>,
+    B: Body,
+    T: AccountedRequest<B, M>,
+    R: AccountedResponse<M>,
+    M: ConnectionStamps,
+    S: Service<TrackedRequest<T, M>, Response = Response<R>, Error = Infallible>,
 {
-    type Response = Response<ResponseBody>;
+    type Response = Response<R>;
     type Error = Infallible;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseFuture<S::Future, M>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let is_multiplexed = request.version() == Version::HTTP_2;
-        let began = if is_multiplexed { self.meter.last_read() } else { None }.unwrap_or_else(|| self.meter.head_began());
+        let began = self.meter.head_began(is_multiplexed);
         let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
-        if http_body::Body::is_end_stream(request.body()) {
+        if request.body().is_end_stream() {
             in_flight.on_request_end(None);
         } else if request.headers().contains_key(header::EXPECT) {
-            in_flight.await_continue();
+            in_flight.client.await_continue();
         }
         if !is_multiplexed && let Some(before) = self.meter.last_closed().filter(|closed| *closed > began) {
             // pipelined: it came while the request before it was still being answered
-            in_flight.with(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
+            in_flight.write_ledger(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
         let guard = Some(ExchangeGuard(in_flight.clone()));
         let is_head = request.method() == Method::HEAD;
         let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
-        let request = Box::new(request.map(|body| RequestBody::new(body, in_flight.clone())));
+        let request = Box::new(request.map(|body| T::wrap(body, in_flight.clone())));
         ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, is_head, accepts_trailers }
     }
 }
 
 pin_project! {
     /// Hands the ledger's guard on to the response's body.
-    pub(crate) struct ResponseFuture<F> {
+    pub(crate) struct ResponseFuture<F, M: ConnectionStamps> {
         #[pin]
         answer: F,
-        guard: Option<ExchangeGuard>,
+        guard: Option<ExchangeGuard<M>>,
         is_head: bool,
         accepts_trailers: bool,
     }
 }
 
-impl<F> Future for ResponseFuture<F>
+impl<F, R, M> Future for ResponseFuture<F, M>
 where
-    F: Future<Output = Result<Response<ResponseBody>, Infallible>>,
+    F: Future<Output = Result<Response<R>, Infallible>>,
+    R: AccountedResponse<M>,
+    M: ConnectionStamps,
 {
     type Output = F::Output;
 
@@ -103,7 +113,9 @@ where
             Err(never) => match never {},
         };
         let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS && guard.0.with(|ledger| ledger.kind) == ExchangeKind::Stream {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS
+            && guard.0.read_ledger(|ledger| ledger.kind) == Some(ExchangeKind::Stream)
+        {
             guard.0.detach(); // the splice has its own guard
             return Poll::Ready(Ok(response));
         }
@@ -117,3 +129,6 @@ where
         Poll::Ready(Ok(response))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,7 @@ where
                     this.in_flight.close_client();
                 }
                 let (response, outcome) = respond(&error, closes);
-                this.in_flight.with(|ledger| {
+                this.in_flight.write_ledger(|ledger| {
                     ledger.status = response.status().as_u16();
                     ledger.outcome = outcome;
                 });
@@ -94,6 +94,7 @@ where
 
 /// Whether more is left of the request than is read after its answer (HTTP/1.1).
 fn leaves_rest(in_flight: &InFlight) -> bool {
-    let is_left = || in_flight.meter.known_body_left().is_none_or(|left| left > MAX_DRAINED_BYTES) || in_flight.awaits_continue();
-    in_flight.request_end().is_none() && !in_flight.is_multiplexed && is_left()
+    let is_left =
+        || in_flight.meter.known_body_left().is_none_or(|left| left > MAX_DRAINED_BYTES) || in_flight.client.awaits_continue();
+    in_flight.stamps.request_end().is_none() && !in_flight.is_multiplexed && is_left()
 }

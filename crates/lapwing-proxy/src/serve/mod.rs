@@ -14,7 +14,7 @@ use tower::layer::util::Identity;
 use super::body::{ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::exchange::{EvenDraw, ExchangeContext};
+use super::exchange::{EvenDraw, ExchangeContext, FencedObserver};
 use super::health::UpstreamHealth;
 use super::settings::ConnectionSettings;
 use super::stack::{ExtraInner, HyperService, StackSettings, stack};
@@ -110,6 +110,7 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
     parts.settings.map(move |settings| {
         let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
         let (counters, uploads, tasks, health) = (counters.clone(), uploads.clone(), tasks.clone(), health.clone());
+        let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
         let exchange =
             Arc::new(ExchangeContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });

@@ -27,7 +27,7 @@ pub(crate) async fn exchange(
     mut request: Box<Request<RequestBody>>,
     in_flight: &Arc<InFlight>,
 ) -> Result<(Response<Incoming>, Box<PooledConnection>), Error> {
-    let mut attempt = in_flight.dispatch();
+    let mut attempt = in_flight.stamps.dispatch();
     let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
     if is_ended {
         upstream.on_goodbye();
@@ -52,7 +52,8 @@ pub(crate) async fn exchange(
             (_, Some(unwritten)) if reused => {
                 // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
                 in_flight.context.counters.bump(Counter::UpstreamRetried);
-                in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                in_flight
+                    .write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = unwritten;
             }
@@ -64,7 +65,7 @@ pub(crate) async fn exchange(
 async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<PooledConnection>, Error> {
     let began = Stamp::now();
     let connected = super::context::connect(upstream, in_flight).await;
-    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
     let connection = H1Connection::open(socket, &in_flight.context.config).await?;
@@ -108,16 +109,18 @@ async fn answered(
 /// bytes, or was asked.
 pub(crate) fn response_deadline(in_flight: &InFlight, moved: Stamp) -> (Stamp, Duration) {
     let config = &in_flight.context.config;
-    match in_flight.request_end() {
+    match in_flight.stamps.request_end() {
         Some(end) => (end.max(moved), config.header_limit()),
-        None if in_flight.awaits_client.load(Relaxed) => (in_flight.request_last().max(moved), config.client_stall_timeout.get()),
-        None => (in_flight.request_last().max(moved), config.idle_limit()),
+        None if in_flight.awaits_client.load(Relaxed) => {
+            (in_flight.stamps.request_last().max(moved), config.client_stall_timeout.get())
+        }
+        None => (in_flight.stamps.request_last().max(moved), config.idle_limit()),
     }
 }
 
 /// Maps an expired [`response_deadline`] to the error that names who stalled.
 pub(crate) fn expired(in_flight: &InFlight, limit: Duration) -> Error {
-    match in_flight.request_end() {
+    match in_flight.stamps.request_end() {
         Some(_) => Error::HeaderTimeout { limit },
         None if in_flight.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
         None => Error::RequestUnread { limit },

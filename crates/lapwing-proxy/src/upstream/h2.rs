@@ -102,7 +102,7 @@ impl H2Connection {
         in_flight: &Arc<InFlight>,
     ) -> Result<Response<H2Source>, Error> {
         let (head, body) = request.into_parts();
-        let mut attempt = in_flight.dispatch();
+        let mut attempt = in_flight.stamps.dispatch();
         let mut may_retry = true;
         let mut deadline = self.deadlines.lock().pop().unwrap_or_default();
         let (Sender { mut streams, meter, state }, asked) = loop {
@@ -121,7 +121,9 @@ impl H2Connection {
                     // nothing was written: the connection has ended
                     may_retry = false;
                     in_flight.context.counters.bump(Counter::UpstreamRetried);
-                    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                    in_flight.write_ledger(|ledger| {
+                        ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now())
+                    });
                     attempt = Stamp::now();
                     // not taken out: another request may have put a new one there
                     sender.state.is_over.store(true, Relaxed);
@@ -192,7 +194,7 @@ impl H2Connection {
 async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Sender, Error> {
     let began = Stamp::now();
     let connected = super::context::connect(upstream, in_flight).await;
-    in_flight.with(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
     in_flight.context.counters.bump(Counter::UpstreamConnected);
     let meter = Arc::<SocketMeter>::default();

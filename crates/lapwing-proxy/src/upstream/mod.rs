@@ -84,7 +84,7 @@ async fn over_either(
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let in_flight = tracked.in_flight.clone();
-    in_flight.dispatch();
+    in_flight.stamps.dispatch();
     match h2.greeting(&context, &in_flight).await? {
         Greeting::Http2 => over_h2(context, h2, tracked).await,
         Greeting::Http1 => over_h1(context, Some(h2), false, tracked).await,
@@ -118,7 +118,7 @@ async fn over_h2(
     context.health.spoken.on_http2();
     keep_error_field_apart(response.headers_mut());
     let head = response.body().last_read();
-    in_flight.begin_window(in_flight.request_end(), head);
+    in_flight.begin_window(in_flight.stamps.request_end(), head);
     in_flight.record_response_head(response.status(), response.headers());
     Ok(response.map(|stream| ResponseBody::stream(stream, head)))
 }
@@ -140,7 +140,7 @@ async fn over_h1(
     }
     convert::to_h1(&mut request);
     let kept = h2.filter(|_| is_kept).map(|h2| (h2, Box::new(KeptRequest::of(&mut request))));
-    let gate = in_flight.awaits_continue().then(ContinueGate::new);
+    let gate = in_flight.client.awaits_continue().then(ContinueGate::new);
     interim::pass_on(&mut request, &in_flight, gate.clone());
     // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
     let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
@@ -159,7 +159,7 @@ async fn over_h1(
         context.on_goodbye();
     }
     keep_error_field_apart(response.headers_mut());
-    let is_early = in_flight.request_end().is_none();
+    let is_early = in_flight.stamps.request_end().is_none();
     if is_early && (in_flight.is_multiplexed || closes) {
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
@@ -170,7 +170,7 @@ async fn over_h1(
     }
     connection.framing = if response.body().size_hint().exact().is_some() { Framing::Sized } else { Framing::Open };
     let head = connection.last_read().unwrap_or_else(Stamp::now);
-    let sent = in_flight.request_end().and_then(|end| Some(connection.h1.meter.last_write()?.max(end)));
+    let sent = in_flight.stamps.request_end().and_then(|end| Some(connection.h1.meter.last_write()?.max(end)));
     in_flight.begin_window(sent, head);
     in_flight.record_response_head(response.status(), response.headers());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {

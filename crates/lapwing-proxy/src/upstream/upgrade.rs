@@ -37,7 +37,7 @@ pub(crate) fn splice(
     in_flight: Arc<InFlight>,
 ) {
     let mut upstream = hyper::upgrade::on(response);
-    in_flight.with(|ledger| ledger.kind = ExchangeKind::Stream);
+    in_flight.write_ledger(|ledger| ledger.kind = ExchangeKind::Stream);
     let guard = SpliceGuard(in_flight.clone());
     let meters = [in_flight.meter.clone(), connection.h1.meter.clone()];
     context.tasks.spawn(async move {
@@ -71,7 +71,7 @@ pub(crate) fn splice(
             .await
         };
         let end = Stamp::now();
-        in_flight.end_window(end);
+        in_flight.stamps.end_window(end);
         let outcome = match copied {
             Some(Ok(_)) => Outcome::Ok,
             Some(Err(_)) if client.failed => Outcome::Cancelled,

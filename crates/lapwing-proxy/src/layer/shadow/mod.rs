@@ -100,5 +100,5 @@ where
 fn recognise(tracked: &mut TrackedRequest) {
     let number = tracked.request.headers_mut().remove(&PAIR_FIELD);
     let number = number.and_then(|value| value.to_str().ok()?.parse().ok()).and_then(PairId::new);
-    tracked.in_flight.with(|ledger| (ledger.is_copy, ledger.pair) = (true, number));
+    tracked.in_flight.write_ledger(|ledger| (ledger.is_copy, ledger.pair) = (true, number));
 }

@@ -76,7 +76,7 @@ impl ShadowTap {
             return None;
         }
         let mut candidate = None;
-        let answers = in_flight.with(|ledger| {
+        let answers = in_flight.write_ledger(|ledger| {
             let shadow = match shadow {
                 Some((branch, CopyCause::Share)) => self.hand_over(&branch.parts, request, in_flight, ledger).inspect(|_| {
                     ledger.copied = Some(CopyCause::Share);
@@ -92,7 +92,7 @@ impl ShadowTap {
             let recording = recording.and_then(|branch| self.hand_over(&branch.parts, request, in_flight, ledger));
             ledger.is_recorded |= recording.is_some();
             AwaitedAnswers { shadow, recording }
-        });
+        })?;
         if let Some(candidate) = candidate {
             in_flight.set_on_close(candidate);
         }
@@ -181,7 +181,7 @@ struct AwaitedAnswer {
 impl AwaitedAnswer {
     fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let body = response.body_mut().capture(&self.budget);
-        let trace = self.in_flight.with(|ledger| ledger.trace);
+        let trace = self.in_flight.read_ledger(|ledger| ledger.trace).unwrap_or_default();
         let answer = PrimaryAnswer { trace, status: response.status(), headers: response.headers().clone(), body };
         drop(self.sender.send(answer)); // the copy may have been given up
         response

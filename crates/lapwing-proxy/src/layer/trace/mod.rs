@@ -93,7 +93,7 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
     fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
             let TrackedRequest { request, in_flight } = &mut tracked;
-            in_flight.with(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
+            in_flight.write_ledger(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
         }
         self.inner.call(tracked)
     }
