@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tower::{Layer, Service, ServiceBuilder};
+use tower::{Service, ServiceBuilder};
 
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
@@ -51,19 +51,24 @@ pub(crate) struct StackSettings {
     pub(crate) shadow: ShadowRole,
 }
 
-/// The service below the extra layer.
-pub(crate) type ExtraInner = Shadow<Trace<Amend<Upstream>>>;
-
-/// Builds the stack of one client's connection. `extra` is a further layer; the proxy itself has none (`Identity`).
-pub(crate) fn stack<L>(
-    StackSettings { exchange, tracing, shadow }: &StackSettings,
+/// Builds the stack of one client's connection.
+pub(crate) fn stack(
+    settings: &StackSettings,
     meter: Arc<SocketMeter>,
     upstream: Arc<UpstreamContext>,
-    extra: L,
-) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<L>
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<>
+{
+    client_side(settings, meter, upstream_side(settings, upstream))
+}
+
+/// The layers that know the client, around `admitted`, which takes the requests that are admitted.
+pub(crate) fn client_side<S>(
+    StackSettings { exchange, .. }: &StackSettings,
+    meter: Arc<SocketMeter>,
+    admitted: S,
+) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<S>
 where
-    L: Layer<ExtraInner>,
-    L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
     ServiceBuilder::new()
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
@@ -72,7 +77,15 @@ where
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
         .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
-        .layer(extra) // answers or copies; after admission, before the span: what it answers itself has no span
+        .service(admitted)
+}
+
+/// The layers that admitted requests pass to the upstream. One that answers by itself belongs around them: its answers have no span.
+pub(crate) fn upstream_side(
+    StackSettings { tracing, shadow, .. }: &StackSettings,
+    upstream: Arc<UpstreamContext>,
+) -> Shadow<Trace<Amend<Upstream>>> {
+    ServiceBuilder::new()
         .layer(shadow::layer(shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
         .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading

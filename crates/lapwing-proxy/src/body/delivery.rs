@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -77,13 +77,6 @@ impl ResponseBody {
     /// Lapwing's own response.
     pub(crate) fn own(body: Bytes) -> Self {
         Self::new(UpstreamBody::own(body))
-    }
-
-    /// Lapwing's own `response` to `in_flight`, recorded as if the upstream had given it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a cache will use it; a test has one"))]
-    pub(crate) fn answer(in_flight: &InFlight, response: Response<Bytes>) -> Response<Self> {
-        in_flight.record_response_head(response.status(), response.headers());
-        response.map(Self::own)
     }
 
     fn new(upstream: UpstreamBody) -> Self {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
-use tower::layer::util::Identity;
 
 use super::player::{PLAIN_ANSWER, Player, plain_answer, settle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
+use crate::stack::stack;
 use crate::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Ledger, TraceMark};
@@ -134,7 +134,7 @@ pub(crate) fn run(script: &Script, is_split: bool, heap: Option<HeapProbe>) -> R
         let (address, observer) = (MemoryAddress::default(), Arc::<Count>::default());
         let parts = data_plane(script.options, &address, observer.clone());
         let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
-        tasks.spawn(serve_with(listener, parts, stop.clone(), Identity::new()));
+        tasks.spawn(serve_with(listener, parts, stop.clone(), stack));
         let mut player = Player::new(connector, address);
         let check_heap = |player: &Player| {
             let (sent, received) = player.bytes();

@@ -3,21 +3,21 @@
 mod connection;
 mod end;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
-use tower::Layer;
-use tower::layer::util::Identity;
 
-use super::body::{ResponseBody, TrackedRequest};
+use super::body::ResponseBody;
 use super::connection::SocketMeter;
-use super::error::Error;
 use super::exchange::{EvenDraw, ExchangeContext, FencedObserver};
 use super::health::UpstreamHealth;
 use super::settings::ConnectionSettings;
-use super::stack::{ExtraInner, HyperService, StackSettings, stack};
+use super::stack::{HyperService, StackSettings, stack};
 use super::upload::UploadPlaces;
 use super::upstream::{ConnectionPool, UpstreamContext};
 use connection::serve_client;
@@ -48,21 +48,23 @@ pub struct DataPlane {
 ///
 /// If the listener cannot be registered with the runtime.
 pub async fn serve(listener: std::net::TcpListener, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
-    serve_with(lapwing_net::registered(listener)?, parts, stop, Identity::new()).await;
+    serve_with(lapwing_net::registered(listener)?, parts, stop, stack).await;
     Ok(())
 }
 
 /// Serves connections of this process, as [`serve`] serves those of others.
 pub async fn serve_local(listener: LocalListener, parts: DataPlane, stop: CancellationToken) {
-    serve_with(listener, parts, stop, Identity::new()).await;
+    serve_with(listener, parts, stop, stack).await;
 }
 
-/// Serves as [`serve`] does, with `extra` in the stack of every connection.
-pub(crate) async fn serve_with<L>(listener: impl Listener, parts: DataPlane, stop: CancellationToken, extra: L)
-where
-    L: Layer<ExtraInner> + Clone,
-    L::Service:
-        tower::Service<TrackedRequest, Response = http::Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+/// Serves as [`serve`] does, with the stack that `build` returns for each connection.
+pub(crate) async fn serve_with<S>(
+    listener: impl Listener,
+    parts: DataPlane,
+    stop: CancellationToken,
+    build: impl Fn(&StackSettings, Arc<SocketMeter>, Arc<UpstreamContext>) -> S,
+) where
+    S: tower::Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static,
 {
     let tasks = Tasks::default();
     let settings = stack_settings(&parts, &tasks);
@@ -80,7 +82,7 @@ where
         let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
         let context = settings.exchange.clone();
         context.counters.bump(Counter::ConnectionsAccepted);
-        let service = HyperService::new(stack(&settings, meter.clone(), upstream.clone(), extra.clone()));
+        let service = HyperService::new(build(&settings, meter.clone(), upstream.clone()));
         let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
         serve_client(accepted, context, meter, service, tasks.clone(), ends)
     });

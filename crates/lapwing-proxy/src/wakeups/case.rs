@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tower::layer::util::Identity;
 
 use super::bodies::{Reading, Shape, pause};
 use super::client::Sender;
 use super::server::{Received, serve};
 use crate::exchange::fixtures::Unobserved;
 use crate::serve::serve_with;
+use crate::stack::stack;
 use crate::{Config, ConnectionSettings, DataPlane, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Stamp, TraceMark};
@@ -269,7 +269,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), Strin
     let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
     let (received, report) = (Arc::<Received>::default(), Rc::<Report>::default());
     spawn(serve(connections, case.clone(), received.clone()));
-    tasks.spawn(serve_with(listener, parts, stop.clone(), Identity::new()));
+    tasks.spawn(serve_with(listener, parts, stop.clone(), stack));
     let count = case.exchanges.len();
     if case.is_shared {
         spawn(converse(clients.clone(), case.clone(), (0..count).collect(), report.clone()));

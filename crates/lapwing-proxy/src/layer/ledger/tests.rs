@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
@@ -14,6 +15,7 @@ use super::*;
 use crate::connection::OnFlush;
 use crate::exchange::{FencedObserver, Observer, fixtures};
 use lapwing_ledger::{Ledger, Outcome, Stamp};
+use lapwing_protocol::ExchangeReader;
 
 /// Stamps of a test's own.
 #[derive(Debug, Default)]
@@ -91,10 +93,10 @@ impl AccountedResponse<GivenStamps> for Answer {
 struct Closed(Mutex<Vec<Ledger>>);
 
 impl Observer for Arc<Closed> {
-    fn request(&self, _: &Method, _: &str, _: &http::HeaderMap, _: &mut Ledger) -> Option<lapwing_protocol::ExchangeReader> {
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
-    fn response(&self, _: &http::HeaderMap, _: bool, _: &mut Ledger) {}
+    fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn closed(&self, ledger: Box<Ledger>) {
         self.0.lock().unwrap().push(*ledger);
@@ -109,6 +111,7 @@ async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger
     let meter = Arc::new(GivenStamps { began: at(1_000), ..GivenStamps::default() });
     let inner = service_fn(|tracked: TrackedRequest<Unread, GivenStamps>| {
         tracked.in_flight.stamps.dispatch();
+        tracked.in_flight.record_response_head(StatusCode::OK, &HeaderMap::new());
         ready(Ok::<_, Infallible>(Response::new(Answer(Full::from("answer"), None))))
     });
     let stack = layer::<Unread, _>(Arc::new(ExchangeContext { observer, ..context }), meter.clone()).layer(inner);
@@ -116,6 +119,8 @@ async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger
     let Ok(response) = stack.oneshot(request).await;
     if is_read {
         http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    } else {
+        drop(response);
     }
     meter.flush(flushed);
     closed.0.lock().unwrap().pop().unwrap()

@@ -18,9 +18,9 @@ use super::recording::RecordingSwitch;
 use crate::body::capture::CaptureBudget;
 use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::exchange::InFlight;
-use lapwing_ledger::{CopyCause, LabelTable, Ledger, PairId, Stamp};
+use lapwing_ledger::{CopyCause, Ledger, PairId, Stamp};
 use lapwing_protocol::Protocols;
-use lapwing_shadow::{Config, QuotaTable, Sampler, ShadowDrop};
+use lapwing_shadow::ShadowDrop;
 
 /// The numbers of copied requests, for all taps of a process.
 #[derive(Debug, Default)]
@@ -51,22 +51,6 @@ impl std::fmt::Debug for ShadowTap {
 }
 
 impl ShadowTap {
-    /// A tap for measuring the request path alone: up to `waiting` copies (at least 1) are handed over, and nothing takes them but
-    /// [`Self::discard_one`]. `routes` are the labels that requests get.
-    #[must_use]
-    pub fn detached(config: &Config, protocols: Arc<Protocols>, routes: &LabelTable, waiting: usize) -> Self {
-        let limits = TapParts::limits(config, &crate::Config::default());
-        let parts = TapParts::new(waiting, limits, 0, Arc::new(QuotaTable::new(&config.quotas, routes)));
-        let shadow = Some(TapBranch { parts, sampler: Sampler::new(config) });
-        Self { shadow, recording: Arc::default(), numbers: Arc::default(), protocols }
-    }
-
-    /// Takes the oldest copy that was handed over, and drops it. Returns whether there was one.
-    #[must_use]
-    pub fn discard_one(&self) -> bool {
-        self.shadow.as_ref().is_some_and(|tapping| tapping.parts.queue.pop().is_some())
-    }
-
     /// Copies the request for each purpose that wants it and has room. Returns where its answer is awaited.
     pub(crate) fn copy(&self, tracked: &mut TrackedRequest) -> Option<AwaitedAnswers> {
         let TrackedRequest { request, in_flight } = tracked;

@@ -40,7 +40,11 @@ where
             let answer = collected.body().and_then(|body| answers.get(&body).cloned());
             let tracked = collected.into_request();
             match answer {
-                Some(answer) => Ok(ResponseBody::answer(&tracked.in_flight, Response::new(answer))),
+                Some(answer) => {
+                    let response = Response::new(answer);
+                    tracked.in_flight.record_response_head(response.status(), response.headers());
+                    Ok(response.map(ResponseBody::own))
+                }
                 None => inner.call(tracked).await,
             }
         })

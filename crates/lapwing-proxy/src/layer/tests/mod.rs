@@ -29,8 +29,12 @@ use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
 use crate::error::Error;
+use crate::layer::amend::Amend;
+use crate::layer::shadow::Shadow;
+use crate::layer::trace::Trace;
 use crate::serve::serve_with;
-use crate::stack::ExtraInner;
+use crate::stack::{client_side, upstream_side};
+use crate::upstream::Upstream;
 use crate::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing};
 use lapwing_ledger::{Basis, LabelTable, Ledger, Outcome, TraceMark, Unit};
 use lapwing_metrics::Counter;
@@ -101,6 +105,9 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
     (address, asked)
 }
 
+/// What a layer around admitted requests stands before.
+type UpstreamSide = Shadow<Trace<Amend<Upstream>>>;
+
 /// A listening proxy before `upstream`, with `extra` in its stack.
 struct Proxy {
     client: Client,
@@ -112,7 +119,7 @@ struct Proxy {
 impl Proxy {
     fn start<L>(upstream: SocketAddr, extra: L, tasks: &Tasks) -> Self
     where
-        L: Layer<ExtraInner> + Clone + Send + Sync + 'static,
+        L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
         Self::start_as(ShadowRole::Off, upstream, extra, tasks)
@@ -120,7 +127,7 @@ impl Proxy {
 
     fn start_as<L>(shadow: ShadowRole, upstream: SocketAddr, extra: L, tasks: &Tasks) -> Self
     where
-        L: Layer<ExtraInner> + Clone + Send + Sync + 'static,
+        L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
         let (kept, stop) = (Kept::default(), CancellationToken::new());
@@ -138,7 +145,9 @@ impl Proxy {
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = registered(listener).unwrap();
-        tasks.spawn(serve_with(listener, parts.clone(), stop.clone(), extra));
+        tasks.spawn(serve_with(listener, parts.clone(), stop.clone(), move |settings, meter, upstream| {
+            client_side(settings, meter, extra.layer(upstream_side(settings, upstream)))
+        }));
         Self { client: Client::new(Target::Tcp(address.to_string()), ClientLimits::default()), kept, parts, stop }
     }
 
