@@ -11,11 +11,13 @@ use tower::{Service, ServiceBuilder};
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::exchange::ExchangeContext;
-use super::layer::amend::Amend;
+use super::in_flight::RequestContext;
 use super::layer::shadow::{Shadow, ShadowRole};
 use super::layer::trace::{Trace, Tracing};
-use super::layer::{admit, amend, buffered_response, classify, ledger, normalise, rescue, shadow, trace};
+use super::layer::usage_request::UsageRequest;
+use super::layer::{
+    buffered_response, classify, failure_responses, ledger, normalise, request_limits, shadow, trace, usage_request,
+};
 use super::upstream::{Upstream, UpstreamContext};
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive; one task dispatches a connection's requests, one
@@ -44,7 +46,7 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 #[derive(Debug)]
 pub(crate) struct StackSettings {
     /// What its requests share.
-    pub(crate) exchange: Arc<ExchangeContext>,
+    pub(crate) exchange: Arc<RequestContext>,
     /// How spans are created.
     pub(crate) tracing: Tracing,
     /// What is copied.
@@ -72,11 +74,11 @@ where
 {
     ServiceBuilder::new()
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
-        .layer(ledger::layer::<RequestBody, _>(exchange.clone(), meter)) // opens Ingress; outside rescue, so that refused and failed requests are counted
-        .layer(rescue::RescueLayer) // turns any error below into a response that names who failed
+        .layer(ledger::layer::<RequestBody, _>(exchange.clone(), meter)) // opens Ingress; outside failure_responses, so that refused and failed requests are counted
+        .layer(failure_responses::FailureResponsesLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
-        .layer(admit::AdmitLayer) // Validation: sheds rather than queues without bound
+        .layer(request_limits::RequestLimitsLayer) // Validation: sheds rather than queues without bound
         .service(admitted)
 }
 
@@ -84,10 +86,10 @@ where
 pub(crate) fn upstream_side(
     StackSettings { tracing, shadow, .. }: &StackSettings,
     upstream: Arc<UpstreamContext>,
-) -> Shadow<Trace<Amend<Upstream>>> {
+) -> Shadow<Trace<UsageRequest<Upstream>>> {
     ServiceBuilder::new()
         .layer(shadow::layer(shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
-        .layer(amend::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
+        .layer(usage_request::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
 }

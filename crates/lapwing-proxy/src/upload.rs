@@ -61,7 +61,7 @@ impl Upload {
     }
 
     /// The upload is over, or has an answer: it is told nothing any more.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn leave_places(&self) {
         self.places.remove(self);
     }
 }

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use super::delivery::ResponseBody;
 use super::request::RequestBody;
 use crate::connection::{ConnectionStamps, SocketMeter};
-use crate::exchange::{ExchangeGuard, InFlight};
+use crate::in_flight::{AccountGuard, InFlight};
 
 /// A request's body around the client's own, `B`, that keeps the account.
 pub(crate) trait AccountedRequest<B, M: ConnectionStamps>: Sized {
@@ -19,7 +19,7 @@ pub(crate) trait AccountedRequest<B, M: ConnectionStamps>: Sized {
 /// A response's body that decides when the exchange ends.
 pub(crate) trait AccountedResponse<M: ConnectionStamps>: Body + Sized {
     /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
-    fn guard(&mut self, guard: ExchangeGuard<M>, has_timing_trailer: bool);
+    fn guard(&mut self, guard: AccountGuard<M>, has_timing_trailer: bool);
 
     /// The body of a response that has none by its status or its request's method.
     fn emptied(self, is_multiplexed: bool) -> Self;
@@ -32,7 +32,7 @@ impl AccountedRequest<Incoming, SocketMeter> for RequestBody {
 }
 
 impl AccountedResponse<SocketMeter> for ResponseBody {
-    fn guard(&mut self, guard: ExchangeGuard, has_timing_trailer: bool) {
+    fn guard(&mut self, guard: AccountGuard, has_timing_trailer: bool) {
         Self::guard(self, guard, has_timing_trailer);
     }
 

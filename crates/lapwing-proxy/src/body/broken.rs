@@ -11,7 +11,7 @@ use super::chunk::TrackedChunk;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::error::response::ERROR_FIELD;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::{NameProof, Stamp};
 use lapwing_net::error_text;
 

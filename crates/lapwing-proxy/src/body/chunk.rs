@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 
 /// A piece of a response's body.
 #[derive(Debug)]

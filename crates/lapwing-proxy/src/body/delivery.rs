@@ -21,7 +21,7 @@ use super::rewrite::ResponseRewrite;
 use super::upstream::UpstreamBody;
 use crate::connection::OnFlush;
 use crate::error::Error;
-use crate::exchange::{ExchangeGuard, InFlight, server_timing};
+use crate::in_flight::{AccountGuard, InFlight, server_timing};
 use lapwing_ledger::{Outcome, Stamp};
 use lapwing_net::Tasks;
 
@@ -32,7 +32,7 @@ const SCHEDULING_NS: u64 = 50_000;
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     upstream: UpstreamBody,
-    guard: Option<ExchangeGuard>,
+    guard: Option<AccountGuard>,
     /// When the latest frame was handed to hyper (HTTP/2).
     handed: Option<Stamp>,
     /// The upstream's part has ended, one way or another: it ends once.
@@ -137,7 +137,7 @@ impl ResponseBody {
     }
 
     /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
-    pub(crate) fn guard(&mut self, guard: ExchangeGuard, has_timing_trailer: bool) {
+    pub(crate) fn guard(&mut self, guard: AccountGuard, has_timing_trailer: bool) {
         self.flushes = guard.0.meter.flushes();
         self.read_at_flush = self.flushes;
         self.guard = Some(guard);
@@ -199,7 +199,7 @@ impl ResponseBody {
 
     /// Reports the break when the client has been given what came before it, or takes nothing for `client_stall_timeout`.
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
-        let (Some(broken), Some(ExchangeGuard(in_flight))) = (&mut self.broken, &self.guard) else {
+        let (Some(broken), Some(AccountGuard(in_flight))) = (&mut self.broken, &self.guard) else {
             return Poll::Ready(self.broken.take().map(|broken| broken.into_frame()));
         };
         let flushed = match in_flight.is_multiplexed {
@@ -235,7 +235,7 @@ impl ResponseBody {
             Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, Break::new(error), cx),
             Poll::Pending => {
                 let Self { upstream, guard, .. } = self;
-                let Some(ExchangeGuard(in_flight)) = guard else { return Poll::Pending };
+                let Some(AccountGuard(in_flight)) = guard else { return Poll::Pending };
                 let Some(stalled) = upstream.stalled(cx, in_flight) else { return Poll::Pending };
                 let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, in_flight));
                 self.fail(outcome, broken, cx)

@@ -10,7 +10,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::connection::LazyDeadline;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Stamp;
 
 /// More than so many bytes are not waited for after an answer of Lapwing's own: it says that the connection ends.

@@ -19,7 +19,7 @@ use super::split_write::FirstPiece;
 use super::upload_watch::UploadWatch;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Stamp;
 use lapwing_net::error_text;
 

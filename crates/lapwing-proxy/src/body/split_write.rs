@@ -6,7 +6,7 @@
 use std::task::Context;
 
 use super::drive::Drive;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Annotation;
 use lapwing_metrics::Counter;
 

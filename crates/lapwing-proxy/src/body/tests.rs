@@ -22,7 +22,7 @@ use super::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomp
 use super::tracked_request::TrackedRequest;
 use super::*;
 use crate::connection::QuietWaker;
-use crate::exchange::{ExchangeGuard, fixtures};
+use crate::in_flight::{AccountGuard, fixtures};
 use lapwing_ledger::Stamp;
 
 /// More than any body here, so that everything written fits.
@@ -202,7 +202,7 @@ async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Ve
     let mut body =
         ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false, QuietWaker::default()))), Stamp::now());
     let copy = budget.map(|budget| body.capture(budget));
-    body.guard(ExchangeGuard(fixtures::in_flight()), false);
+    body.guard(AccountGuard(fixtures::in_flight()), false);
     let mut seen = Vec::new();
     for portion in sent.portions() {
         far.write_all(&portion).await.unwrap();

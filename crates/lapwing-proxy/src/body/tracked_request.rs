@@ -6,7 +6,7 @@ use http::Request;
 
 use super::request::RequestBody;
 use crate::connection::SocketMeter;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 
 /// A request with its open ledger.
 #[derive(Debug)]

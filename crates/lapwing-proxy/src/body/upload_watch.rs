@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use crate::upload::Upload;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
@@ -55,7 +55,7 @@ impl UploadWatch {
 impl Drop for UploadWatch {
     fn drop(&mut self) {
         if let Self::Seen(upload) = self {
-            upload.settle();
+            upload.leave_places();
         }
     }
 }

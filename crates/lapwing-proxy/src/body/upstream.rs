@@ -18,7 +18,7 @@ use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Stamp;
 use lapwing_net::Tasks;
 

@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_secs(30);
 pub(crate) const REST: Duration = Duration::from_secs(2);
 
 /// While a request's body is not complete, it is looked so often whether the client is still there.
-const LOOK: Duration = Duration::from_millis(500);
+const PRESENCE_INTERVAL: Duration = Duration::from_millis(500);
 /// Hyper holds at most so many bytes that were read and not handed on.
 const MAX_READ_AHEAD: u64 = 4 << 20;
 
@@ -176,11 +176,11 @@ impl ClientSide {
     /// if what it can have sent is not enough; else it cannot be told from one that waits.
     pub(crate) fn is_gone(&mut self, cx: &mut Context<'_>, socket: &Socket, left: u64) -> bool {
         let since = *self.looked.get_or_insert_with(Stamp::now);
-        if !self.deadline.has_expired(cx, since, LOOK) {
+        if !self.deadline.has_expired(cx, since, PRESENCE_INTERVAL) {
             return false;
         }
         self.looked = Some(Stamp::now());
-        self.deadline.wake_within(cx, LOOK);
+        self.deadline.wake_within(cx, PRESENCE_INTERVAL);
         let closed = socket.peer_closed();
         let can_have_come = || socket.receive_buffer().saturating_add(MAX_READ_AHEAD);
         closed.takes || (closed.sends && left > can_have_come())

@@ -122,7 +122,7 @@ pub(crate) struct Greeted {
 
 impl Greeted {
     /// Whether anything more may be found.
-    pub(crate) const fn is_looking(&self) -> bool {
+    pub(crate) const fn is_probing(&self) -> bool {
         matches!(self.greeting, None | Some(Greeting::Http2))
     }
 
@@ -131,7 +131,7 @@ impl Greeted {
         if bytes.is_empty() {
             signs.is_leaving.store(true, Relaxed);
         }
-        while !bytes.is_empty() && self.is_looking() {
+        while !bytes.is_empty() && self.is_probing() {
             if self.rest > 0 {
                 let passed = self.rest.min(bytes.len());
                 self.rest -= passed;
@@ -154,7 +154,7 @@ impl Greeted {
                 }
                 self.rest = length(&self.head);
                 self.head.clear();
-                if self.rest == 0 && self.is_looking() {
+                if self.rest == 0 && self.is_probing() {
                     signs.on_frame_end();
                 }
             }
@@ -213,7 +213,7 @@ mod tests {
         let (mut http1, signs) = <(Greeted, UpstreamSigns)>::default();
         http1.pass(b"HTTP/1.1 200 OK\r\n", &signs);
         http1.pass(&frame(GOAWAY, &[0; 30]), &signs);
-        assert_eq!((signs.greeting(), signs.is_leaving(), http1.is_looking()), (Greeting::Http1, false, false));
+        assert_eq!((signs.greeting(), signs.is_leaving(), http1.is_probing()), (Greeting::Http1, false, false));
         assert!(!signs.has_settings());
     }
 }

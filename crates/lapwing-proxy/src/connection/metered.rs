@@ -156,7 +156,7 @@ impl MeteredSocket {
 
     /// Looks at what the upstream sent, or at its end.
     fn look_at_upstream(&mut self, bytes: &[u8]) {
-        if self.client.is_some() || !self.greeted.is_looking() {
+        if self.client.is_some() || !self.greeted.is_probing() {
             return;
         }
         self.greeted.pass(bytes, &self.meter.upstream);

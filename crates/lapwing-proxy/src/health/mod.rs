@@ -22,11 +22,11 @@ use lapwing_ledger::Stamp;
 use lapwing_net::{ConnectError, Target, Tasks};
 
 /// How long an attempt to connect may take that only finds out whether one succeeds.
-const LOOK: Duration = Duration::from_secs(1);
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// How long an answer of Lapwing's own waits for such a look.
-const LOOK_BEFORE_ANSWER: Duration = Duration::from_millis(250);
+const PROBE_BEFORE_ANSWER_LIMIT: Duration = Duration::from_millis(250);
 /// A server may say goodbye before it stops listening: a look that succeeds is repeated once after this time.
-const SECOND_LOOK: Duration = Duration::from_millis(250);
+const SECOND_PROBE_DELAY: Duration = Duration::from_millis(250);
 /// The time between looks after the first that succeeded; doubled by each further one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// How often it may be doubled: to 1.6 s.
@@ -41,7 +41,7 @@ pub struct UpstreamHealth {
     is_away: AtomicBool,
     /// It spoke HTTP/2 when it left.
     left_in_http2: AtomicBool,
-    is_looking: AtomicBool,
+    is_probing: AtomicBool,
     /// When it was last looked, and how many looks in a row found that it takes connections.
     looked: AtomicU64,
     taken: AtomicU32,
@@ -111,35 +111,35 @@ impl UpstreamHealth {
     /// The upstream ended a connection: looks whether it takes another, in a task of its own.
     pub(crate) fn on_goodbye(self: &Arc<Self>, target: &Target, tasks: &Tasks) {
         // what stops does not wait for a look
-        if self.is_away() || tasks.are_finishing() || !self.begins_look() {
+        if self.is_away() || tasks.are_finishing() || !self.begins_probe() {
             return;
         }
         let (health, target, looking) = (self.clone(), target.clone(), tasks.clone());
         tasks.spawn(async move {
-            if health.takes_connections(&target, LOOK).await && !looking.are_finishing() {
-                tokio::time::sleep(SECOND_LOOK).await;
-                health.takes_connections(&target, LOOK).await;
+            if health.takes_connections(&target, PROBE_LIMIT).await && !looking.are_finishing() {
+                tokio::time::sleep(SECOND_PROBE_DELAY).await;
+                health.takes_connections(&target, PROBE_LIMIT).await;
             }
-            health.is_looking.store(false, Relaxed);
+            health.is_probing.store(false, Relaxed);
         });
     }
 
     /// Looks before Lapwing answers in place of an upstream that broke off: its answer, too, says whether the client may stay.
-    pub(crate) async fn look_before_answer(&self, target: &Target) {
-        if !self.is_away() && self.begins_look() {
-            self.takes_connections(target, LOOK_BEFORE_ANSWER).await;
-            self.is_looking.store(false, Relaxed);
+    pub(crate) async fn probe_before_answer(&self, target: &Target) {
+        if !self.is_away() && self.begins_probe() {
+            self.takes_connections(target, PROBE_BEFORE_ANSWER_LIMIT).await;
+            self.is_probing.store(false, Relaxed);
         }
     }
 
     /// Whether it is time for another look, which begins now.
-    fn begins_look(&self) -> bool {
+    fn begins_probe(&self) -> bool {
         let taken = self.taken.load(Relaxed);
         let pause = if taken == 0 { Duration::ZERO } else { SHORTEST_PAUSE * (1 << (taken - 1).min(DOUBLINGS)) };
         let now = Stamp::now();
         let is_time =
             Stamp::from_ns(self.looked.load(Relaxed)).is_none_or(|looked| u128::from(now.since(looked)) >= pause.as_nanos());
-        if !is_time || self.is_looking.swap(true, Relaxed) {
+        if !is_time || self.is_probing.swap(true, Relaxed) {
             return false;
         }
         self.looked.store(now.as_ns(), Relaxed);
@@ -196,7 +196,7 @@ mod tests {
     fn clients_are_told_once_it_refuses_and_no_longer_once_it_is_back() {
         let (health, target) = (UpstreamHealth::default(), Target::Tcp("127.0.0.1:1".into()));
         let early = health.goodbye();
-        for harmless in [ConnectError::Timeout(LOOK), ConnectError::Io(io::Error::from_raw_os_error(24))] {
+        for harmless in [ConnectError::Timeout(PROBE_LIMIT), ConnectError::Io(io::Error::from_raw_os_error(24))] {
             health.on_failed(&target, &harmless);
             assert!(!health.is_away() && !early.is_cancelled(), "{harmless}");
         }
@@ -219,14 +219,14 @@ mod tests {
     async fn looks_that_find_it_are_rarer_each_time() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (health, target) = (UpstreamHealth::default(), Target::Tcp(listener.local_addr().unwrap().to_string()));
-        health.look_before_answer(&target).await;
+        health.probe_before_answer(&target).await;
         assert_eq!(health.taken.load(Relaxed), 1);
-        health.look_before_answer(&target).await;
+        health.probe_before_answer(&target).await;
         assert_eq!(health.taken.load(Relaxed), 1, "it was looked just now");
         drop(listener);
         tokio::time::sleep(SHORTEST_PAUSE).await;
-        health.look_before_answer(&target).await;
+        health.probe_before_answer(&target).await;
         assert!(health.is_away());
-        assert!(health.readiness(&target, LOOK).await.is_err_and(|reason| reason.contains("cannot connect")));
+        assert!(health.readiness(&target, PROBE_LIMIT).await.is_err_and(|reason| reason.contains("cannot connect")));
     }
 }

@@ -8,7 +8,7 @@ use http::Method;
 use tower::Service;
 
 use crate::body::TrackedRequest;
-use crate::exchange::circumstances::note_request_head;
+use crate::in_flight::circumstances::note_request_head;
 
 /// Applies [`Classify`].
 #[derive(Clone, Debug)]

@@ -17,19 +17,19 @@ use tower::Service;
 
 use crate::body::{AccountedRequest, AccountedResponse, TrackedRequest};
 use crate::connection::ConnectionStamps;
-use crate::exchange::{ExchangeContext, ExchangeGuard, InFlight, server_timing};
+use crate::in_flight::{AccountGuard, InFlight, RequestContext, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
 
 /// Applies [`OpenLedger`].
 #[derive(Debug)]
 pub(crate) struct LedgerLayer<T, M> {
-    context: Arc<ExchangeContext>,
+    context: Arc<RequestContext>,
     meter: Arc<M>,
     body: PhantomData<fn() -> T>,
 }
 
 /// Returns the layer for one client connection, with stamps by `meter`. The layers below take requests with the body `T`.
-pub(crate) const fn layer<T, M>(context: Arc<ExchangeContext>, meter: Arc<M>) -> LedgerLayer<T, M> {
+pub(crate) const fn layer<T, M>(context: Arc<RequestContext>, meter: Arc<M>) -> LedgerLayer<T, M> {
     LedgerLayer { context, meter, body: PhantomData }
 }
 
@@ -45,7 +45,7 @@ impl<S, T, M> tower::Layer<S> for LedgerLayer<T, M> {
 #[derive(Debug)]
 pub(crate) struct OpenLedger<S, T, M> {
     inner: S,
-    context: Arc<ExchangeContext>,
+    context: Arc<RequestContext>,
     meter: Arc<M>,
     body: PhantomData<fn() -> T>,
 }
@@ -79,7 +79,7 @@ where
             // pipelined: it came while the request before it was still being answered
             in_flight.write_ledger(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
-        let guard = Some(ExchangeGuard(in_flight.clone()));
+        let guard = Some(AccountGuard(in_flight.clone()));
         let is_head = request.method() == Method::HEAD;
         let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
         let request = Box::new(request.map(|body| T::wrap(body, in_flight.clone())));
@@ -92,7 +92,7 @@ pin_project! {
     pub(crate) struct ResponseFuture<F, M: ConnectionStamps> {
         #[pin]
         answer: F,
-        guard: Option<ExchangeGuard<M>>,
+        guard: Option<AccountGuard<M>>,
         is_head: bool,
         accepts_trailers: bool,
     }

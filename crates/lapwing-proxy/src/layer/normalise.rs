@@ -1,4 +1,4 @@
-//! Makes each request's head one that may be forwarded, or refuses it (`proxy/head`).
+//! Makes each request's head one that may be forwarded, or refuses it (`head`).
 //!
 //! Stage: validation. It reads no body.
 

@@ -25,7 +25,7 @@ use crate::body::ResponseBody;
 use crate::config::Config;
 use crate::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use crate::error::Error as TimeLimit;
-use crate::exchange::{CountRefusals, ExchangeContext};
+use crate::in_flight::{CountRefusals, RequestContext};
 use crate::upstream::{CONNECTION_WINDOW, STREAM_WINDOW};
 use lapwing_metrics::Counter;
 use lapwing_net::{Accepted, Tasks};
@@ -46,7 +46,7 @@ impl<S> ClientService for S where
 /// Serves one connection to its end.
 pub(crate) async fn serve_client<S: ClientService>(
     accepted: Accepted,
-    context: Arc<ExchangeContext>,
+    context: Arc<RequestContext>,
     meter: Arc<SocketMeter>,
     service: S,
     tasks: Tasks,
@@ -97,7 +97,7 @@ async fn opening(socket: &mut MeteredSocket, meter: &SocketMeter, ends: &Ends) -
     let mut end = pin!(End::of(ends));
     poll_fn(|cx| match socket.poll_opening(cx) {
         Poll::Pending => {
-            end.as_mut().look(cx);
+            end.as_mut().poll_signals(cx);
             if end.as_mut().is_due(cx, meter) { Poll::Ready(Ok(Opening::End)) } else { Poll::Pending }
         }
         polled => polled.map_err(Failure::from),
@@ -120,7 +120,7 @@ async fn http2<C: GracefulConnection>(
         let tell = &mut Context::from_waker(&tells);
         if told.is_told.load(Relaxed) {
             told.is_told.store(false, Relaxed);
-            end.as_mut().look(tell);
+            end.as_mut().poll_signals(tell);
         }
         let mut polled = connection.as_mut().poll(cx);
         if polled.is_pending() && !is_ended && end.is_told() && end.as_mut().is_due(tell, meter) {
@@ -151,7 +151,7 @@ async fn http1<S: ClientService>(
         let quiet = &mut Context::from_waker(&wakes);
         if told.is_told.load(Relaxed) {
             told.is_told.store(false, Relaxed);
-            end.as_mut().look(&mut Context::from_waker(&tells));
+            end.as_mut().poll_signals(&mut Context::from_waker(&tells));
         }
         // before an answer that is ready: its head says that the connection ends
         if !is_ended && end.is_told() && is_answering(meter) {

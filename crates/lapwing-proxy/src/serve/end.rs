@@ -51,7 +51,7 @@ impl<'a> End<'a> {
     }
 
     /// Looks whether the connection is to end; the task of `cx` is woken when it is.
-    pub(crate) fn look(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+    pub(crate) fn poll_signals(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         *this.is_stopping = *this.is_stopping || this.stopping.poll(cx).is_ready();
         *this.is_leaving = *this.is_leaving || this.leaving.poll(cx).is_ready();

@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::ResponseBody;
 use super::connection::SocketMeter;
-use super::exchange::{EvenDraw, ExchangeContext, FencedObserver};
+use super::connection_settings::ConnectionSettings;
 use super::health::UpstreamHealth;
-use super::settings::ConnectionSettings;
+use super::in_flight::{EvenDraw, FencedObserver, RequestContext};
 use super::stack::{HyperService, StackSettings, stack};
 use super::upload::UploadPlaces;
 use super::upstream::{ConnectionPool, UpstreamContext};
@@ -115,7 +115,7 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
         let exchange =
-            Arc::new(ExchangeContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });
+            Arc::new(RequestContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });
         StackSettings { exchange, tracing, shadow }
     })
 }

@@ -8,8 +8,8 @@ use super::pool::ConnectionPool;
 use super::traits::UpstreamTraits;
 use crate::connection::{Greeting, SocketMeter};
 use crate::error::Error;
-use crate::exchange::InFlight;
 use crate::health::UpstreamHealth;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Annotation;
 use lapwing_net::{ConnectError, Socket, Target, Tasks};
 

@@ -17,12 +17,12 @@ use super::h1_connection::{BoxedBody, H1Connection};
 use super::pool::PooledConnection;
 use crate::body::{RequestBody, RequestBodyError, slow_upload};
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 
 /// Carries `request` to the upstream and waits for the response's head.
-pub(crate) async fn exchange(
+pub(crate) async fn carry_request(
     upstream: &UpstreamContext,
     mut request: Box<Request<RequestBody>>,
     in_flight: &Arc<InFlight>,

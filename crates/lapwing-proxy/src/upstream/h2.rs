@@ -22,7 +22,7 @@ use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
 use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest, slow_upload};
 use crate::connection::{Greeting, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 use lapwing_net::Tasks;
@@ -95,7 +95,7 @@ impl Sender {
 
 impl H2Connection {
     /// Carries `request` to the upstream and waits for the response's head.
-    pub(crate) async fn exchange(
+    pub(crate) async fn carry_request(
         &self,
         upstream: &UpstreamContext,
         request: Box<Request<RequestBody>>,
@@ -139,7 +139,7 @@ impl H2Connection {
         let mut awaited = Awaited { answer, upload, asked, deadline };
         let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await.map_err(explain)?;
         let Awaited { upload, deadline, .. } = awaited;
-        self.keep(deadline);
+        self.keep_deadline(deadline);
         let length = content_length(response.headers());
         let rest = upload.map(|upload| RestOfRequest::begin(upload, &upstream.tasks));
         Ok(response.map(|stream| H2Source::new(stream, meter, length, rest)))
@@ -160,7 +160,7 @@ impl H2Connection {
         Ok(greeting)
     }
 
-    fn keep(&self, mut deadline: LazyDeadline) {
+    fn keep_deadline(&self, mut deadline: LazyDeadline) {
         let mut kept = self.deadlines.lock();
         if kept.len() < KEPT_DEADLINES {
             deadline.rest();

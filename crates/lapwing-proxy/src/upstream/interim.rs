@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderName, Request, StatusCode, Version, header};
 
 use crate::body::{ContinueGate, RequestBody};
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_metrics::Counter;
 
 /// Of the upstream's connection, or of a body that an interim response cannot have (RFC 9110, 8.6).

@@ -32,9 +32,9 @@ use crate::config::UpstreamProtocol;
 use crate::connection::Greeting;
 use crate::error::Error;
 use crate::error::response::keep_error_field_apart;
-use crate::exchange::InFlight;
 use crate::head::normalise_response;
 use crate::health::Route;
+use crate::in_flight::InFlight;
 use lapwing_ledger::Stamp;
 use trust::Framing;
 
@@ -111,7 +111,7 @@ async fn over_h2(
     let TrackedRequest { mut request, in_flight } = tracked;
     refuse_tunnel(&request)?;
     convert::to_h2(&mut request, &context.target);
-    let mut response = match h2.exchange(&context, request, &in_flight).await {
+    let mut response = match h2.carry_request(&context, request, &in_flight).await {
         Ok(response) => response,
         Err(error) => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight)).await),
     };
@@ -148,7 +148,7 @@ async fn over_h1(
     if let Some(gate) = gate {
         request.body_mut().hold_by(gate);
     }
-    let (mut response, mut connection) = match h1::exchange(&context, request, &in_flight).await {
+    let (mut response, mut connection) = match h1::carry_request(&context, request, &in_flight).await {
         Ok(answered) => answered,
         Err(error) => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
     };
@@ -210,7 +210,7 @@ async fn failed(context: &UpstreamContext, version: Version, error: Error, in_fl
         return error;
     }
     let health = &context.health;
-    health.look_before_answer(&context.target).await;
+    health.probe_before_answer(&context.target).await;
     if health.is_away() {
         return error;
     }

@@ -123,13 +123,13 @@ impl ConnectionPool {
     pub(crate) async fn take(self: &Arc<Self>, now: Stamp) -> (Option<Box<PooledConnection>>, bool) {
         let mut is_ended = false;
         while let Some(rested) = self.rested(now) {
-            self.settle(rested).await;
+            self.end_rest(rested).await;
         }
         loop {
             let Some(mut connection) = self.idle.lock().pop_back() else { return (None, is_ended) };
             let idle_ns = connection.idle_since.map_or(u64::MAX, |since| now.since(since));
             if connection.may_have_read() {
-                look_at(&mut connection).await;
+                drive_once(&mut connection).await;
             }
             if idle_ns < self.limit_ns.load(Relaxed) && connection.h1.is_idle() {
                 connection.pool = Some(self.clone());
@@ -153,8 +153,8 @@ impl ConnectionPool {
     }
 
     /// A connection has rested: keeps it if the upstream did.
-    async fn settle(&self, mut connection: Box<PooledConnection>) {
-        look_at(&mut connection).await;
+    async fn end_rest(&self, mut connection: Box<PooledConnection>) {
+        drive_once(&mut connection).await;
         if connection.h1.is_idle() {
             self.trust.on_kept(connection.framing);
             self.push(connection);
@@ -174,13 +174,13 @@ impl ConnectionPool {
     /// any other.
     pub(crate) fn put(self: &Arc<Self>, connection: Box<PooledConnection>, now: Stamp) {
         if connection.h1.is_idle() {
-            self.keep(connection, now);
+            self.put_idle(connection, now);
         } else if !connection.h1.is_done() {
             self.tasks.spawn(self.clone().linger(connection));
         }
     }
 
-    fn keep(&self, mut connection: Box<PooledConnection>, now: Stamp) {
+    fn put_idle(&self, mut connection: Box<PooledConnection>, now: Stamp) {
         connection.idle_since = Some(now);
         if self.trust.is_trusted(connection.framing) {
             return self.push(connection);
@@ -215,7 +215,7 @@ impl ConnectionPool {
         rest.await;
         if connection.h1.is_idle() {
             connection.h1.meter.waker.forget();
-            self.keep(connection, Stamp::now());
+            self.put_idle(connection, Stamp::now());
         }
     }
 
@@ -223,7 +223,7 @@ impl ConnectionPool {
     pub(crate) async fn sweep(&self, limit: Duration) -> bool {
         let (now, limit_ns) = (Stamp::now(), nanos(limit));
         while let Some(rested) = self.rested(now) {
-            self.settle(rested).await;
+            self.end_rest(rested).await;
         }
         self.limit_ns.store(limit_ns, Relaxed);
         let mut called = VecDeque::new();
@@ -237,7 +237,7 @@ impl ConnectionPool {
         }
         let mut is_ended = false;
         for mut connection in called {
-            look_at(&mut connection).await;
+            drive_once(&mut connection).await;
             if connection.h1.is_idle() {
                 self.push(connection);
             } else {
@@ -249,7 +249,7 @@ impl ConnectionPool {
 }
 
 /// Reads what has come on an idle connection: its end, at most. It looks once, so it looks even if the task has used its turn up.
-async fn look_at(connection: &mut PooledConnection) {
+async fn drive_once(connection: &mut PooledConnection) {
     unconstrained(poll_fn(|cx| {
         connection.h1.drive(cx);
         Poll::Ready(())

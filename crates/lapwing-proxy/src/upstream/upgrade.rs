@@ -16,7 +16,7 @@ use super::context::UpstreamContext;
 use super::pool::PooledConnection;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::{ExchangeKind, Outcome, Stamp};
 
 /// Closes the ledger as cancelled if the splice fails, or is dropped, before the stream has ended.

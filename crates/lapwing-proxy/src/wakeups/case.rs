@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::bodies::{Reading, Shape, pause};
 use super::client::Sender;
 use super::server::{Received, serve};
-use crate::exchange::fixtures::Unobserved;
+use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{Config, ConnectionSettings, DataPlane, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};

@@ -13,7 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::*;
 use crate::connection::OnFlush;
-use crate::exchange::{FencedObserver, Observer, fixtures};
+use crate::in_flight::{FencedObserver, Observer, fixtures};
 use lapwing_ledger::{Ledger, Outcome, Stamp};
 use lapwing_protocol::ExchangeReader;
 
@@ -60,7 +60,7 @@ impl AccountedRequest<Full<Bytes>, GivenStamps> for Unread {
 }
 
 /// A response's body that ends its exchange when it has been read.
-struct Answer(Full<Bytes>, Option<ExchangeGuard<GivenStamps>>);
+struct Answer(Full<Bytes>, Option<AccountGuard<GivenStamps>>);
 
 impl Body for Answer {
     type Data = Bytes;
@@ -80,7 +80,7 @@ impl Body for Answer {
 }
 
 impl AccountedResponse<GivenStamps> for Answer {
-    fn guard(&mut self, guard: ExchangeGuard<GivenStamps>, _: bool) {
+    fn guard(&mut self, guard: AccountGuard<GivenStamps>, _: bool) {
         self.1 = Some(guard);
     }
     fn emptied(self, _: bool) -> Self {
@@ -114,7 +114,7 @@ async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger
         tracked.in_flight.record_response_head(StatusCode::OK, &HeaderMap::new());
         ready(Ok::<_, Infallible>(Response::new(Answer(Full::from("answer"), None))))
     });
-    let stack = layer::<Unread, _>(Arc::new(ExchangeContext { observer, ..context }), meter.clone()).layer(inner);
+    let stack = layer::<Unread, _>(Arc::new(RequestContext { observer, ..context }), meter.clone()).layer(inner);
     let request = Request::builder().method(method).body(Full::<Bytes>::from("ask")).unwrap();
     let Ok(response) = stack.oneshot(request).await;
     if is_read {

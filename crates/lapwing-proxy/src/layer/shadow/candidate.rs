@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::job::ShadowJob;
 use super::parts::TapParts;
-use crate::exchange::OnClose;
+use crate::in_flight::OnClose;
 use lapwing_ledger::{CopyCause, Ledger, Outcome, Stamp};
 use lapwing_shadow::{QuotaIndex, QuotaResult, ShadowDrop};
 

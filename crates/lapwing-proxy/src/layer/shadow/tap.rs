@@ -17,7 +17,7 @@ use super::parts::{TapBranch, TapParts};
 use super::recording::RecordingSwitch;
 use crate::body::capture::CaptureBudget;
 use crate::body::{RequestBody, ResponseBody, TrackedRequest};
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 use lapwing_ledger::{CopyCause, Ledger, PairId, Stamp};
 use lapwing_protocol::Protocols;
 use lapwing_shadow::ShadowDrop;

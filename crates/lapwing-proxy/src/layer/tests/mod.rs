@@ -29,9 +29,9 @@ use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
 use crate::error::Error;
-use crate::layer::amend::Amend;
 use crate::layer::shadow::Shadow;
 use crate::layer::trace::Trace;
+use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
 use crate::upstream::Upstream;
@@ -106,7 +106,7 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
 }
 
 /// What a layer around admitted requests stands before.
-type UpstreamSide = Shadow<Trace<Amend<Upstream>>>;
+type UpstreamSide = Shadow<Trace<UsageRequest<Upstream>>>;
 
 /// A listening proxy before `upstream`, with `extra` in its stack.
 struct Proxy {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::in_flight::InFlight;
+use super::request::InFlight;
 use lapwing_ledger::Stamp;
 
 impl InFlight {

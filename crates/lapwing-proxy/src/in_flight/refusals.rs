@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::context::ExchangeContext;
-use super::in_flight::InFlight;
+use super::context::RequestContext;
+use super::request::InFlight;
 use crate::connection::{OnRefusal, SocketMeter};
 use crate::error::response::refusal;
 use lapwing_ledger::{Outcome, Stamp};
 
 /// Counts heads that hyper refuses: they never reach the stack, and are rejected requests.
 #[derive(Debug)]
-pub(crate) struct CountRefusals(pub(crate) Arc<ExchangeContext>);
+pub(crate) struct CountRefusals(pub(crate) Arc<RequestContext>);
 
 impl CountRefusals {
     /// The account of a head that was refused with `status`, and `began` then.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::Config;
-use super::exchange::Observer;
+use super::in_flight::Observer;
 use super::layer::shadow::ShadowRole;
 use super::layer::trace::Tracing;
 

@@ -33,35 +33,35 @@ const DIGESTS: [HeaderName; 5] = [
     HeaderName::from_static("signature"),
 ];
 
-/// Applies [`Amend`].
+/// Applies [`UsageRequest`].
 #[derive(Clone, Debug)]
-pub(crate) struct AmendLayer {
+pub(crate) struct UsageRequestLayer {
     traits: Arc<UpstreamTraits>,
 }
 
 /// Returns the layer. It reads and writes what is known of the upstream in `traits`.
-pub(crate) const fn layer(traits: Arc<UpstreamTraits>) -> AmendLayer {
-    AmendLayer { traits }
+pub(crate) const fn layer(traits: Arc<UpstreamTraits>) -> UsageRequestLayer {
+    UsageRequestLayer { traits }
 }
 
-impl<S> tower::Layer<S> for AmendLayer {
-    type Service = Amend<S>;
+impl<S> tower::Layer<S> for UsageRequestLayer {
+    type Service = UsageRequest<S>;
 
-    fn layer(&self, inner: S) -> Amend<S> {
-        Amend { inner, traits: self.traits.clone() }
+    fn layer(&self, inner: S) -> UsageRequest<S> {
+        UsageRequest { inner, traits: self.traits.clone() }
     }
 }
 
 /// Amends requests, and the responses to them.
 #[derive(Clone, Debug)]
-pub(crate) struct Amend<S> {
+pub(crate) struct UsageRequest<S> {
     inner: S,
     traits: Arc<UpstreamTraits>,
 }
 
 type Answer = Result<Response<ResponseBody>, Error>;
 
-impl<S> Service<TrackedRequest> for Amend<S>
+impl<S> Service<TrackedRequest> for UsageRequest<S>
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
@@ -77,7 +77,7 @@ where
         if tracked.in_flight.context.config.amend.is_any()
             && let Some(route) = eligible_route(&tracked.request)
         {
-            return Either::Right(Box::pin(amend(self.inner.clone(), self.traits.clone(), tracked, route)));
+            return Either::Right(Box::pin(with_usage_request(self.inner.clone(), self.traits.clone(), tracked, route)));
         }
         Either::Left(self.inner.call(tracked))
     }
@@ -112,7 +112,12 @@ enum Plan {
     CutMetaInfo,
 }
 
-async fn amend<S>(mut inner: S, traits: Arc<UpstreamTraits>, tracked: TrackedRequest, route: CompletionsRoute) -> Answer
+async fn with_usage_request<S>(
+    mut inner: S,
+    traits: Arc<UpstreamTraits>,
+    tracked: TrackedRequest,
+    route: CompletionsRoute,
+) -> Answer
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
-use super::{EvenDraw, ExchangeContext, FencedObserver, InFlight, Observer};
+use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestContext};
 use crate::config::Config;
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
@@ -24,9 +24,9 @@ impl Observer for Unobserved {
 }
 
 /// What the requests of a connection share that nothing observes.
-pub(crate) fn context() -> ExchangeContext {
+pub(crate) fn context() -> RequestContext {
     let counters = Arc::<Counters>::default();
-    ExchangeContext {
+    RequestContext {
         config: Config::default(),
         respond_server_timing: false,
         counters: counters.clone(),

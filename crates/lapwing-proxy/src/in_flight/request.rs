@@ -13,7 +13,7 @@ use super::body_observation::{BodyObservation, count_refused};
 use super::body_reader::BodyReader;
 use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
-use super::context::ExchangeContext;
+use super::context::RequestContext;
 use super::first_byte::GRPC;
 use super::grpc_status::grpc_outcome;
 use super::observer::Observer;
@@ -31,7 +31,7 @@ const GRPC_WEB: &[u8] = b"application/grpc-web";
 /// A request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight<M = SocketMeter> {
-    pub(crate) context: Arc<ExchangeContext>,
+    pub(crate) context: Arc<RequestContext>,
     pub(crate) meter: Arc<M>,
     /// Whether requests share the connection (HTTP/2).
     pub(crate) is_multiplexed: bool,
@@ -64,7 +64,7 @@ struct State {
 
 impl<M: ConnectionStamps> InFlight<M> {
     /// Opens a ledger that began at `started`. The whole head has been read by now.
-    pub(crate) fn open(context: Arc<ExchangeContext>, meter: Arc<M>, started: Stamp, is_multiplexed: bool) -> Arc<Self> {
+    pub(crate) fn open(context: Arc<RequestContext>, meter: Arc<M>, started: Stamp, is_multiplexed: bool) -> Arc<Self> {
         let called = Stamp::now();
         let mut ledger = Box::new(Ledger::open(started, 0));
         note_arrival(&context.counters, meter.on_request_opened(), &mut ledger);
@@ -156,7 +156,7 @@ impl<M: ConnectionStamps> InFlight<M> {
 
     /// The upstream began to answer at `head`. It was given the last request byte at `sent` (`None`: not yet).
     pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
-        self.upload.get().inspect(|upload| upload.settle());
+        self.upload.get().inspect(|upload| upload.leave_places());
         self.write_ledger(|ledger| self.stamps.begin_window(ledger, sent, head));
     }
 
@@ -295,7 +295,7 @@ impl<M: ConnectionStamps> InFlight<M> {
 
 #[cfg(test)]
 mod tests {
-    use crate::exchange::fixtures;
+    use crate::in_flight::fixtures;
     use lapwing_ledger::{Annotation, Outcome, Stamp};
     use lapwing_metrics::Counter;
 

@@ -1,4 +1,4 @@
-//! Sheds requests beyond `max_in_flight`, unless a slow upload gives way (`proxy/upload`), and refuses those whose head, or announced body, is too large.
+//! Sheds requests beyond `max_in_flight`, unless a slow upload gives way (`upload`), and refuses those whose head, or announced body, is too large.
 //!
 //! Stage: validation. It never waits and never queues.
 
@@ -14,25 +14,25 @@ use crate::error::Error;
 use crate::head::fields_bytes;
 use lapwing_metrics::Counter;
 
-/// Applies [`Admit`].
+/// Applies [`RequestLimits`].
 #[derive(Clone, Debug)]
-pub(crate) struct AdmitLayer;
+pub(crate) struct RequestLimitsLayer;
 
-impl<S> tower::Layer<S> for AdmitLayer {
-    type Service = Admit<S>;
+impl<S> tower::Layer<S> for RequestLimitsLayer {
+    type Service = RequestLimits<S>;
 
-    fn layer(&self, inner: S) -> Admit<S> {
-        Admit { inner }
+    fn layer(&self, inner: S) -> RequestLimits<S> {
+        RequestLimits { inner }
     }
 }
 
 /// Sheds and refuses requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Admit<S> {
+pub(crate) struct RequestLimits<S> {
     inner: S,
 }
 
-impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Admit<S> {
+impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for RequestLimits<S> {
     type Response = S::Response;
     type Error = Error;
     type Future = Either<S::Future, Ready<Result<S::Response, Error>>>;

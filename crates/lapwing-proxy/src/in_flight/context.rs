@@ -12,7 +12,7 @@ use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 
 /// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.
-pub(crate) struct ExchangeContext {
+pub(crate) struct RequestContext {
     pub(crate) config: Config,
     /// Whether responses carry `Server-Timing`.
     pub(crate) respond_server_timing: bool,
@@ -28,13 +28,13 @@ pub(crate) struct ExchangeContext {
     pub(crate) health: Arc<UpstreamHealth>,
 }
 
-impl std::fmt::Debug for ExchangeContext {
+impl std::fmt::Debug for RequestContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ExchangeContext").finish_non_exhaustive()
+        f.debug_struct("RequestContext").finish_non_exhaustive()
     }
 }
 
-impl ExchangeContext {
+impl RequestContext {
     /// How long a client's connection may stand still.
     pub(crate) fn client_timeouts(&self) -> ClientTimeouts {
         ClientTimeouts {

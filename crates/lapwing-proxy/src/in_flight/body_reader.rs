@@ -37,7 +37,7 @@ impl BodyReader {
     /// A piece of the request passes.
     pub(crate) fn push_request(&mut self, bytes: &Bytes) {
         if self.reader.wants_request() {
-            self.keep(bytes.len(), Piece::Request(bytes.clone()));
+            self.queue_piece(bytes.len(), Piece::Request(bytes.clone()));
         }
     }
 
@@ -69,11 +69,11 @@ impl BodyReader {
     /// A piece of the response passes. It was read at `at`; the exchange began at `started`.
     pub(crate) fn push_response(&mut self, bytes: &Bytes, at: Stamp, started: Stamp) {
         if self.reader.wants_response() {
-            self.keep(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
+            self.queue_piece(bytes.len(), Piece::Response(bytes.clone(), at.since(started)));
         }
     }
 
-    fn keep(&mut self, length: usize, piece: Piece) {
+    fn queue_piece(&mut self, length: usize, piece: Piece) {
         if length == 0 {
             return;
         }

@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, TE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 
-use super::in_flight::InFlight;
+use super::request::InFlight;
 use crate::connection::ConnectionStamps;
 use lapwing_attribution::merge;
 use lapwing_ledger::{Stage, Stamp};

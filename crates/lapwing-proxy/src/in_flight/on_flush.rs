@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::in_flight::InFlight;
+use super::request::InFlight;
 use crate::connection::{ConnectionStamps, OnFlush};
 use lapwing_ledger::Stamp;
 

@@ -1,6 +1,6 @@
 //! What is seen of a request on its way that takes no time: how its bytes came, and what they waited for.
 
-use super::in_flight::InFlight;
+use super::request::InFlight;
 use crate::connection::BodyArrival;
 use lapwing_ledger::{Annotation, Stamp};
 use lapwing_metrics::Counter;
@@ -40,7 +40,7 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::fixtures;
+    use crate::in_flight::fixtures;
     use lapwing_ledger::Ledger;
 
     fn names(ledger: &Ledger) -> Vec<&'static str> {

@@ -1,4 +1,4 @@
-//! Turns every error of the layers below into a response (`proxy/error/response.rs`), and writes its outcome into the ledger.
+//! Turns every error of the layers below into a response (`error/response.rs`), and writes its outcome into the ledger.
 //!
 //! An answer in the middle of a request, or while there is no upstream, says whether the client's connection ends after it.
 //!
@@ -17,27 +17,27 @@ use tower::Service;
 use crate::body::{MAX_DRAINED_BYTES, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::error::response::respond;
-use crate::exchange::InFlight;
+use crate::in_flight::InFlight;
 
-/// Applies [`Rescue`].
+/// Applies [`FailureResponses`].
 #[derive(Clone, Debug)]
-pub(crate) struct RescueLayer;
+pub(crate) struct FailureResponsesLayer;
 
-impl<S> tower::Layer<S> for RescueLayer {
-    type Service = Rescue<S>;
+impl<S> tower::Layer<S> for FailureResponsesLayer {
+    type Service = FailureResponses<S>;
 
-    fn layer(&self, inner: S) -> Rescue<S> {
-        Rescue { inner }
+    fn layer(&self, inner: S) -> FailureResponses<S> {
+        FailureResponses { inner }
     }
 }
 
 /// Answers errors, so that it never fails.
 #[derive(Clone, Debug)]
-pub(crate) struct Rescue<S> {
+pub(crate) struct FailureResponses<S> {
     inner: S,
 }
 
-impl<S> Service<TrackedRequest> for Rescue<S>
+impl<S> Service<TrackedRequest> for FailureResponses<S>
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error>,
 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::in_flight::InFlight;
+use super::request::InFlight;
 use crate::connection::{ConnectionStamps, SocketMeter};
 use lapwing_ledger::Stamp;
 
@@ -11,9 +11,9 @@ use lapwing_ledger::Stamp;
 /// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
 /// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
 #[derive(Debug)]
-pub(crate) struct ExchangeGuard<M: ConnectionStamps = SocketMeter>(pub(crate) Arc<InFlight<M>>);
+pub(crate) struct AccountGuard<M: ConnectionStamps = SocketMeter>(pub(crate) Arc<InFlight<M>>);
 
-impl<M: ConnectionStamps> Drop for ExchangeGuard<M> {
+impl<M: ConnectionStamps> Drop for AccountGuard<M> {
     fn drop(&mut self) {
         if self.0.is_finished() {
             return;
