@@ -1,11 +1,14 @@
 //! Requests in flight for tests, without an observer or a connection behind their meter.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 
 use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestContext};
 use crate::config::Config;
+use crate::connection::{ConnectionStamps, OnFlush};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
@@ -41,4 +44,40 @@ pub(crate) fn context() -> RequestContext {
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
     InFlight::open(Arc::new(context()), Arc::default(), Stamp::now(), false)
+}
+
+/// Stamps of a test's own.
+#[derive(Debug, Default)]
+pub(crate) struct GivenStamps {
+    began: Stamp,
+    has_carried: AtomicBool,
+    closing: Mutex<Vec<Arc<dyn OnFlush>>>,
+}
+
+impl GivenStamps {
+    /// Each head begins at `began`.
+    pub(crate) fn beginning(began: Stamp) -> Self {
+        Self { began, ..Self::default() }
+    }
+
+    /// The last bytes of what has ended were taken at `at`, or were lost.
+    pub(crate) fn flush(&self, at: Option<Stamp>) {
+        let closing = std::mem::take(&mut *self.closing.lock());
+        closing.iter().for_each(|response| at.map_or_else(|| response.on_lost(), |at| response.on_flushed(at)));
+    }
+}
+
+impl ConnectionStamps for GivenStamps {
+    fn head_began(&self, _: bool) -> Stamp {
+        self.began
+    }
+    fn last_read(&self) -> Option<Stamp> {
+        Some(self.began)
+    }
+    fn close_at_flush(&self, response: Arc<dyn OnFlush>) {
+        self.closing.lock().push(response);
+    }
+    fn on_request_opened(&self) -> bool {
+        !self.has_carried.swap(true, Relaxed)
+    }
 }

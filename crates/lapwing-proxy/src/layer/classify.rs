@@ -8,6 +8,7 @@ use http::Method;
 use tower::Service;
 
 use crate::body::TrackedRequest;
+use crate::connection::ConnectionStamps;
 use crate::in_flight::circumstances::note_request_head;
 
 /// Applies [`Classify`].
@@ -28,7 +29,11 @@ pub(crate) struct Classify<S> {
     inner: S,
 }
 
-impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
+impl<S, B, M> Service<TrackedRequest<B, M>> for Classify<S>
+where
+    M: ConnectionStamps,
+    S: Service<TrackedRequest<B, M>>,
+{
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -37,7 +42,7 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Classify<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, tracked: TrackedRequest) -> S::Future {
+    fn call(&mut self, tracked: TrackedRequest<B, M>) -> S::Future {
         let TrackedRequest { request, in_flight } = &tracked;
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
         in_flight.open_reader(method == Method::POST, |observer, ledger| {

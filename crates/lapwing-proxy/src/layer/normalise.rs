@@ -30,7 +30,10 @@ pub(crate) struct Normalise<S> {
     inner: S,
 }
 
-impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Normalise<S> {
+impl<S, B, M> Service<TrackedRequest<B, M>> for Normalise<S>
+where
+    S: Service<TrackedRequest<B, M>, Error = Error>,
+{
     type Response = S::Response;
     type Error = Error;
     type Future = Either<S::Future, Ready<Result<S::Response, Error>>>;
@@ -39,7 +42,7 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Norm
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
+    fn call(&mut self, mut tracked: TrackedRequest<B, M>) -> Self::Future {
         match normalise_request(&mut tracked.request) {
             Ok(()) => Either::Left(self.inner.call(tracked)),
             Err(refused) => Either::Right(ready(Err(Error::Refused(refused)))),

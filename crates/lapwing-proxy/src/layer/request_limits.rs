@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_util::future::Either;
 use http::Request;
+use http_body::Body;
 use tower::Service;
 
 use crate::body::TrackedRequest;
@@ -32,7 +33,11 @@ pub(crate) struct RequestLimits<S> {
     inner: S,
 }
 
-impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for RequestLimits<S> {
+impl<S, B, M> Service<TrackedRequest<B, M>> for RequestLimits<S>
+where
+    B: Body,
+    S: Service<TrackedRequest<B, M>, Error = Error>,
+{
     type Response = S::Response;
     type Error = Error;
     type Future = Either<S::Future, Ready<Result<S::Response, Error>>>;
@@ -41,7 +46,7 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Requ
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+    fn call(&mut self, tracked: TrackedRequest<B, M>) -> Self::Future {
         let context = &tracked.in_flight.context;
         let limit = context.config.max_in_flight;
         let in_flight = context.counters.get(Counter::InFlight);
@@ -53,7 +58,7 @@ impl<S: Service<TrackedRequest, Error = Error>> Service<TrackedRequest> for Requ
             return Either::Right(ready(Err(Error::HeadTooLarge { limit })));
         }
         if let Some(limit) = context.config.max_request_bytes.on().map(|size| size.get())
-            && http_body::Body::size_hint(tracked.request.body()).exact().is_some_and(|n| n > limit)
+            && tracked.request.body().size_hint().exact().is_some_and(|n| n > limit)
         {
             return Either::Right(ready(Err(Error::BodyTooLarge { limit })));
         }
@@ -69,12 +74,46 @@ fn head_bytes<B>(request: &Request<B>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use tower::{Layer, ServiceExt, service_fn};
+
     use super::*;
+    use crate::config::Config;
+    use crate::in_flight::fixtures::{GivenStamps, context};
+    use crate::in_flight::{InFlight, RequestContext};
+    use lapwing_ledger::Stamp;
+    use lapwing_settings::{Size, Switch};
 
     #[test]
     fn a_method_is_part_of_the_head() {
         let of = |method: &str| head_bytes(&Request::builder().method(method).uri("/x").header("host", "m").body(()).unwrap());
         assert_eq!(of("GET"), 3 + 2 + 9);
         assert_eq!(of(&"M".repeat(100_000)), 100_000 + 2 + 9);
+    }
+
+    /// What becomes of a request with `body` under `config`, of which `others` are in flight: no socket and no client.
+    async fn limited(config: Config, body: &'static str, others: u64) -> Result<(), Error> {
+        let context = Arc::new(RequestContext { config, ..context() });
+        for _ in 0..others {
+            context.counters.raise(Counter::InFlight);
+        }
+        let in_flight = InFlight::open(context, Arc::<GivenStamps>::default(), Stamp::now(), false);
+        let request = Box::new(Request::builder().uri("/x").body(Full::<Bytes>::from(body)).unwrap());
+        let inner = service_fn(|_: TrackedRequest<Full<Bytes>, GivenStamps>| ready(Ok::<_, Error>(())));
+        RequestLimitsLayer.layer(inner).oneshot(TrackedRequest { request, in_flight }).await
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_a_limit_are_refused_by_its_name() {
+        assert!(limited(Config::default(), "body", 0).await.is_ok());
+        let small = Config { max_request_bytes: Switch::On(Size(3)), ..Config::default() };
+        assert!(matches!(limited(small.clone(), "body", 0).await, Err(Error::BodyTooLarge { limit: 3 })));
+        assert!(limited(small, "bod", 0).await.is_ok());
+        let few = || Config { max_in_flight: 2, ..Config::default() };
+        assert!(limited(few(), "body", 1).await.is_ok());
+        assert!(matches!(limited(few(), "body", 2).await, Err(Error::Shed { limit: 2 })));
     }
 }

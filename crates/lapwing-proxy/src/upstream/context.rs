@@ -10,7 +10,8 @@ use crate::connection::{Greeting, SocketMeter};
 use crate::error::Error;
 use crate::health::UpstreamHealth;
 use crate::in_flight::InFlight;
-use lapwing_ledger::Annotation;
+use lapwing_ledger::{Annotation, ObservedEvent, Stage, Stamp};
+use lapwing_metrics::Counter;
 use lapwing_net::{ConnectError, Socket, Target, Tasks};
 
 /// What the requests of one worker share of the upstream.
@@ -49,8 +50,17 @@ impl UpstreamContext {
     }
 }
 
-/// Connects to the upstream, within `connect_timeout`.
+/// Connects to the upstream, within `connect_timeout`. The ledger has how long that took, whatever came of it.
 pub(crate) async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
+    let began = Stamp::now();
+    let connected = connect_unmeasured(upstream, in_flight).await;
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    let socket = connected?;
+    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    Ok(socket)
+}
+
+async fn connect_unmeasured(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
     let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
     let socket = target.connect(limit).await.map_err(|error| {
         upstream.health.on_failed(target, &error);

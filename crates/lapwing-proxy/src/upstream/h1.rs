@@ -63,11 +63,7 @@ pub(crate) async fn carry_request(
 }
 
 async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<PooledConnection>, Error> {
-    let began = Stamp::now();
-    let connected = super::context::connect(upstream, in_flight).await;
-    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
-    let socket = connected?;
-    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    let socket = super::context::connect(upstream, in_flight).await?;
     let connection = H1Connection::open(socket, &in_flight.context.config).await?;
     Ok(PooledConnection::new(connection, upstream.pool.clone()))
 }

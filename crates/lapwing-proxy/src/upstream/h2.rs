@@ -16,7 +16,7 @@ use http_body::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::context::UpstreamContext;
+use super::context::{UpstreamContext, connect};
 use super::h1::{expired, response_deadline};
 use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
 use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest, slow_upload};
@@ -192,11 +192,7 @@ impl H2Connection {
 
 /// Opens a connection, which a task of its own drives.
 async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Sender, Error> {
-    let began = Stamp::now();
-    let connected = super::context::connect(upstream, in_flight).await;
-    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
-    let socket = connected?;
-    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    let socket = connect(upstream, in_flight).await?;
     let meter = Arc::<SocketMeter>::default();
     let io = MeteredSocket::shared_upstream(socket, meter.clone(), in_flight.meter.clone());
     let (streams, connection) = client::Builder::new()

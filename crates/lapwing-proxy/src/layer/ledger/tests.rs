@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,41 +11,10 @@ use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::*;
-use crate::connection::OnFlush;
-use crate::in_flight::{FencedObserver, Observer, fixtures};
+use crate::in_flight::fixtures::{GivenStamps, context};
+use crate::in_flight::{FencedObserver, Observer};
 use lapwing_ledger::{Ledger, Outcome, Stamp};
 use lapwing_protocol::ExchangeReader;
-
-/// Stamps of a test's own.
-#[derive(Debug, Default)]
-struct GivenStamps {
-    began: Stamp,
-    has_carried: AtomicBool,
-    closing: Mutex<Vec<Arc<dyn OnFlush>>>,
-}
-
-impl GivenStamps {
-    /// The last bytes of what has ended were taken at `at`, or were lost.
-    fn flush(&self, at: Option<Stamp>) {
-        let closing = std::mem::take(&mut *self.closing.lock().unwrap());
-        closing.iter().for_each(|response| at.map_or_else(|| response.on_lost(), |at| response.on_flushed(at)));
-    }
-}
-
-impl ConnectionStamps for GivenStamps {
-    fn head_began(&self, _: bool) -> Stamp {
-        self.began
-    }
-    fn last_read(&self) -> Option<Stamp> {
-        Some(self.began)
-    }
-    fn close_at_flush(&self, response: Arc<dyn OnFlush>) {
-        self.closing.lock().unwrap().push(response);
-    }
-    fn on_request_opened(&self) -> bool {
-        !self.has_carried.swap(true, Relaxed)
-    }
-}
 
 /// A request's body that is not looked at.
 struct Unread;
@@ -106,9 +74,9 @@ impl Observer for Arc<Closed> {
 /// What one request to the layer leaves: it is read to its end, or dropped, and then flushed at the stamp, or lost.
 async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger {
     let closed = Arc::<Closed>::default();
-    let context = fixtures::context();
+    let context = context();
     let observer = FencedObserver::new(Arc::new(closed.clone()), context.counters.clone());
-    let meter = Arc::new(GivenStamps { began: at(1_000), ..GivenStamps::default() });
+    let meter = Arc::new(GivenStamps::beginning(at(1_000)));
     let inner = service_fn(|tracked: TrackedRequest<Unread, GivenStamps>| {
         tracked.in_flight.stamps.dispatch();
         tracked.in_flight.record_response_head(StatusCode::OK, &HeaderMap::new());

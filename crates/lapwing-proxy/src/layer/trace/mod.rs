@@ -16,6 +16,7 @@ use tower::Service;
 
 use crate::body::TrackedRequest;
 use crate::config::TraceSampling;
+use crate::connection::ConnectionStamps;
 use lapwing_ledger::{Ledger, PassedContext, SpanId, TraceContext, TraceId, TraceMark};
 use lapwing_protocol::trace_context::{
     self, ContextPolicy, PresentContexts, SentContext, SentContexts, TRACEPARENT, TRACESTATE, WrittenContext,
@@ -81,7 +82,11 @@ pub(crate) struct Trace<S> {
     tracing: Tracing,
 }
 
-impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
+impl<S, B, M> Service<TrackedRequest<B, M>> for Trace<S>
+where
+    M: ConnectionStamps,
+    S: Service<TrackedRequest<B, M>>,
+{
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -90,7 +95,7 @@ impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Trace<S> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
+    fn call(&mut self, mut tracked: TrackedRequest<B, M>) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
             let TrackedRequest { request, in_flight } = &mut tracked;
             in_flight.write_ledger(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
