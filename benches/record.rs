@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_ledger::{Basis, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Stage, Stamp, Unit, UpstreamWindow};
 use lapwing_metrics::{Config, Counters, Labels, Registry};
 

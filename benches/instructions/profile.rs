@@ -60,7 +60,7 @@ pub(crate) fn merge(_: bool) -> Repeat {
     let closed = ledger(SeriesKey::default(), 1);
     Box::new(move |n| {
         for _ in 0..n {
-            std::hint::black_box(lapwing_attribution::merge(std::hint::black_box(&closed).clone(), Vec::new()));
+            std::hint::black_box(lapwing_ledger::merge(std::hint::black_box(&closed).clone(), Vec::new()));
         }
     })
 }
@@ -69,7 +69,7 @@ pub(crate) fn merge(_: bool) -> Repeat {
 pub(crate) fn record(_: bool) -> Repeat {
     let labels = Arc::new(Labels::new(16, 1, 1));
     let key = |n: u64| SeriesKey { route: labels.routes.intern(&format!("POST /{n}")), ..SeriesKey::default() };
-    let merged: Vec<Exchange> = (0..64).map(|n| lapwing_attribution::merge(ledger(key(n % 16), n), Vec::new())).collect();
+    let merged: Vec<Exchange> = (0..64).map(|n| lapwing_ledger::merge(ledger(key(n % 16), n), Vec::new())).collect();
     let mut registry = Registry::new(Config::default(), labels.clone(), Arc::new(Counters::default()));
     let mut now = begin();
     let mut count = 0;

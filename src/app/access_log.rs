@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn exchange() -> Exchange {
-        lapwing_attribution::merge(Ledger::open(Stamp::now(), 0), Vec::new())
+        lapwing_ledger::merge(Ledger::open(Stamp::now(), 0), Vec::new())
     }
 
     fn log(to: Stubborn, counters: &Arc<Counters>) -> AccessLog {

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_queue::ArrayQueue;
 use http::{HeaderMap, Method};
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_ledger::{Ledger, Outcome, Stage, Stamp, TraceMark};
 use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_net::Target;

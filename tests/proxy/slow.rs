@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_ledger::{ObservedEvent, Outcome, Stage};
 use lapwing_proxy::Config;
 use lapwing_settings::{Period, Switch};

@@ -10,7 +10,7 @@ use super::pairs::Pairs;
 use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use super::surfaces::Surfaces;
-use lapwing_attribution::{WaterfallBar, waterfall_bars};
+use lapwing_ledger::{WaterfallBar, waterfall_bars};
 use lapwing_ledger::{Annotation, Circumstances, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
 use lapwing_metrics::Labels;
 

@@ -1,4 +1,4 @@
-//! Attribution of the time inside the upstream: in-band reports, OTLP spans, polled statistics, the pending join and the merge.
+//! Attribution of the time inside the upstream: in-band reports, OTLP spans, polled statistics, and the pending join.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,6 @@ mod clocks;
 pub mod collector;
 mod config;
 mod expect;
-mod merge;
 mod orphans;
 pub mod otlp;
 mod pending;
@@ -23,15 +22,13 @@ mod shapes;
 mod span;
 mod synonyms;
 mod tree;
-mod waterfall;
 
 pub use aggregator::{Aggregator, JoinSettings, MergeFn};
 pub use cache_hit::{CacheHitConfig, CacheLookups};
 pub use config::Config;
 pub use expect::SpanExpectation;
-pub use merge::{Claims, merge, placed};
+pub use lapwing_ledger::merge;
 pub use poll::{Poller, UpstreamEvidence};
 pub use polled::Statistics;
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
 pub use span::{IncomingSpan, ProcessId, ServerSpan, SharedSpan, SpanKind, SpanPiece};
-pub use waterfall::{WaterfallBar, waterfall_bars};

@@ -1,4 +1,5 @@
-//! One request's account: stages, spans, sources, outcome, identity, and the law that time is conserved.
+//! One request's account: stages, spans, sources, outcome, identity, the law that time is conserved, and the merge
+//! of what is observed with what is reported.
 //!
 //! Everything here is plain data without I/O, and every other module may use it.
 
@@ -11,6 +12,7 @@ pub mod clock;
 mod exchange;
 mod generation;
 mod identity;
+mod merge;
 mod names;
 mod naming;
 mod optimum;
@@ -21,6 +23,7 @@ mod record;
 mod sampling;
 mod server;
 mod stage;
+mod waterfall;
 mod work;
 
 pub use account::Account;
@@ -31,6 +34,7 @@ pub use clock::{Stamp, WallClock};
 pub use exchange::{ClippedReports, Exchange, SpanNote, TracedSpan};
 pub use generation::{Generation, HiddenTokens};
 pub use identity::{PassedContext, SpanId, TraceContext, TraceId, TraceMark};
+pub use merge::{Claims, merge, placed};
 pub use names::{LABEL_BYTES, LabelId, LabelTable, label_text};
 pub use naming::{NameProof, NewNames};
 pub use optimum::{ForwardDebt, OptimalForward};
@@ -41,4 +45,5 @@ pub use record::{Ledger, ObservedEvent, Report, ReportPlace, SeriesKey, Span, Up
 pub use sampling::SamplingThreshold;
 pub use server::{Server, ServerEvidence, ServerField};
 pub use stage::{Phase, Source, Stage};
+pub use waterfall::{WaterfallBar, waterfall_bars};
 pub use work::{Basis, PerUnit, Unit, Work};

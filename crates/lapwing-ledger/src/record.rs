@@ -120,6 +120,13 @@ impl UpstreamWindow {
     pub const fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
+
+    /// How much a report or span may exceed the window without fault, in nanoseconds: clocks are read at different places, and a
+    /// server ends its span after its last byte.
+    #[must_use]
+    pub fn tolerance_ns(&self) -> u64 {
+        (self.length_ns() / 100).max(1_000_000)
+    }
 }
 
 /// The key of a series.
@@ -267,6 +274,15 @@ impl Ledger {
     #[must_use]
     pub const fn offset(&self, stamp: Stamp) -> u64 {
         stamp.since(self.started)
+    }
+
+    /// The upstream window inside the request, with its points in order; empty if there is none.
+    #[must_use]
+    pub fn bounded_window(&self) -> UpstreamWindow {
+        let window = self.window.unwrap_or_default();
+        let start_ns = window.start_ns.min(self.total_ns);
+        let end_ns = window.end_ns.clamp(start_ns, self.total_ns);
+        UpstreamWindow { start_ns, head_ns: window.head_ns.clamp(start_ns, end_ns), end_ns }
     }
 
     /// Adds an observed span, or counts it as overflowed if there is no room.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::pairs::Pairs;
-use lapwing_attribution::WaterfallBar;
+use lapwing_ledger::WaterfallBar;
 use lapwing_ledger::{Phase, Source, Stage, TraceId};
 use lapwing_metrics::Labels;
 use lapwing_shadow::{DifferingPair, SideWaterfall};

@@ -9,7 +9,7 @@ use crate::diagnosis::DiagnosisSurface;
 use crate::inferred::Inference;
 use crate::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::surfaces::{ProfilerLimits, Surfaces};
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_diagnosis::cost::{self, DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
 use lapwing_ledger::{

@@ -4,14 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use lapwing_ledger::{ClippedReports, Exchange, LabelId, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work};
+use lapwing_ledger::{ClippedReports, Exchange, LabelId, Ledger, ServerEvidence, Stamp, TracedSpan, Unit, Work, merge};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::trace_context::LearntContexts;
 
 use super::cache_hit;
 use super::clocks::ProcessClocks;
 use super::expect::SpanExpectation;
-use super::merge::merge;
 use super::pending::Pending;
 use super::span::IncomingSpan;
 use super::tree;

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
-use super::merge::{bounds, tolerance_ns};
 use super::span::{IncomingSpan, SpanKind};
 use super::tree::offset;
 use lapwing_ledger::{Ledger, SpanId};
@@ -165,8 +164,8 @@ struct Places<'l> {
 impl<'l> Places<'l> {
     fn of(ledger: &'l Ledger) -> Option<Self> {
         ledger.window?;
-        let window = bounds(ledger);
-        let tolerance_ns = i64::try_from(tolerance_ns(window)).ok()?;
+        let window = ledger.bounded_window();
+        let tolerance_ns = i64::try_from(window.tolerance_ns()).ok()?;
         Some(Self { ledger, window: (i64::try_from(window.start_ns).ok()?, i64::try_from(window.end_ns).ok()?), tolerance_ns })
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{CacheLookups, ProcessId, ServerSpan, SharedSpan, merge};
-use lapwing_ledger::{Stage, Stamp, TraceId, TracedSpan, UpstreamWindow};
+use crate::{CacheLookups, ProcessId, ServerSpan, SharedSpan};
+use lapwing_ledger::{Stage, Stamp, TraceId, TracedSpan, UpstreamWindow, merge};
 
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_000_000 * MS;

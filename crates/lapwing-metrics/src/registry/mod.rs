@@ -67,8 +67,7 @@ pub struct PolledSnapshot {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use lapwing_attribution::merge;
-/// use lapwing_ledger::{Ledger, Outcome, Stamp};
+/// use lapwing_ledger::{Ledger, Outcome, Stamp, merge};
 /// use lapwing_metrics::{Config, Counters, HistogramScratch, Labels, Measure, Registry, Window};
 ///
 /// let labels = Arc::new(Labels::new(10, 10, 10));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::figure::PairFigure;
 use super::half::PairHalf;
-use lapwing_attribution::{WaterfallBar, waterfall_bars};
+use lapwing_ledger::{WaterfallBar, waterfall_bars};
 use lapwing_ledger::{Exchange, LabelId, PairId, TraceId};
 
 /// How many of the latest sides are kept, for results that are still to come.
@@ -195,7 +195,7 @@ fn without_heap(exchange: &Exchange) -> Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lapwing_attribution::merge;
+    use lapwing_ledger::merge;
     use lapwing_ledger::{Ledger, Report, ReportPlace, Stage, Stamp, UpstreamWindow};
 
     /// A side whose forward takes so many milliseconds, in a window that begins 1 ms after the request.

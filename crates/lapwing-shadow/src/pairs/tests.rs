@@ -1,7 +1,7 @@
 //! Pairs whose sides come in any order, late, or never.
 
 use super::*;
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_compare::ab::LatencyReport;
 use lapwing_ledger::{CopyCause, LabelTable, Ledger, Outcome, Report, ReportPlace, SeriesKey, Stage, UpstreamWindow};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::*;
-use lapwing_attribution::merge;
+use lapwing_ledger::merge;
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_ledger::{
     Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TraceMark,

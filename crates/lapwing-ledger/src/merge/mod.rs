@@ -19,10 +19,11 @@
 
 use smallvec::SmallVec;
 
-use lapwing_ledger::{
-    Account, Claim, ClippedReports, Exchange, Ledger, Phase, Report, ReportPlace, Source, Stage, TracedSpan, UpstreamWindow,
-    each_instant,
-};
+use super::account::Account;
+use super::claim::{Claim, each_instant};
+use super::exchange::{ClippedReports, Exchange, TracedSpan};
+use super::record::{Ledger, Report, ReportPlace, UpstreamWindow};
+use super::stage::{Phase, Source, Stage};
 
 /// Placed claims; up to 32 without allocation.
 pub type Claims = SmallVec<[Claim; 32]>;
@@ -38,8 +39,7 @@ type Pieces = SmallVec<[(u64, u64); 8]>;
 /// was reported of this request, nothing is claimed.
 ///
 /// ```
-/// use lapwing_attribution::merge;
-/// use lapwing_ledger::{Ledger, Report, ReportPlace, Stage, Stamp, UpstreamWindow};
+/// use lapwing_ledger::{Ledger, Report, ReportPlace, Stage, Stamp, UpstreamWindow, merge};
 ///
 /// let mut ledger = Ledger::open(Stamp::default(), 0);
 /// ledger.total_ns = 1_000;
@@ -55,7 +55,7 @@ type Pieces = SmallVec<[(u64, u64); 8]>;
 pub fn merge(ledger: impl Into<Box<Ledger>>, traced: Vec<TracedSpan>) -> Exchange {
     let ledger = ledger.into();
     let placing = Placing::of(&ledger, &traced);
-    let window = bounds(&ledger);
+    let window = ledger.bounded_window();
     let mut account = Account::default();
     let mut claimed_ns = 0;
     each_instant(0, ledger.total_ns, &placing.claims, |from, to, owner| {
@@ -83,14 +83,6 @@ pub fn placed(ledger: &Ledger, traced: &[TracedSpan]) -> (Claims, ClippedReports
     (placing.claims, placing.clipped)
 }
 
-/// The upstream window inside the request, with its points in order; empty if there is none.
-pub(crate) fn bounds(ledger: &Ledger) -> UpstreamWindow {
-    let w = ledger.window.unwrap_or_default();
-    let start_ns = w.start_ns.min(ledger.total_ns);
-    let end_ns = w.end_ns.clamp(start_ns, ledger.total_ns);
-    UpstreamWindow { start_ns, head_ns: w.head_ns.clamp(start_ns, end_ns), end_ns }
-}
-
 /// The first content of a streamed generated answer, inside the window.
 fn first_content_ns(ledger: &Ledger, window: UpstreamWindow) -> Option<u64> {
     Some(ledger.generation.as_ref()?.first_ns?.clamp(window.start_ns, window.end_ns))
@@ -110,12 +102,12 @@ pub(crate) struct Placing {
 
 impl Placing {
     pub(crate) fn of(ledger: &Ledger, traced: &[TracedSpan]) -> Self {
-        let window = bounds(ledger);
+        let window = ledger.bounded_window();
         let mut placing = Self {
             claims: Claims::new(),
             accepted: SmallVec::new(),
             clipped: ClippedReports::default(),
-            tolerance_ns: tolerance_ns(window),
+            tolerance_ns: window.tolerance_ns(),
             is_said: false,
         };
         placing.claims.extend(ledger.spans.iter().map(|s| Claim {
@@ -235,12 +227,6 @@ impl Placing {
         }
         free
     }
-}
-
-/// How much a report or span may exceed the window without fault: clocks are read at different places, and a server ends its
-/// span after its last byte.
-pub(crate) fn tolerance_ns(window: UpstreamWindow) -> u64 {
-    (window.length_ns() / 100).max(1_000_000)
 }
 
 /// Whether a report claims time; one that maps to unattributed does not.

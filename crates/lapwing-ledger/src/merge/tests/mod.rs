@@ -5,7 +5,7 @@ mod generation;
 use proptest::prelude::*;
 
 use super::*;
-use lapwing_ledger::{ObservedEvent, ReportPlace, Span, SpanNote, Stamp};
+use crate::{ObservedEvent, ReportPlace, Span, SpanNote, Stamp};
 
 const MS: u64 = 1_000_000;
 
@@ -185,7 +185,7 @@ fn the_usual_request_stays_off_the_heap() {
     Stage::FIRST_FIVE.iter().for_each(|s| l.reports.push(report(*s, 50, false)));
     let placing = Placing::of(&l, &[]);
     assert!(!placing.claims.spilled() && !placing.accepted.spilled());
-    assert!(!placing.free(bounds(&l)).spilled());
+    assert!(!placing.free(l.bounded_window()).spilled());
 }
 
 fn any_stage() -> impl Strategy<Value = Stage> {
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn reports_and_spans_own_nothing_outside_the_window(l in any_ledger(), spans in any_traced()) {
-        let w = bounds(&l);
+        let w = l.bounded_window();
         for claim in placed(&l, &spans).0.iter().filter(|c| c.source != Source::Observed) {
             prop_assert!(w.start_ns <= claim.start_ns && claim.start_ns < claim.end_ns && claim.end_ns <= w.end_ns);
         }
@@ -253,7 +253,7 @@ proptest! {
 
     #[test]
     fn no_stage_owns_more_than_the_total_and_no_source_more_than_it_may(l in any_ledger(), spans in any_traced()) {
-        let window_ns = bounds(&l).length_ns();
+        let window_ns = l.bounded_window().length_ns();
         let total_ns = l.total_ns;
         let e = merge(l, spans);
         for stage in Stage::ALL {
@@ -295,7 +295,7 @@ proptest! {
 
     #[test]
     fn the_window_is_upstream_if_and_only_if_nothing_was_reported(l in any_ledger(), spans in any_traced()) {
-        let w = bounds(&l);
+        let w = l.bounded_window();
         let is_claimed = l.reports.iter().any(says) || !Placing::of(&l, &spans).accepted.is_empty();
         let e = merge(l, spans);
         let observed = |t: u64| e.ledger.spans.iter().any(|s| s.start_ns <= t && t < s.end_ns);
@@ -323,7 +323,7 @@ proptest! {
             prop_assert!(got <= said);
             let spans_clipped = placed(&Ledger { reports: Default::default(), ..l.clone() }, &spans).1.total();
             // what is missing was counted, unless every report lacks less than the tolerance
-            let tolerated_ns = Ledger::REPORTS as u64 * tolerance_ns(bounds(&l));
+            let tolerated_ns = Ledger::REPORTS as u64 * l.bounded_window().tolerance_ns();
             prop_assert!(said - got <= tolerated_ns || e.clipped.total() > spans_clipped);
         }
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use lapwing_ledger::{Generation, Stamp};
+use crate::{Generation, Stamp};
 
 /// A request of 1000 ns: window 100..900, head at 150, content from 400 to 850.
 fn streamed() -> Ledger {

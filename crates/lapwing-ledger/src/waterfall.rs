@@ -1,8 +1,9 @@
 //! An exchange's claims as named bars of a waterfall. Units: nanoseconds from the request's start.
 
-use lapwing_ledger::{Claim, Exchange, Phase, Source, SpanNote, Stage};
-
+use super::claim::Claim;
+use super::exchange::{Exchange, SpanNote};
 use super::merge::Placing;
+use super::stage::{Phase, Source, Stage};
 
 /// One bar of a waterfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,10 +57,8 @@ fn said(claim: &Claim) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use lapwing_ledger::{Ledger, ObservedEvent, Report, ReportPlace, Span, SpanNote, Stamp, TracedSpan, UpstreamWindow};
-
-    use super::super::merge;
     use super::*;
+    use crate::{Ledger, ObservedEvent, Report, ReportPlace, Span, Stamp, TracedSpan, UpstreamWindow, merge};
 
     #[test]
     fn every_claim_has_a_name() {
