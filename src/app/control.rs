@@ -217,8 +217,8 @@ fn diagnosis(
 }
 
 /// The bounds of what waits to be joined and merged.
-fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<lapwing_admin::ProfilerLimits> {
-    whole.map(move |loaded| lapwing_admin::ProfilerLimits {
+fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<lapwing_metrics::views::ProfilerLimits> {
+    whole.map(move |loaded| lapwing_metrics::views::ProfilerLimits {
         queue,
         pending: loaded.config.attribution.max_pending,
         orphan_spans: loaded.config.attribution.max_orphan_spans,

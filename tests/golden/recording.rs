@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use lapwing_admin::{ProfilerLimits, Surfaces};
+use lapwing_admin::Surfaces;
+use lapwing_metrics::views::ProfilerLimits;
 use lapwing_attribution::{Aggregator, IncomingSpan, JoinSettings};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::{Config, Counter, Counters, Labels, PolledInterval, PolledKey, Registry};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::inferred::{Inference, LatestInferred};
-use super::query::Names;
 use lapwing_diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages};
 use lapwing_ledger::{SeriesKey, Stamp};
+use lapwing_metrics::views::Names;
 
 /// For how long a diagnosis is handed out again.
 const KEPT_NS: u64 = 1_000_000_000;

@@ -5,13 +5,13 @@ use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, get, post};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::exchanges::Exchanges;
-use super::prometheus::Format;
 use super::server::{self, Admin, JSON, TEXT};
 use super::shadow::ShadowView;
 use super::stats::Stats;
 use super::{openapi, page, query, record};
 use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
+use lapwing_metrics::exposition::ExpositionFormat;
+use lapwing_metrics::views::{DEFAULT_LIMIT, Exchanges, MAX_LIMIT};
 use lapwing_metrics::{Order, Window};
 
 /// One path.
@@ -120,9 +120,9 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         answers: &[ok(
             "every metric of docs/METRICS.md",
             &[
-                (Format::OpenMetrics.content_type(), any_text),
-                (Format::Plain.content_type(), any_text),
-                (Format::Protobuf.content_type(), any_bytes),
+                (ExpositionFormat::OpenMetrics.content_type(), any_text),
+                (ExpositionFormat::Plain.content_type(), any_text),
+                (ExpositionFormat::Protobuf.content_type(), any_bytes),
             ],
         )],
         handler: || get(server::metrics),
@@ -276,7 +276,7 @@ fn order() -> Schema {
 }
 
 fn limit() -> Schema {
-    json_schema!({"type": "integer", "minimum": 0, "maximum": query::MAX_LIMIT, "default": query::DEFAULT_LIMIT})
+    json_schema!({"type": "integer", "minimum": 0, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
 }
 
 /// The configuration's own module says what it is.

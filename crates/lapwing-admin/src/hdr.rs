@@ -12,9 +12,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::gather;
 use super::surfaces::Surfaces;
 use lapwing_ledger::Unit;
+use lapwing_metrics::gather;
 use lapwing_metrics::{HistogramScratch, Measure, SeriesSnapshot, Window};
 
 /// Writes the log of `window`. Each interval begins with the window; its times are seconds since the start of the process.

@@ -7,36 +7,32 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod access_line;
 mod diagnosis;
 mod endpoints;
-mod exchanges;
-mod gather;
 mod hdr;
 mod health;
 mod inferred;
 mod openapi;
 mod otlp;
 mod page;
-mod pairs;
-mod process;
 mod prometheus;
 mod query;
 mod record;
-mod request_work;
 mod server;
 mod shadow;
 mod stats;
 mod surfaces;
 
+pub use access_line::access_line;
 pub use diagnosis::DiagnosisSurface;
-pub use exchanges::access_line;
 pub use inferred::Inference;
 pub use otlp::otlp_metrics;
 pub use record::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{router, serve};
 pub use shadow::{ComparedTargets, compared_targets};
 pub use stats::{HostedFallback, HostedModel, HostedModels};
-pub use surfaces::{Probe, Probing, ProfilerLimits, ShadowSurface, Surfaces};
+pub use surfaces::{Probe, Probing, ShadowSurface, Surfaces};
 
 #[cfg(test)]
 mod tests;

@@ -17,8 +17,9 @@ use http_body_util::StreamBody;
 use tokio::sync::mpsc;
 
 use super::access::may_read_payloads;
-use super::query::{self, QueryError};
+use super::query;
 use super::server::{Admin, deny, refuse, text};
+use lapwing_metrics::views::QueryError;
 use lapwing_net::Peer;
 use lapwing_settings::{Period, Share, Size};
 

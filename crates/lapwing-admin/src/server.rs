@@ -21,8 +21,10 @@ use tokio_util::sync::CancellationToken;
 use super::access::{AccessDenied, may_read, may_read_payloads};
 use super::endpoints::{ENDPOINTS, list};
 use super::surfaces::Surfaces;
-use super::{diagnosis, exchanges, hdr, health, page, prometheus, query, shadow, stats};
+use super::{diagnosis, hdr, health, page, prometheus, query, shadow, stats};
 use lapwing_ledger::Stamp;
+use lapwing_metrics::exposition::ExpositionFormat;
+use lapwing_metrics::views::{self, QueryError};
 use lapwing_metrics::{Counter, Window};
 use lapwing_net::{AcceptLimits, MAX_ERROR_TEXT, Peer, ServerLimits};
 use lapwing_settings::AdminTokenFor;
@@ -191,7 +193,7 @@ pub(crate) fn text(status: StatusCode, text: impl Into<String>) -> Response {
     (status, [(header::CONTENT_TYPE, TEXT)], text).into_response()
 }
 
-pub(crate) fn refuse(error: &query::QueryError) -> Response {
+pub(crate) fn refuse(error: &QueryError) -> Response {
     text(StatusCode::BAD_REQUEST, lapwing_net::excerpt(error.to_string(), MAX_ERROR_TEXT))
 }
 
@@ -217,7 +219,7 @@ pub(crate) async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
 
 pub(crate) async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::exchanges(&uri) {
-        Ok(asked) => admin.make(move |surfaces| json(&exchanges::exchanges(surfaces, &asked))).await,
+        Ok(asked) => admin.make(move |surfaces| json(&views::exchanges(&surfaces.registry, &asked))).await,
         Err(error) => refuse(&error),
     }
 }
@@ -242,7 +244,7 @@ pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: Header
 }
 
 pub(crate) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
-    let format = prometheus::Format::accepted(&head);
+    let format = ExpositionFormat::accepted(&head, &ExpositionFormat::ALL);
     let made = move |surfaces: &Surfaces| prometheus::write(surfaces, format).map(|body| (format.content_type(), body));
     admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
 }

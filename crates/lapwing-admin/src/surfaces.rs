@@ -12,6 +12,7 @@ use super::record::StartRecording;
 use super::stats::HostedModels;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::Stamp;
+use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{Counters, Labels, Registry};
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use lapwing_shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, RouteStanding, ShadowCounters, TargetInfo};
@@ -21,17 +22,6 @@ pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// Checks whether the upstream accepts connections and the hosted models are ready.
 pub type Probe = Arc<dyn Fn() -> Probing + Send + Sync>;
-
-/// Bounds that the registry does not know. `/stats` shows how full each is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProfilerLimits {
-    /// Closed ledgers that the queue to the aggregator holds.
-    pub queue: usize,
-    /// Ledgers that may wait for their spans.
-    pub pending: usize,
-    /// Spans that may wait for their exchange.
-    pub orphan_spans: usize,
-}
 
 /// What `/shadow` reads.
 #[derive(Clone)]

@@ -8,6 +8,7 @@
 use smallvec::SmallVec;
 
 use super::account::Account;
+use super::record::Span;
 use super::stage::{Phase, Source, Stage};
 
 /// A claim on a piece of a request's time.
@@ -28,6 +29,13 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// The claim of an observed span.
+    #[must_use]
+    pub const fn of(span: Span) -> Self {
+        let Span { stage, start_ns, end_ns, .. } = span;
+        Self { stage, phase: None, source: Span::SOURCE, start_ns, end_ns, depth: 0 }
+    }
+
     /// Whether it outranks claims that are no observation.
     fn outranks(&self) -> bool {
         self.source == Source::Observed && self.stage != Stage::Upstream

@@ -42,6 +42,8 @@ pub enum ObservedEvent {
     Response,
     /// The response waited for a slow client.
     Backpressure,
+    /// The handler itself marked it, inside the upstream window.
+    Marked,
 }
 
 impl ObservedEvent {
@@ -57,6 +59,7 @@ impl ObservedEvent {
             Self::Attempt => "attempt",
             Self::Response => "response",
             Self::Backpressure => "backpressure",
+            Self::Marked => "marked",
         }
     }
 }

@@ -11,7 +11,9 @@ mod debt;
 pub mod defs;
 mod exemplars;
 mod exponential;
+pub mod exposition;
 mod figures;
+pub mod gather;
 mod labels;
 mod layout;
 mod measure;
@@ -23,6 +25,7 @@ mod slowest;
 mod snapshot;
 mod sparse;
 mod sums;
+pub mod views;
 mod window;
 
 pub use buckets::{PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, STREAM_BOUNDS_NS};

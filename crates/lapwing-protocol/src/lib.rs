@@ -41,5 +41,5 @@ pub use media::Media;
 pub use output::OutputKind;
 pub use passing_body::UnreadBody;
 pub use recognise::{Recognised, Recogniser, WholeBody};
-pub use route::{FoldedRoute, fold_route};
+pub use route::fold_route;
 pub use tokens::{EncodedText, ModelError, TextEncoder, TokenizerError, Tokenizers};

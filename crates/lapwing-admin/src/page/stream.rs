@@ -14,9 +14,10 @@ use http_body_util::StreamBody;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use crate::query::{self, Names};
+use crate::query;
 use crate::server::{Admin, refuse, text};
 use crate::stats;
+use lapwing_metrics::views::Names;
 use lapwing_metrics::{Counter, Window};
 
 /// Streams at the same time; a page has two.

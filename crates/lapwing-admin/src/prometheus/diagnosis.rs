@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Scrape;
-use super::encode::{Encoder, Labels, count, family};
-use super::series::Series;
 use lapwing_diagnosis::{BoundTotals, LatencyBound};
 use lapwing_metrics::defs;
+use lapwing_metrics::exposition::{Encoder, SampleLabels, ScrapedSeries, count, family};
 
 /// Route, model and upstream.
 type Names = [Arc<str>; 3];
@@ -30,7 +28,7 @@ struct ExcessOfSeries {
 
 impl BudgetExcess {
     /// With the names of `labels`. Series whose names gave way add up as `other`.
-    pub(crate) fn of(totals: Vec<BoundTotals>, labels: &lapwing_metrics::Labels, all: &[Series]) -> Self {
+    pub(crate) fn of(totals: Vec<BoundTotals>, labels: &lapwing_metrics::Labels, all: &[ScrapedSeries]) -> Self {
         let mut by_names: BTreeMap<Names, ExcessOfSeries> = BTreeMap::new();
         for BoundTotals { series, bound_seconds, excess_seconds } in totals {
             let of = by_names.entry(labels.texts(labels.live(series))).or_default();
@@ -44,12 +42,10 @@ impl BudgetExcess {
         }
         Self(by_names.into_iter().collect())
     }
-}
 
-impl Scrape {
     /// Time above the budgets, by bound and in all.
-    pub(crate) fn excess(&self, encoder: &mut dyn Encoder) -> fmt::Result {
-        let Some(BudgetExcess(all)) = &self.excess else { return Ok(()) };
+    pub(crate) fn encode(&self, encoder: &mut dyn Encoder) -> fmt::Result {
+        let Self(all) = self;
         family(encoder, &defs::BOUND_SECONDS, |encoder| {
             // from the first excess on there are all bounds, so that a rate sees the beginning of each
             for (names, of) in all.iter().filter(|(_, of)| of.all > 0.0) {
@@ -66,8 +62,8 @@ impl Scrape {
 }
 
 impl ExcessOfSeries {
-    fn labels<'a>(&self, [route, model, upstream]: &'a Names, own: Option<(&'static str, &'a str)>) -> Labels<'a> {
+    fn labels<'a>(&self, [route, model, upstream]: &'a Names, own: Option<(&'static str, &'a str)>) -> SampleLabels<'a> {
         let pairs: [(&'static str, &'a str); 3] = [("route", route), ("model", model), ("upstream", upstream)];
-        Labels { pairs: pairs.into_iter().chain(own).collect(), since_unix_ns: self.since_unix_ns }
+        SampleLabels { pairs: pairs.into_iter().chain(own).collect(), since_unix_ns: self.since_unix_ns }
     }
 }

@@ -3,35 +3,32 @@
 
 use std::fmt;
 
-use super::Scrape;
-use super::encode::{Encoder, family, gauge};
+use crate::inferred::InferredSeries;
 use lapwing_diagnosis::{FittedStages, FittedValue};
 use lapwing_ledger::Stage;
 use lapwing_metrics::defs;
+use lapwing_metrics::exposition::{Encoder, family, gauge};
 
-impl Scrape {
-    /// Inferred time by stage, and of how many requests it is.
-    pub(crate) fn inferred(&self, encoder: &mut dyn Encoder) -> fmt::Result {
-        let Some(inferred) = &self.inferred else { return Ok(()) };
-        let fitted = || inferred.iter().filter_map(|(names, stages)| Some((names, stages.fitted.as_ref()?)));
-        family(encoder, &defs::INFERRED_SECONDS, |encoder| {
-            for ([route, model, upstream], stages) in fitted() {
-                for (stage, estimate, seconds) in estimates(stages) {
-                    let series = [("route", &**route), ("model", &**model), ("upstream", &**upstream)];
-                    let own = [("stage", stage.name()), ("estimate", estimate)];
-                    gauge(encoder, series.into_iter().chain(own).collect::<Vec<_>>(), seconds)?;
-                }
+/// Inferred time by stage, and of how many requests it is.
+pub(crate) fn encode(inferred: &InferredSeries, encoder: &mut dyn Encoder) -> fmt::Result {
+    let fitted = || inferred.iter().filter_map(|(names, stages)| Some((names, stages.fitted.as_ref()?)));
+    family(encoder, &defs::INFERRED_SECONDS, |encoder| {
+        for ([route, model, upstream], stages) in fitted() {
+            for (stage, estimate, seconds) in estimates(stages) {
+                let series = [("route", &**route), ("model", &**model), ("upstream", &**upstream)];
+                let own = [("stage", stage.name()), ("estimate", estimate)];
+                gauge(encoder, series.into_iter().chain(own).collect::<Vec<_>>(), seconds)?;
             }
-            Ok(())
-        })?;
-        family(encoder, &defs::INFERRED_REQUESTS, |encoder| {
-            for ([route, model, upstream], stages) in fitted() {
-                let labels = vec![("route", &**route), ("model", &**model), ("upstream", &**upstream)];
-                gauge(encoder, labels, stages.requests)?;
-            }
-            Ok(())
-        })
-    }
+        }
+        Ok(())
+    })?;
+    family(encoder, &defs::INFERRED_REQUESTS, |encoder| {
+        for ([route, model, upstream], stages) in fitted() {
+            let labels = vec![("route", &**route), ("model", &**model), ("upstream", &**upstream)];
+            gauge(encoder, labels, stages.requests)?;
+        }
+        Ok(())
+    })
 }
 
 /// The sums in seconds, with the bounds of their 95 % intervals where there are any.

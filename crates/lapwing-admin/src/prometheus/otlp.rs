@@ -17,9 +17,10 @@ use opentelemetry_proto::tonic::metrics::v1::{
     Metric, NumberDataPoint, Sum, exemplar,
 };
 
-use super::encode::{Encoder, ExemplarSample, FamilyHead, HistogramSample, Labels, Number};
-use super::native::{MAX_BUCKETS, NativeHistogram};
 use lapwing_metrics::defs::MetricKind;
+use lapwing_metrics::exposition::{
+    Encoder, ExemplarSample, FamilyHead, HistogramSample, MAX_BUCKETS, NativeHistogram, SampleLabels, SampleNumber,
+};
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 /// The most exemplars of a histogram, the latest ones.
@@ -44,10 +45,10 @@ impl OtlpEncoder {
         self.metrics
     }
 
-    fn number(&self, labels: &Labels<'_>, value: Number, start_time_unix_nano: u64) -> NumberDataPoint {
+    fn number(&self, labels: &SampleLabels<'_>, value: SampleNumber, start_time_unix_nano: u64) -> NumberDataPoint {
         let value = match value {
-            Number::Whole(value) => Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX)),
-            Number::Float(value) => Value::AsDouble(value),
+            SampleNumber::Whole(value) => Value::AsInt(i64::try_from(value).unwrap_or(i64::MAX)),
+            SampleNumber::Float(value) => Value::AsDouble(value),
         };
         NumberDataPoint {
             attributes: attributes(labels),
@@ -58,12 +59,12 @@ impl OtlpEncoder {
         }
     }
 
-    fn since(&self, labels: &Labels<'_>) -> u64 {
+    fn since(&self, labels: &SampleLabels<'_>) -> u64 {
         labels.since_unix_ns.unwrap_or(self.started_unix_ns)
     }
 
     /// A histogram of a family that has classic buckets only: one with explicit bounds.
-    fn explicit(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
+    fn explicit(&mut self, labels: &SampleLabels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
         let point = HistogramDataPoint {
             attributes: attributes(labels),
             start_time_unix_nano: self.since(labels),
@@ -110,21 +111,21 @@ impl Encoder for OtlpEncoder {
         Ok(())
     }
 
-    fn counter(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn counter(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         let point = self.number(labels, value, self.since(labels));
         let Data::Sum(sum) = self.data()? else { return Err(fmt::Error) };
         sum.data_points.push(point);
         Ok(())
     }
 
-    fn gauge(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn gauge(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         let point = self.number(labels, value, 0);
         let Data::Gauge(gauge) = self.data()? else { return Err(fmt::Error) };
         gauge.data_points.push(point);
         Ok(())
     }
 
-    fn histogram(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
+    fn histogram(&mut self, labels: &SampleLabels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
         let Some(native) = histogram.native else { return self.explicit(labels, histogram) };
         let (scale, positive) = buckets(native);
         let exemplars = histogram.exemplars.iter().rev().take(EXEMPLARS).rev().map(exemplar).collect();
@@ -171,7 +172,7 @@ fn ucum(unit: Option<&str>) -> &'static str {
     }
 }
 
-fn attributes(labels: &Labels<'_>) -> Vec<KeyValue> {
+fn attributes(labels: &SampleLabels<'_>) -> Vec<KeyValue> {
     let attribute = |(key, value): &(&str, &str)| KeyValue {
         key: (*key).to_owned(),
         value: Some(AnyValue { value: Some(Text::StringValue((*value).to_owned())) }),

@@ -8,8 +8,8 @@ use std::fmt;
 
 use prost::{Message, Oneof};
 
-use super::encode::{Encoder, ExemplarSample, FamilyHead, HistogramSample, Labels, Number};
 use lapwing_metrics::defs::MetricKind;
+use lapwing_metrics::exposition::{Encoder, ExemplarSample, FamilyHead, HistogramSample, SampleLabels, SampleNumber};
 
 /// How many exemplars a native histogram has at most, the latest ones.
 const NATIVE_EXEMPLARS: usize = 10;
@@ -166,11 +166,11 @@ impl ProtobufEncoder {
         self.out
     }
 
-    fn since(&self, labels: &Labels<'_>) -> Option<Timestamp> {
+    fn since(&self, labels: &SampleLabels<'_>) -> Option<Timestamp> {
         Some(Timestamp::of(labels.since_unix_ns.unwrap_or(self.started_unix_ns)))
     }
 
-    fn push(&mut self, labels: &Labels<'_>, value: Value) -> fmt::Result {
+    fn push(&mut self, labels: &SampleLabels<'_>, value: Value) -> fmt::Result {
         let pair = |(name, value): &(&str, &str)| LabelPair { name: (*name).to_owned(), value: (*value).to_owned() };
         self.family.metric.push(Metric { label: labels.pairs.iter().map(pair).collect(), value: Some(value) });
         Ok(())
@@ -189,15 +189,15 @@ impl Encoder for ProtobufEncoder {
         Ok(())
     }
 
-    fn counter(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn counter(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         self.push(labels, Value::Counter(Counter { value: value.as_f64(), start_timestamp: self.since(labels) }))
     }
 
-    fn gauge(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn gauge(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         self.push(labels, Value::Gauge(Gauge { value: value.as_f64() }))
     }
 
-    fn histogram(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
+    fn histogram(&mut self, labels: &SampleLabels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
         let mut made = Histogram {
             sample_count: histogram.count,
             sample_sum: histogram.sum,

@@ -4,12 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::encode::{Encoder, HistogramSample, count, family};
-use super::series::{Scope, Series, histogram};
-use crate::gather;
 use crate::surfaces::ShadowSurface;
 use lapwing_ledger::CopyCause;
-use lapwing_metrics::{Measure, Window, defs};
+use lapwing_metrics::exposition::{Encoder, HistogramSample, ScrapeScope, ScrapedSeries, count, family, histogram};
+use lapwing_metrics::{Measure, Window, defs, gather};
 use lapwing_shadow::{PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowCounters, ShadowDrop};
 
 /// Writes what recordings did not write, if that is anything.
@@ -32,7 +30,7 @@ pub(crate) struct Shadow {
     quotas: Vec<(String, QuotaResult, u64)>,
     dropped: Vec<(&'static str, u64)>,
     targets: Vec<Target>,
-    series: Vec<Series>,
+    series: Vec<ScrapedSeries>,
 }
 
 #[derive(Debug)]
@@ -61,7 +59,7 @@ fn of_quota(quota: &QuotaOfRoute) -> impl Iterator<Item = (String, QuotaResult, 
 }
 
 impl Shadow {
-    pub(crate) fn of(shadow: &ShadowSurface, scope: &Scope) -> Self {
+    pub(crate) fn of(shadow: &ShadowSurface, scope: &ScrapeScope) -> Self {
         let labels = &shadow.labels;
         let target = |(index, info): (usize, &lapwing_shadow::TargetInfo)| {
             let counters = shadow.counters.target(index)?;
@@ -81,7 +79,7 @@ impl Shadow {
         };
         let series = gather::series(&shadow.registry, Window::All, |series| {
             let target = shadow.targets.iter().find(|target| *target.label == *series.upstream)?;
-            Some(Series::of_copies(series, &target.name, scope))
+            Some(ScrapedSeries::of_copies(series, &target.name, scope))
         });
         let mut before = dropped(|reason| shadow.counters.dropped(reason));
         before.push(("unpaired", shadow.pairs.lock().unpaired()));

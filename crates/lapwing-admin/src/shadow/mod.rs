@@ -19,12 +19,12 @@ use serde::Serialize;
 use self::changed::ChangedView;
 use self::routes::RouteView;
 use self::waterfalls::{DifferingView, Waterfalls};
-use super::pairs::Pairs;
 use super::stats::{Series, SeriesDebt, debts, series_of_copies};
 use super::surfaces::{ShadowSurface, Surfaces};
 use lapwing_compare::ab::{ASSUMPTIONS, LatencyReport, sentence};
 use lapwing_compare::outputs::{DifferencesSnapshot, OutputsVerdict};
 use lapwing_ledger::CopyCause;
+use lapwing_metrics::views::Pairs;
 use lapwing_shadow::{CardSnapshot, PairFigure, QuotaOfRoute, QuotaResult, ShadowDrop};
 
 /// The name of the requests that are copied, as a candidate against those that are not.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::pairs::Pairs;
 use lapwing_ledger::WaterfallBar;
 use lapwing_ledger::{Phase, Source, Stage, TraceId};
 use lapwing_metrics::Labels;
+use lapwing_metrics::views::Pairs;
 use lapwing_shadow::{DifferingPair, SideWaterfall};
 
 /// How many pairs of one route the text shows; JSON has all that are kept.

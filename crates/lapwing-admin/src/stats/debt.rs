@@ -6,11 +6,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::gather;
-use crate::pairs::Pairs;
 use crate::surfaces::Surfaces;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::{Unit, Work};
+use lapwing_metrics::gather;
+use lapwing_metrics::views::Pairs;
 use lapwing_metrics::{DebtGap, DebtTotals, HistogramScratch, RatioDistribution, SeriesSnapshot, Window};
 
 /// The debt of a series in the window.

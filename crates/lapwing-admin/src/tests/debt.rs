@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::fixture::{ROUTE, busy, request};
 use crate::Surfaces;
-use crate::query::{ExchangeQuery, Names};
-use crate::{exchanges, stats};
+use crate::stats;
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::{Basis, Outcome, Stamp, Unit};
+use lapwing_metrics::views::{self, ExchangeQuery, Names};
 use lapwing_metrics::{BatchStatistics, Order, PolledInterval, PolledKey, Window};
 
 fn debt(surfaces: &Surfaces, route: &str) -> Value {
@@ -92,7 +92,7 @@ fn an_exchange_says_what_it_burnt() {
     let surfaces = Surfaces { optima: super::fixture::optima(), ..super::fixture::empty() };
     keep(&surfaces, "POST /a", None, 2_000_000);
     keep(&surfaces, "POST /a", Some(4), 6_000_000);
-    let all = serde_json::to_value(exchanges::exchanges(&surfaces, &ExchangeQuery::first(Order::Recent, 2))).unwrap();
+    let all = serde_json::to_value(views::exchanges(&surfaces.registry, &ExchangeQuery::first(Order::Recent, 2))).unwrap();
     let wanted =
         json!({"ratio": 3.0, "forward_ns": 3_000_000, "optimum_ps": 1_000_000_000, "optimum": "declared: half of \"it\""});
     assert_eq!(all["exchanges"][0]["computational_debt"], wanted);

@@ -8,14 +8,15 @@ use tokio_util::sync::CancellationToken;
 use crate::diagnosis::DiagnosisSurface;
 use crate::inferred::Inference;
 use crate::stats::{HostedFallback, HostedModel, HostedModels};
-use crate::surfaces::{ProfilerLimits, Surfaces};
-use lapwing_ledger::merge;
+use crate::surfaces::Surfaces;
 use lapwing_diagnosis::cost::{self, DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
+use lapwing_ledger::merge;
 use lapwing_ledger::{
     Annotation, Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey,
     Server, Span, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan, Unit, UpstreamWindow, clock,
 };
+use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{
     BatchStatistics, Config, Counter, Counters, Labels, PolledInterval, PolledKey, PolledStage, PolledSum, Registry,
 };

@@ -18,6 +18,8 @@ use crate::endpoints::ENDPOINTS;
 use crate::*;
 use lapwing_ledger::clock;
 use lapwing_metrics::Measure;
+use lapwing_metrics::exposition::ExpositionFormat;
+use lapwing_metrics::views::DEFAULT_LIMIT;
 
 async fn ask(surfaces: &Surfaces, method: Method, path: &str, accept: &str) -> (StatusCode, HeaderMap, String) {
     let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(Body::empty()).unwrap();
@@ -122,7 +124,7 @@ async fn exchanges_are_waterfalls_that_sum_up() {
     let slowest = json(&surfaces, "/exchanges?order=slowest&limit=2").await;
     let totals: Vec<_> = slowest["exchanges"].as_array().unwrap().iter().map(|e| e["total_ns"].as_u64()).collect();
     assert_eq!(totals, [Some(100_000_000), Some(99_000_000)]);
-    assert_eq!(json(&surfaces, "/exchanges").await["exchanges"].as_array().unwrap().len(), query::DEFAULT_LIMIT);
+    assert_eq!(json(&surfaces, "/exchanges").await["exchanges"].as_array().unwrap().len(), DEFAULT_LIMIT);
 }
 
 #[tokio::test]
@@ -130,15 +132,15 @@ async fn metrics_come_in_the_format_asked_for() {
     let surfaces = busy();
     let prometheus = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
     for (accept, format, ends_in_eof) in [
-        ("*/*", prometheus::Format::OpenMetrics, true),
-        (prometheus, prometheus::Format::OpenMetrics, true),
-        ("text/plain", prometheus::Format::Plain, false),
+        ("*/*", ExpositionFormat::OpenMetrics, true),
+        (prometheus, ExpositionFormat::OpenMetrics, true),
+        ("text/plain", ExpositionFormat::Plain, false),
     ] {
         let (status, head, body) = ask(&surfaces, Method::GET, "/metrics?x=y", accept).await;
         assert_eq!((status, head[header::CONTENT_TYPE].as_bytes()), (StatusCode::OK, format.content_type().as_bytes()));
         assert_eq!(body.ends_with("# EOF\n"), ends_in_eof);
     }
-    let protobuf = prometheus::Format::Protobuf.content_type();
+    let protobuf = ExpositionFormat::Protobuf.content_type();
     let request = Request::get("/metrics").header(header::ACCEPT, protobuf).body(Body::empty()).unwrap();
     let response = router(surfaces.clone()).oneshot(request).await.unwrap();
     assert_eq!((response.status(), response.headers()[header::CONTENT_TYPE].as_bytes()), (StatusCode::OK, protobuf.as_bytes()));

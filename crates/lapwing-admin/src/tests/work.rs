@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::fixture::{CHAT, ROUTE, busy};
-use crate::query::{ExchangeQuery, Names};
 use crate::*;
+use lapwing_metrics::views::{self, ExchangeQuery, Names};
 use lapwing_metrics::{Order, Window};
 
 fn read(of: &impl serde::Serialize) -> Value {
@@ -18,7 +18,7 @@ fn series(route: &str) -> Value {
 }
 
 fn exchange(route: &str) -> Value {
-    let all = read(&exchanges::exchanges(&busy(), &ExchangeQuery::first(Order::Recent, 200)));
+    let all = read(&views::exchanges(&busy().registry, &ExchangeQuery::first(Order::Recent, 200)));
     let found = all["exchanges"].as_array().unwrap().iter().rev().find(|s| s["route"] == route);
     found.unwrap().clone()
 }
@@ -151,7 +151,7 @@ fn an_exchange_says_what_it_asked_for() {
         "name": "decode", "stage": "forward", "phase": "decode", "start_ns": 15_000_000, "end_ns": 45_000_000, "source": "reported",
     });
     assert!(chat["spans"].as_array().unwrap().contains(&decode), "{}", chat["spans"]);
-    let cancelled = read(&exchanges::exchanges(&busy(), &ExchangeQuery::first(Order::Recent, 200)));
+    let cancelled = read(&views::exchanges(&busy().registry, &ExchangeQuery::first(Order::Recent, 200)));
     let cancelled = cancelled["exchanges"].as_array().unwrap().iter().find(|e| e["outcome"] == "cancelled").unwrap().clone();
     let absent = ["work", "class", "generation", "first_byte_ns", "server", "in_flight", "body_gap_ns"];
     let absent = absent.map(|key| cancelled[key].clone());

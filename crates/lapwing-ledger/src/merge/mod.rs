@@ -10,6 +10,7 @@
 //!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
 //!   place reports a stage twice, the durations are added;
 //! - in a streamed generated answer decode ends at the window's end, and everything before it at the first content;
+//! - what a handler marked itself divides the window as a report does: the rest of it is `unattributed`;
 //! - if nothing was reported, the window is the stage `upstream`, undivided, except what the proxy observed inside it. A streamed
 //!   answer is no exception: its content is timed, but what the server did meanwhile is unknown.
 //!
@@ -22,7 +23,7 @@ use smallvec::SmallVec;
 use super::account::Account;
 use super::claim::{Claim, each_instant};
 use super::exchange::{ClippedReports, Exchange, TracedSpan};
-use super::record::{Ledger, Report, ReportPlace, UpstreamWindow};
+use super::record::{Ledger, ObservedEvent, Report, ReportPlace, UpstreamWindow};
 use super::stage::{Phase, Source, Stage};
 
 /// Placed claims; up to 32 without allocation.
@@ -110,14 +111,7 @@ impl Placing {
             tolerance_ns: window.tolerance_ns(),
             is_said: false,
         };
-        placing.claims.extend(ledger.spans.iter().map(|s| Claim {
-            stage: s.stage,
-            phase: None,
-            source: Source::Observed,
-            start_ns: s.start_ns,
-            end_ns: s.end_ns,
-            depth: 0,
-        }));
+        placing.claims.extend(ledger.spans.iter().map(|span| Claim::of(*span)));
         let mut named = [false; Stage::COUNT];
         ledger.reports.iter().for_each(|r| named[r.stage.index()] = true);
         for (i, span) in traced.iter().enumerate() {
@@ -129,7 +123,8 @@ impl Placing {
         if is_reported {
             placing.report(window, first_content_ns(ledger, window), &ledger.reports);
         }
-        placing.is_said = is_reported || !placing.accepted.is_empty();
+        let is_marked = || ledger.spans.iter().any(|s| s.event == ObservedEvent::Marked && names_time(s.stage));
+        placing.is_said = is_reported || !placing.accepted.is_empty() || is_marked();
         if !placing.is_said && window.length_ns() > 0 {
             placing.claim(Stage::Upstream, None, Source::Observed, window.start_ns, window.end_ns, 0);
         }

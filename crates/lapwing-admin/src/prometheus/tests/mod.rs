@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::tests::fixture::{AWKWARD, CHAT, ROUTE, busy, empty};
+use lapwing_metrics::defs;
 
 #[derive(Debug, Default)]
 struct Parsed {
@@ -134,17 +135,17 @@ fn assert_sound(parsed: &Parsed) {
     }
 }
 
-fn text_of(format: Format, surfaces: &Surfaces) -> String {
+fn text_of(format: ExpositionFormat, surfaces: &Surfaces) -> String {
     String::from_utf8(write(surfaces, format).unwrap().concat()).unwrap()
 }
 
-fn written(format: Format) -> String {
+fn written(format: ExpositionFormat) -> String {
     text_of(format, &busy())
 }
 
 #[test]
 fn every_family_is_there_with_the_labels_it_is_defined_with() {
-    let text = written(Format::OpenMetrics);
+    let text = written(ExpositionFormat::OpenMetrics);
     let parsed = parse(&text);
     assert_sound(&parsed);
     for family in defs::FAMILIES {
@@ -166,7 +167,7 @@ fn every_family_is_there_with_the_labels_it_is_defined_with() {
 
 #[test]
 fn the_figures_are_those_recorded() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(name, labels);
     let answered = [("route", ROUTE), ("result", "answered")];
     assert_eq!(of("lapwing_request_duration_seconds_count", &answered), Some(102.0));
@@ -196,7 +197,7 @@ fn the_figures_are_those_recorded() {
 
 #[test]
 fn work_and_pace_are_those_recorded() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_{name}"), labels);
     let rows = [("route", ROUTE), ("stage", "forward"), ("unit", "row")];
     let bucket = |le| of("stage_seconds_per_unit_bucket", &[rows[0], rows[1], rows[2], ("le", le)]);
@@ -233,7 +234,7 @@ fn work_and_pace_are_those_recorded() {
 
 #[test]
 fn debts_are_those_recorded() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let of = |name: &str, labels: &[(&str, &str)]| parsed.value(&format!("lapwing_computational_debt_{name}"), labels);
     let class = [("route", ROUTE), ("class", "64"), ("unit", "row"), ("optimum", "declared: half of \"it\"")];
     assert_eq!((of("ratio_count", &class), of("ratio_sum", &class)), (Some(37.0), Some(74.0)));
@@ -248,14 +249,14 @@ fn debts_are_those_recorded() {
 
 #[test]
 fn nothing_recorded_is_sound_too() {
-    let parsed = parse(&text_of(Format::OpenMetrics, &empty()));
+    let parsed = parse(&text_of(ExpositionFormat::OpenMetrics, &empty()));
     assert_eq!(parsed.value("lapwing_series", &[]), Some(0.0));
     assert_eq!(parsed.value("lapwing_requests_in_flight", &[]), Some(0.0));
 }
 
 #[test]
 fn stages_sum_to_the_answered_requests() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let sum = |name: &str, label: &str, of: Option<&str>| -> f64 {
         let fits = |l: &BTreeMap<String, String>| of.is_none_or(|of| l[label] == of);
         parsed.samples.iter().filter(|(n, l, _)| n == name && fits(l)).map(|(.., value)| value).sum()
@@ -267,7 +268,7 @@ fn stages_sum_to_the_answered_requests() {
 
 #[test]
 fn requests_over_their_budget_are_counted() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let over = |route, budget| parsed.value("lapwing_requests_over_budget_total", &[("route", route), ("budget", budget)]);
     // those of 5 to 100 ms, and 9 of 5 ms with other outcomes; the stream of 90 s is no request
     assert_eq!((over(ROUTE, "p50"), over(ROUTE, "p99")), (Some(105.0), Some(50.0)));
@@ -278,7 +279,7 @@ fn requests_over_their_budget_are_counted() {
 
 #[test]
 fn buckets_have_exemplars_of_real_requests() {
-    let parsed = parse(&written(Format::OpenMetrics));
+    let parsed = parse(&written(ExpositionFormat::OpenMetrics));
     let of = |family: &str, labels: &[(&str, &str)]| {
         let fits = |l: &BTreeMap<String, String>| labels.iter().all(|(n, v)| l.get(*n).map(String::as_str) == Some(*v));
         parsed.exemplars.iter().filter(|(name, l, ..)| name == family && fits(l)).map(|(.., v)| *v).collect::<Vec<_>>()
@@ -289,12 +290,12 @@ fn buckets_have_exemplars_of_real_requests() {
     let forward = of("lapwing_stage_duration_seconds", &[("route", ROUTE), ("stage", "forward")]);
     assert_eq!(forward, [0.0005, 0.001, 0.0025, 0.0045, 0.0085, 0.017, 0.034]);
     assert!(parsed.exemplars.iter().all(|(.., trace, _)| *trace == "07".repeat(16)));
-    assert!(!written(Format::Plain).contains(" # {"), "0.0.4 has none");
+    assert!(!written(ExpositionFormat::Plain).contains(" # {"), "0.0.4 has none");
 }
 
 #[test]
 fn prometheus_text_names_counters_by_their_samples() {
-    let text = written(Format::Plain);
+    let text = written(ExpositionFormat::Plain);
     assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
     assert!(text.contains("# TYPE lapwing_requests_total counter\n"));
     assert!(text.contains("# HELP lapwing_requests_total Requests and streams that ended"));

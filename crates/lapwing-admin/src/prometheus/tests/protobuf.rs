@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 use prost::Message;
 
 use super::*;
-use crate::prometheus::encode::{ExemplarSample, HistogramSample};
-use crate::prometheus::native::NativeHistogram;
 use crate::prometheus::protobuf::{Histogram, Metric, MetricFamily as Family, Timestamp, Value};
 use lapwing_ledger::TraceId;
 use lapwing_metrics::ExponentialBuckets;
+use lapwing_metrics::defs::MetricKind;
+use lapwing_metrics::exposition::{ExemplarSample, FamilyHead, HistogramSample, NativeHistogram, SampleLabels};
 
 fn read(bytes: &[u8]) -> Vec<Family> {
     let (mut rest, mut families) = (bytes, Vec::new());
@@ -44,8 +44,10 @@ fn native_buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
 #[test]
 fn it_says_what_the_text_says() {
     let surfaces = busy();
-    let (text, families) =
-        (parse(&text_of(Format::OpenMetrics, &surfaces)), read(&write(&surfaces, Format::Protobuf).unwrap().concat()));
+    let (text, families) = (
+        parse(&text_of(ExpositionFormat::OpenMetrics, &surfaces)),
+        read(&write(&surfaces, ExpositionFormat::Protobuf).unwrap().concat()),
+    );
     let (mut samples, mut exemplars) = (0, 0);
     for family in &families {
         let suffix = if family.kind == 0 { "_total" } else { "" };
@@ -123,7 +125,7 @@ fn classic_buckets_can_be_left_out() {
     let one = crate::tests::fixture::request(&surfaces, ROUTE, "digits", lapwing_ledger::Outcome::Ok, 3_000_000);
     let surfaces = Surfaces { registry: Arc::new(Mutex::new(registry)), shadow: None, ..surfaces };
     surfaces.registry.lock().record(&one);
-    let families = read(&write(&surfaces, Format::Protobuf).unwrap().concat());
+    let families = read(&write(&surfaces, ExpositionFormat::Protobuf).unwrap().concat());
     let histograms = families.iter().flat_map(|family| &family.metric).filter_map(|metric| match metric.value.as_ref()? {
         Value::Histogram(histogram) => Some(histogram),
         _ => None,
@@ -131,7 +133,10 @@ fn classic_buckets_can_be_left_out() {
     let histograms: Vec<_> = histograms.collect();
     assert!(histograms.iter().all(|one| one.bucket.is_empty() && one.schema == 2 && one.sample_count == 1));
     assert_eq!(histograms[0].exemplars[0].value, 0.003);
-    assert!(text_of(Format::OpenMetrics, &surfaces).contains("lapwing_request_duration_seconds_bucket"), "text has no others");
+    assert!(
+        text_of(ExpositionFormat::OpenMetrics, &surfaces).contains("lapwing_request_duration_seconds_bucket"),
+        "text has no others"
+    );
     assert!(families.iter().all(|family| !family.metric.is_empty()), "a family without samples is left out");
 }
 
@@ -140,9 +145,9 @@ fn classic_buckets_can_be_left_out() {
 fn the_bytes_are_those_of_the_protocol() {
     let mut encoder = ProtobufEncoder::new(true, 1_700_000_000_500_000_000);
     let head = |name, kind, unit| FamilyHead { name, kind, unit, help: "h" };
-    let labels = || Labels { since_unix_ns: Some(1_700_000_001_000_000_000), ..Labels::from(vec![("a", "b")]) };
+    let labels = || SampleLabels { since_unix_ns: Some(1_700_000_001_000_000_000), ..SampleLabels::from(vec![("a", "b")]) };
     encoder.begin(&head("c", MetricKind::Counter, None)).unwrap();
-    encoder.counter(&Labels::default(), 3_u64.into()).unwrap();
+    encoder.counter(&SampleLabels::default(), 3_u64.into()).unwrap();
     encoder.end().unwrap();
     encoder.begin(&head("h_seconds", MetricKind::Histogram, Some("seconds"))).unwrap();
     let buckets = ExponentialBuckets { schema: 5, zero_threshold: 0.5, zero_count: 1, buckets: vec![(-3, 2), (4, 1)] };

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pairs::{Pairs, slot_key};
-use super::stats::speed;
+use super::work::speed;
+use crate::{Labels, Measure, Units, per_unit_ps, slots};
 use lapwing_ledger::{Basis, Exchange, ForwardDebt, PerUnit, Unit, Work};
-use lapwing_metrics::{Labels, Measure, Units, per_unit_ps, slots};
 
 /// The amount of each unit that is known.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -10,11 +10,12 @@ use lapwing_ledger::PerUnit;
 
 /// Names and values that serialize as one JSON object.
 #[derive(Clone, Debug)]
-pub(crate) struct Pairs<T>(pub(crate) Vec<(&'static str, T)>);
+pub struct Pairs<T>(pub Vec<(&'static str, T)>);
 
 impl<T> Pairs<T> {
     /// Whether there is none.
-    pub(crate) const fn is_empty(&self) -> bool {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -46,7 +47,8 @@ impl<T> FromIterator<(&'static str, T)> for Pairs<T> {
 }
 
 /// The key of a per-unit slot: the name of the stage or phase, and for the second slot of forward `forward_flop`.
-pub(crate) const fn slot_key(slot: PerUnit) -> &'static str {
+#[must_use]
+pub const fn slot_key(slot: PerUnit) -> &'static str {
     match slot {
         PerUnit::ForwardFlop => "forward_flop",
         _ => slot.name(),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Scrape;
 use super::encode::{Encoder, count, family, gauge};
+use super::scrape::Scrape;
 use super::series::seconds;
-use lapwing_metrics::{RouteBudget, defs};
+use crate::{RouteBudget, defs};
 
 impl Scrape {
     /// Requests over the budgets of their route, and the budgets.

@@ -3,42 +3,47 @@
 use std::fmt;
 
 use super::native::NativeHistogram;
+use crate::defs::{MetricFamily, MetricKind};
 use lapwing_ledger::TraceId;
-use lapwing_metrics::defs::{MetricFamily, MetricKind};
 
 /// Writes one family after the other in a format.
-pub(crate) trait Encoder {
+#[allow(clippy::missing_errors_doc, reason = "no encoder fails: writing into memory does not")]
+pub trait Encoder {
     /// Begins a family.
     fn begin(&mut self, head: &FamilyHead<'_>) -> fmt::Result;
     /// Writes a sample of a counter.
-    fn counter(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result;
+    fn counter(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result;
     /// Writes a sample of a gauge.
-    fn gauge(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result;
+    fn gauge(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result;
     /// Writes a histogram.
-    fn histogram(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result;
+    fn histogram(&mut self, labels: &SampleLabels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result;
     /// Ends the family.
     fn end(&mut self) -> fmt::Result;
 }
 
 /// What all samples of a family have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FamilyHead<'a> {
+pub struct FamilyHead<'a> {
     /// The name without `_total`.
-    pub(crate) name: &'a str,
-    pub(crate) kind: MetricKind,
-    pub(crate) unit: Option<&'a str>,
-    pub(crate) help: &'a str,
+    pub name: &'a str,
+    /// Counter, gauge or histogram.
+    pub kind: MetricKind,
+    /// The unit, which the name ends in.
+    pub unit: Option<&'a str>,
+    /// What it counts or measures.
+    pub help: &'a str,
 }
 
 /// The names and values of a sample's labels, and since when it counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Labels<'a> {
-    pub(crate) pairs: Vec<(&'static str, &'a str)>,
+pub struct SampleLabels<'a> {
+    /// In the order in which they are written.
+    pub pairs: Vec<(&'static str, &'a str)>,
     /// In nanoseconds since the Unix epoch; `None`: since the process started.
-    pub(crate) since_unix_ns: Option<u64>,
+    pub since_unix_ns: Option<u64>,
 }
 
-impl<'a> From<Vec<(&'static str, &'a str)>> for Labels<'a> {
+impl<'a> From<Vec<(&'static str, &'a str)>> for SampleLabels<'a> {
     fn from(pairs: Vec<(&'static str, &'a str)>) -> Self {
         Self { pairs, since_unix_ns: None }
     }
@@ -46,26 +51,30 @@ impl<'a> From<Vec<(&'static str, &'a str)>> for Labels<'a> {
 
 /// The value of a counter or a gauge.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Number {
+pub enum SampleNumber {
+    /// A whole number.
     Whole(u64),
+    /// Any other.
     Float(f64),
 }
 
-impl From<u64> for Number {
+impl From<u64> for SampleNumber {
     fn from(value: u64) -> Self {
         Self::Whole(value)
     }
 }
 
-impl From<f64> for Number {
+impl From<f64> for SampleNumber {
     fn from(value: f64) -> Self {
         Self::Float(value)
     }
 }
 
-impl Number {
+impl SampleNumber {
+    /// The value, to the 53 bits of a float.
+    #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
-    pub(crate) const fn as_f64(self) -> f64 {
+    pub const fn as_f64(self) -> f64 {
         match self {
             Self::Whole(value) => value as f64,
             Self::Float(value) => value,
@@ -75,28 +84,33 @@ impl Number {
 
 /// A request that stands for the bucket that its value is in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExemplarSample {
-    pub(crate) trace: TraceId,
-    pub(crate) value: f64,
-    pub(crate) ended_unix_ns: u64,
+pub struct ExemplarSample {
+    /// Its trace.
+    pub trace: TraceId,
+    /// Its value, in the family's unit.
+    pub value: f64,
+    /// When it ended, in nanoseconds since the Unix epoch.
+    pub ended_unix_ns: u64,
 }
 
 /// One histogram.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HistogramSample<'a> {
-    pub(crate) count: u64,
-    pub(crate) sum: f64,
+pub struct HistogramSample<'a> {
+    /// How many values there are.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
     /// Upper bounds, the last one infinite, and the values in each bucket, not cumulative.
-    pub(crate) buckets: &'a [(f64, u64)],
+    pub buckets: &'a [(f64, u64)],
     /// The same values by exponential buckets, if the format has them.
-    pub(crate) native: Option<&'a NativeHistogram>,
+    pub native: Option<&'a NativeHistogram>,
     /// In the order in which they ended.
-    pub(crate) exemplars: &'a [ExemplarSample],
+    pub exemplars: &'a [ExemplarSample],
 }
 
 impl HistogramSample<'_> {
     /// The classic buckets, cumulative, each with its latest exemplar.
-    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (f64, u64, Option<&ExemplarSample>)> {
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64, Option<&ExemplarSample>)> {
         let (mut below, mut lower) = (0, f64::NEG_INFINITY);
         self.buckets.iter().map(move |(bound, count)| {
             let is_within = |one: &&ExemplarSample| *count > 0 && one.value > lower && one.value <= *bound;
@@ -108,7 +122,11 @@ impl HistogramSample<'_> {
 }
 
 /// Writes a family of the table.
-pub(crate) fn family(
+///
+/// # Errors
+///
+/// When it cannot be encoded, which does not happen.
+pub fn family(
     encoder: &mut dyn Encoder,
     definition: &MetricFamily,
     samples: impl FnOnce(&mut dyn Encoder) -> fmt::Result,
@@ -120,11 +138,19 @@ pub(crate) fn family(
 }
 
 /// Writes a sample of a counter.
-pub(crate) fn count<'a>(encoder: &mut dyn Encoder, labels: impl Into<Labels<'a>>, value: impl Into<Number>) -> fmt::Result {
+///
+/// # Errors
+///
+/// When it cannot be encoded, which does not happen.
+pub fn count<'a>(encoder: &mut dyn Encoder, labels: impl Into<SampleLabels<'a>>, value: impl Into<SampleNumber>) -> fmt::Result {
     encoder.counter(&labels.into(), value.into())
 }
 
 /// Writes a sample of a gauge.
-pub(crate) fn gauge<'a>(encoder: &mut dyn Encoder, labels: impl Into<Labels<'a>>, value: impl Into<Number>) -> fmt::Result {
+///
+/// # Errors
+///
+/// When it cannot be encoded, which does not happen.
+pub fn gauge<'a>(encoder: &mut dyn Encoder, labels: impl Into<SampleLabels<'a>>, value: impl Into<SampleNumber>) -> fmt::Result {
     encoder.gauge(&labels.into(), value.into())
 }

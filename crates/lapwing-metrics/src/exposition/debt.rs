@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::Scrape;
-use super::encode::{Encoder, Labels, count, family};
-use super::series::Series;
+use super::encode::{Encoder, SampleLabels, count, family};
+use super::scrape::Scrape;
+use super::series::ScrapedSeries;
 use super::work::FLOORS;
+use crate::{DebtTotals, Measure, defs};
 use lapwing_ledger::ForwardDebt;
-use lapwing_metrics::{DebtTotals, Measure, defs};
 
 impl Scrape {
     /// Ratios by cost class, and the seconds above the optimum.
@@ -16,7 +16,7 @@ impl Scrape {
             let totals = series.figures.debt().filter(|totals| totals.ratios().count > 0)?;
             Some((series, totals, &**series.optimum.as_ref()?))
         });
-        let indebted: Vec<(&Series, &DebtTotals, &str)> = indebted.collect();
+        let indebted: Vec<(&ScrapedSeries, &DebtTotals, &str)> = indebted.collect();
         if indebted.is_empty() {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Scrape {
 }
 
 /// The cost class of a measure of debt, and the labels of its sample.
-fn labels<'a>(series: &'a Series, measure: Measure, optimum: &'a str) -> Option<(usize, Labels<'a>)> {
+fn labels<'a>(series: &'a ScrapedSeries, measure: Measure, optimum: &'a str) -> Option<(usize, SampleLabels<'a>)> {
     let Measure::Debt(class) = measure else { return None };
     let own = [("class", *FLOORS.get(class)?), ("unit", series.facts.primary?.name()), ("optimum", optimum)];
     Some((class, series.with(&own)))

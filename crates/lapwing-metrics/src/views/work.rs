@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::pairs::{Pairs, slot_key};
 use super::polled;
-use crate::pairs::{Pairs, slot_key};
+use crate::{BatchStatistics, Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 use lapwing_ledger::{Basis, PerUnit, Unit, Work};
-use lapwing_metrics::{BatchStatistics, Distribution, HistogramScratch, Measure, SeriesSnapshot, UnitDistribution};
 
 /// Work, time per unit, cost classes, token timing and batches. What did not occur is left out or `null`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -99,7 +99,7 @@ impl Generation {
     }
 }
 
-/// Tokens per second; `None` when the time per token is zero.
+/// Tokens per second of a time per token in nanoseconds; `None` when the time per token is zero.
 #[allow(clippy::cast_precision_loss, reason = "a ratio")]
 pub(crate) fn speed(per_token_ns: u64) -> Option<f64> {
     (per_token_ns > 0).then(|| 1e9 / per_token_ns as f64)

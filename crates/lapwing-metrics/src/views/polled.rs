@@ -5,9 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::pairs::Pairs;
+use super::pairs::Pairs;
+use crate::{BatchStatistics, PolledSnapshot, PolledSum, PolledTotals};
 use lapwing_ledger::{Phase, Stage};
-use lapwing_metrics::{BatchStatistics, PolledSnapshot, PolledSum, PolledTotals};
 
 /// The statistics of one model.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::Scrape;
-use super::encode::{Encoder, Labels, count, family, gauge};
-use super::series::{Series, histogram, seconds};
+use super::encode::{Encoder, SampleLabels, count, family, gauge};
+use super::scrape::Scrape;
+use super::series::{ScrapedSeries, histogram, seconds};
+use crate::{Measure, PolledSnapshot, PolledSum, defs};
 use lapwing_ledger::{Outcome, Phase, Source, Stage};
-use lapwing_metrics::{Measure, PolledSnapshot, PolledSum, defs};
 
 /// The measures of total time, each with its value of the label `result`.
 const RESULTS: [(Measure, &str); 3] =
@@ -66,7 +66,7 @@ impl Scrape {
     /// What the spans of requests lacked when they were recorded.
     pub(crate) fn completeness(&self, encoder: &mut dyn Encoder) -> fmt::Result {
         for (definition, of) in
-            [(&defs::INCOMPLETE, (|s| s.figures.incomplete) as fn(&Series) -> u64), (&defs::MENDED, |s| s.figures.mended)]
+            [(&defs::INCOMPLETE, (|s| s.figures.incomplete) as fn(&ScrapedSeries) -> u64), (&defs::MENDED, |s| s.figures.mended)]
         {
             family(encoder, definition, |metric| self.series.iter().try_for_each(|s| count(metric, s.with(&[]), of(s))))?;
         }
@@ -81,7 +81,7 @@ impl Scrape {
         family(encoder, &defs::POLLED_REQUESTS, |metric| self.each_polled(|labels, sum| count(metric, labels, sum.requests)))
     }
 
-    fn each_polled(&self, mut each: impl FnMut(Labels<'_>, PolledSum) -> fmt::Result) -> fmt::Result {
+    fn each_polled(&self, mut each: impl FnMut(SampleLabels<'_>, PolledSum) -> fmt::Result) -> fmt::Result {
         for PolledSnapshot { model, upstream, totals, .. } in &self.polled {
             for (stage, phase, sum) in totals.parts() {
                 let phase = phase.map_or("", Phase::name);
@@ -96,7 +96,7 @@ impl Scrape {
         histogram(&self.series, encoder, &defs::FIRST_BYTE, |_, measure| (measure == Measure::FirstByte).then(Vec::new))?;
         histogram(&self.series, encoder, &defs::STREAM_DURATION, |_, measure| (measure == Measure::Stream).then(Vec::new))?;
         family(encoder, &defs::STREAM_BYTES, |metric| {
-            let had_streams = |s: &&Series| s.figures.extent(Measure::Stream).count > 0;
+            let had_streams = |s: &&ScrapedSeries| s.figures.extent(Measure::Stream).count > 0;
             for series in self.series.iter().filter(had_streams) {
                 count(metric, series.with(&[("direction", "request")]), series.figures.stream_request_bytes)?;
                 count(metric, series.with(&[("direction", "response")]), series.figures.stream_response_bytes)?;

@@ -3,55 +3,61 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::encode::{Encoder, ExemplarSample, HistogramSample, Labels, family};
+use super::encode::{Encoder, ExemplarSample, HistogramSample, SampleLabels, family};
 use super::native::NativeHistogram;
-use lapwing_ledger::Stamp;
-use lapwing_metrics::defs::MetricFamily;
-use lapwing_metrics::{
+use crate::defs::MetricFamily;
+use crate::{
     BatchStatistics, DEBT_BOUNDS_PPM, Exemplar, Measure, PER_UNIT_BOUNDS_PS, REQUEST_BOUNDS_NS, RouteBudget, STREAM_BOUNDS_NS,
     SeriesFacts, SeriesSnapshot, SeriesTotals,
 };
+use lapwing_ledger::Stamp;
 
-/// Labels of a sample in addition to those of its series.
-pub(crate) type Own<'a> = Vec<(&'static str, &'a str)>;
-
+/// SampleLabels of a sample in addition to those of its series.
 /// What a scrape reads of each series, beside its counts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope {
+pub struct ScrapeScope {
     /// The process's start by both clocks.
-    pub(crate) started: Stamp,
-    pub(crate) started_unix_ns: u64,
+    pub started: Stamp,
+    /// The same, in nanoseconds since the Unix epoch.
+    pub started_unix_ns: u64,
     /// The schema of native histograms, if the format has them.
-    pub(crate) native_schema: Option<i8>,
+    pub native_schema: Option<i8>,
 }
 
 /// A series, copied out of the registry.
 #[derive(Debug)]
-pub(crate) struct Series {
+pub struct ScrapedSeries {
     labels: [(&'static str, Arc<str>); 3],
-    pub(crate) since_unix_ns: u64,
-    pub(crate) facts: SeriesFacts,
-    pub(crate) figures: SeriesTotals,
-    pub(crate) budget: RouteBudget,
+    /// Since when it counts, in nanoseconds since the Unix epoch.
+    pub since_unix_ns: u64,
+    /// What is known of it.
+    pub facts: SeriesFacts,
+    /// Its exact counts.
+    pub figures: SeriesTotals,
+    /// The budgets of its route.
+    pub budget: RouteBudget,
     /// The latest batches by the upstream's statistics.
-    pub(crate) batch: Option<BatchStatistics>,
+    pub batch: Option<BatchStatistics>,
     /// What its debts are compared with.
-    pub(crate) optimum: Option<Arc<str>>,
+    pub optimum: Option<Arc<str>>,
     /// The values of each measure that occurred.
-    pub(crate) histograms: Vec<MeasureHistogram>,
+    pub histograms: Vec<MeasureHistogram>,
     exemplars: Vec<Arc<Exemplar>>,
 }
 
 /// The values of one measure by buckets.
 #[derive(Debug)]
-pub(crate) struct MeasureHistogram {
-    pub(crate) measure: Measure,
+pub struct MeasureHistogram {
+    /// The measure.
+    pub measure: Measure,
     buckets: Vec<u64>,
     native: Option<NativeHistogram>,
 }
 
-impl Series {
-    pub(crate) fn of(series: &SeriesSnapshot, scope: &Scope) -> Self {
+impl ScrapedSeries {
+    /// Counts the buckets of a copied series.
+    #[must_use]
+    pub fn of(series: &SeriesSnapshot, scope: &ScrapeScope) -> Self {
         let labels = [&series.route, &series.model, &series.upstream].map(Arc::clone);
         let [route, model, upstream] = labels;
         let occurred = Measure::all().filter(|m| *m == Measure::Total || series.figures.values(*m) > 0);
@@ -74,41 +80,50 @@ impl Series {
     }
 
     /// A series of copies, whose target takes the place of the upstream.
-    pub(crate) fn of_copies(series: &SeriesSnapshot, target: &str, scope: &Scope) -> Self {
+    #[must_use]
+    pub fn of_copies(series: &SeriesSnapshot, target: &str, scope: &ScrapeScope) -> Self {
         let of = Self::of(series, scope);
         let [route, model, _] = of.labels;
         Self { labels: [("target", target.into()), route, model], ..of }
     }
 
     /// The labels of the series, followed by `more`.
-    pub(crate) fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Labels<'a> {
+    #[must_use]
+    pub fn with<'a>(&'a self, more: &[(&'static str, &'a str)]) -> SampleLabels<'a> {
         let pairs = self.labels.iter().map(|(name, value)| (*name, &**value)).chain(more.iter().copied()).collect();
-        Labels { pairs, since_unix_ns: Some(self.since_unix_ns) }
+        SampleLabels { pairs, since_unix_ns: Some(self.since_unix_ns) }
     }
 
     /// Route, model and upstream.
-    pub(crate) fn names(&self) -> [Arc<str>; 3] {
+    #[must_use]
+    pub fn names(&self) -> [Arc<str>; 3] {
         self.labels.each_ref().map(|(_, name)| name.clone())
     }
 
     /// The route's name.
-    pub(crate) fn route(&self) -> &str {
+    #[must_use]
+    pub fn route(&self) -> &str {
         &self.labels[0].1
     }
 
     /// The upstream's name.
-    pub(crate) fn upstream(&self) -> &str {
+    #[must_use]
+    pub fn upstream(&self) -> &str {
         &self.labels[2].1
     }
 }
 
 impl MeasureHistogram {
     /// Writes the histogram of `series` with its exact count and sum.
-    pub(crate) fn write(
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be encoded, which does not happen.
+    pub fn write(
         &self,
         encoder: &mut dyn Encoder,
-        series: &Series,
-        labels: &Labels<'_>,
+        series: &ScrapedSeries,
+        labels: &SampleLabels<'_>,
         count: u64,
         sum: f64,
     ) -> fmt::Result {
@@ -125,11 +140,15 @@ impl MeasureHistogram {
 }
 
 /// Writes a histogram family: for each series, the measures for which `own` returns labels.
-pub(crate) fn histogram(
-    all: &[Series],
+///
+/// # Errors
+///
+/// When it cannot be encoded, which does not happen.
+pub fn histogram(
+    all: &[ScrapedSeries],
     encoder: &mut dyn Encoder,
     definition: &MetricFamily,
-    own: impl Fn(&Series, Measure) -> Option<Own<'static>>,
+    own: impl Fn(&ScrapedSeries, Measure) -> Option<Vec<(&'static str, &'static str)>>,
 ) -> fmt::Result {
     family(encoder, definition, |encoder| {
         for series in all {
@@ -167,14 +186,16 @@ fn in_base_unit(measure: Measure, value: u64) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has seconds in floating point")]
-fn sum(series: &Series, measure: Measure) -> f64 {
+fn sum(series: &ScrapedSeries, measure: Measure) -> f64 {
     match measure {
         Measure::PerUnit(slot) => series.figures.per_unit(slot).sum_ps as f64 / 1e12,
         _ => seconds(series.figures.extent(measure).sum_ns),
     }
 }
 
+/// Nanoseconds as seconds.
+#[must_use]
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has seconds in floating point")]
-pub(crate) fn seconds(ns: u64) -> f64 {
+pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

@@ -3,15 +3,15 @@
 
 use std::fmt::{self, Write};
 
-use super::encode::{Encoder, ExemplarSample, FamilyHead, HistogramSample, Labels, Number};
-use lapwing_metrics::defs::MetricKind;
+use super::encode::{Encoder, ExemplarSample, FamilyHead, HistogramSample, SampleLabels, SampleNumber};
+use crate::defs::MetricKind;
 
 /// A text that grew as one would be copied at each doubling, and take up to three times its length meanwhile.
 const PIECE: usize = 64 << 10;
 
 /// Writes text.
 #[derive(Debug)]
-pub(crate) struct TextEncoder {
+pub struct ExpositionTextEncoder {
     /// What is written, in pieces of about [`PIECE`].
     written: Vec<Vec<u8>>,
     /// What comes behind it.
@@ -21,13 +21,16 @@ pub(crate) struct TextEncoder {
     family: String,
 }
 
-impl TextEncoder {
-    pub(crate) const fn new(is_plain: bool) -> Self {
+impl ExpositionTextEncoder {
+    /// Writes OpenMetrics, or Prometheus text 0.0.4 if `is_plain`.
+    #[must_use]
+    pub const fn new(is_plain: bool) -> Self {
         Self { written: Vec::new(), out: String::new(), is_plain, family: String::new() }
     }
 
     /// The text of all families, in pieces.
-    pub(crate) fn finish(mut self) -> Vec<Vec<u8>> {
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Vec<u8>> {
         if !self.is_plain {
             self.out.push_str("# EOF\n");
         }
@@ -44,7 +47,7 @@ impl TextEncoder {
     }
 
     /// Writes a line up to its value. `bound` is the label `le`.
-    fn sample(&mut self, suffix: &str, labels: &Labels<'_>, bound: Option<f64>) -> fmt::Result {
+    fn sample(&mut self, suffix: &str, labels: &SampleLabels<'_>, bound: Option<f64>) -> fmt::Result {
         self.out.push_str(&self.family);
         self.out.push_str(suffix);
         let mut before = '{';
@@ -64,10 +67,10 @@ impl TextEncoder {
         Ok(())
     }
 
-    fn number(&mut self, value: Number) -> fmt::Result {
+    fn number(&mut self, value: SampleNumber) -> fmt::Result {
         match value {
-            Number::Whole(value) => write!(self.out, "{value}")?,
-            Number::Float(value) => float(&mut self.out, value),
+            SampleNumber::Whole(value) => write!(self.out, "{value}")?,
+            SampleNumber::Float(value) => float(&mut self.out, value),
         }
         self.out.push('\n');
         Ok(())
@@ -81,7 +84,7 @@ impl TextEncoder {
     }
 }
 
-impl Encoder for TextEncoder {
+impl Encoder for ExpositionTextEncoder {
     fn begin(&mut self, head: &FamilyHead<'_>) -> fmt::Result {
         let FamilyHead { name, kind, unit, help } = *head;
         name.clone_into(&mut self.family);
@@ -94,25 +97,25 @@ impl Encoder for TextEncoder {
         }
     }
 
-    fn counter(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn counter(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         self.sample("_total", labels, None)?;
         self.number(value)?;
         self.put_aside();
         Ok(())
     }
 
-    fn gauge(&mut self, labels: &Labels<'_>, value: Number) -> fmt::Result {
+    fn gauge(&mut self, labels: &SampleLabels<'_>, value: SampleNumber) -> fmt::Result {
         self.sample("", labels, None)?;
         self.number(value)?;
         self.put_aside();
         Ok(())
     }
 
-    fn histogram(&mut self, labels: &Labels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
+    fn histogram(&mut self, labels: &SampleLabels<'_>, histogram: &HistogramSample<'_>) -> fmt::Result {
         self.sample("_sum", labels, None)?;
-        self.number(Number::Float(histogram.sum))?;
+        self.number(SampleNumber::Float(histogram.sum))?;
         self.sample("_count", labels, None)?;
-        self.number(Number::Whole(histogram.count))?;
+        self.number(SampleNumber::Whole(histogram.count))?;
         for (bound, count, exemplar) in histogram.cumulative() {
             self.sample("_bucket", labels, Some(bound))?;
             write!(self.out, "{count}")?;

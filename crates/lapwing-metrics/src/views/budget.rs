@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::pairs::Pairs;
-use lapwing_metrics::{RouteBudget, SeriesSnapshot};
+use super::pairs::Pairs;
+use crate::{RouteBudget, SeriesSnapshot};
 
 /// One budget in the window.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,27 +1,31 @@
 //! A native histogram as Prometheus' protobuf has it: spans of buckets, and the differences between their counts.
 
-use lapwing_metrics::ExponentialBuckets;
+use crate::ExponentialBuckets;
 
 /// A histogram that would take more buckets gets wider ones.
-pub(crate) const MAX_BUCKETS: usize = 160;
+pub const MAX_BUCKETS: usize = 160;
 /// So many empty buckets between two others are written as buckets; further ones begin a new span, as in Go's client.
 const MAX_GAP: i32 = 2;
 
 /// The buckets of a histogram, without its sum and count.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NativeHistogram {
-    pub(crate) schema: i32,
-    pub(crate) zero_threshold: f64,
-    pub(crate) zero_count: u64,
+pub struct NativeHistogram {
+    /// Each bucket ends at 2^(2^-schema) times where it begins.
+    pub schema: i32,
+    /// Values up to this are in no bucket, but counted as zero.
+    pub zero_threshold: f64,
+    /// How many these are.
+    pub zero_count: u64,
     /// The distance from the span before (from bucket 0 for the first), and the number of buckets.
-    pub(crate) spans: Vec<(i32, u32)>,
+    pub spans: Vec<(i32, u32)>,
     /// The count of each bucket less that of the bucket before.
-    pub(crate) deltas: Vec<i64>,
+    pub deltas: Vec<i64>,
 }
 
 impl NativeHistogram {
     /// Widens the buckets until there are at most [`MAX_BUCKETS`].
-    pub(crate) fn of(mut buckets: ExponentialBuckets) -> Self {
+    #[must_use]
+    pub fn of(mut buckets: ExponentialBuckets) -> Self {
         while length(&buckets.buckets) > MAX_BUCKETS && buckets.widen() {}
         let ExponentialBuckets { schema, zero_threshold, zero_count, buckets } = buckets;
         let (mut spans, mut deltas): (Vec<(i32, u32)>, Vec<i64>) = (Vec::new(), Vec::new());
@@ -43,7 +47,8 @@ impl NativeHistogram {
     }
 
     /// The same as buckets with their indices, without the empty ones.
-    pub(crate) fn exponential(&self) -> ExponentialBuckets {
+    #[must_use]
+    pub fn exponential(&self) -> ExponentialBuckets {
         let (mut buckets, mut index, mut count, mut deltas) = (Vec::new(), 0, 0_i64, self.deltas.iter());
         for (offset, length) in &self.spans {
             index += offset;

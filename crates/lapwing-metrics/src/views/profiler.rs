@@ -3,15 +3,16 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::surfaces::Surfaces;
-use lapwing_metrics::Counter;
+use crate::{Counter, Counters, Registry};
+use lapwing_ledger::Stamp;
+use parking_lot::Mutex;
 
 /// The counters of clipped reports, by cause.
 const CLIPPED: [Counter; 3] = [Counter::ClippedTooLong, Counter::ClippedBefore, Counter::ClippedAfter];
 
 /// Counts since the start, whatever the window, and the fill of each bounded table and queue.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Profiler {
+pub struct ProfilerView {
     uptime_ns: u64,
     in_flight: u64,
     queue_depth: u64,
@@ -82,10 +83,19 @@ struct Telemetry {
     spans_rejected: u64,
 }
 
+/// Bounds that the registry does not know. `/stats` shows how full each is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProfilerLimits {
+    /// Closed ledgers that the queue to the aggregator holds.
+    pub queue: usize,
+    /// Ledgers that may wait for their spans.
+    pub pending: usize,
+    /// Spans that may wait for their exchange.
+    pub orphan_spans: usize,
+}
+
 /// Reads the counters.
-pub(crate) fn profiler(surfaces: &Surfaces) -> Profiler {
-    let Surfaces { registry, counters, started, .. } = surfaces;
-    let limits = surfaces.limits.load();
+pub(crate) fn profiler(registry: &Mutex<Registry>, counters: &Counters, limits: ProfilerLimits, started: Stamp) -> ProfilerView {
     let get = |counter| counters.get(counter);
     let ((series, series_overflowed), config, labels) = {
         let registry = registry.lock();
@@ -93,7 +103,7 @@ pub(crate) fn profiler(surfaces: &Surfaces) -> Profiler {
     };
     let [(routes_unproven, routes_overflowed), (models_unproven, models_overflowed)] = labels.unnamed();
     let (dropped_channel_full, dropped_panic) = (get(Counter::DroppedChannelFull), get(Counter::DroppedPanic));
-    Profiler {
+    ProfilerView {
         uptime_ns: started.elapsed(),
         in_flight: get(Counter::InFlight),
         queue_depth: get(Counter::QueueDepth),

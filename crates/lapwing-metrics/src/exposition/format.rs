@@ -1,10 +1,10 @@
 //! The format that a scrape asks for by `Accept`.
 
-use axum::http::{HeaderMap, header};
+use http::{HeaderMap, header};
 
 /// A format of `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum ExpositionFormat {
     /// Length-delimited protobuf, with native histograms.
     Protobuf,
     /// OpenMetrics text 1.0.
@@ -13,12 +13,13 @@ pub(crate) enum Format {
     Plain,
 }
 
-impl Format {
+impl ExpositionFormat {
     /// In the order of preference among those that are accepted alike.
-    const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Plain];
+    pub const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Plain];
 
     /// The `Content-Type` of an answer.
-    pub(crate) const fn content_type(self) -> &'static str {
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -26,19 +27,23 @@ impl Format {
         }
     }
 
-    /// The format with the highest weight among those that `Accept` names; OpenMetrics text if it names none.
-    pub(crate) fn accepted(head: &HeaderMap) -> Self {
+    /// The texts, in the same order.
+    pub const TEXTS: [Self; 2] = [Self::OpenMetrics, Self::Plain];
+
+    /// The format with the highest weight among those of `offered` that `Accept` names; OpenMetrics text if it names none.
+    #[must_use]
+    pub fn accepted(head: &HeaderMap, offered: &[Self]) -> Self {
         let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
         let ranges: Vec<(Self, f64)> = fields.flat_map(|field| field.split(',')).filter_map(named).collect();
         let weight = |of: Self| ranges.iter().filter(|(format, _)| *format == of).map(|(_, q)| *q).fold(0.0, f64::max);
-        let best = Self::ALL.map(weight).into_iter().fold(0.0, f64::max);
-        let chosen = Self::ALL.into_iter().find(|format| best > 0.0 && weight(*format) >= best);
+        let best = offered.iter().copied().map(weight).fold(0.0, f64::max);
+        let chosen = offered.iter().copied().find(|format| best > 0.0 && weight(*format) >= best);
         chosen.unwrap_or(Self::OpenMetrics)
     }
 }
 
 /// The format that a range of `Accept` names, and its weight. Ranges with `*` name none.
-fn named(range: &str) -> Option<(Format, f64)> {
+fn named(range: &str) -> Option<(ExpositionFormat, f64)> {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next()?.to_ascii_lowercase();
     let (mut weight, mut proto, mut is_delimited) = (1.0, "", true);
@@ -53,9 +58,11 @@ fn named(range: &str) -> Option<(Format, f64)> {
         }
     }
     let format = match &*kind {
-        "application/vnd.google.protobuf" if proto == "io.prometheus.client.MetricFamily" && is_delimited => Format::Protobuf,
-        "application/openmetrics-text" => Format::OpenMetrics,
-        "text/plain" => Format::Plain,
+        "application/vnd.google.protobuf" if proto == "io.prometheus.client.MetricFamily" && is_delimited => {
+            ExpositionFormat::Protobuf
+        }
+        "application/openmetrics-text" => ExpositionFormat::OpenMetrics,
+        "text/plain" => ExpositionFormat::Plain,
         _ => return None,
     };
     Some((format, weight))
@@ -65,12 +72,12 @@ fn named(range: &str) -> Option<(Format, f64)> {
 mod tests {
     use super::*;
 
-    fn accepted(fields: &[&str]) -> Format {
+    fn accepted(fields: &[&str]) -> ExpositionFormat {
         let mut head = HeaderMap::new();
         for field in fields {
             head.append(header::ACCEPT, field.parse().unwrap());
         }
-        Format::accepted(&head)
+        ExpositionFormat::accepted(&head, &ExpositionFormat::ALL)
     }
 
     #[test]
@@ -81,24 +88,24 @@ mod tests {
         );
         let prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
         for (fields, wanted) in [
-            (&[][..], Format::OpenMetrics),
-            (&["*/*"], Format::OpenMetrics),
-            (&["text/html, */*;q=0.8"], Format::OpenMetrics),
-            (&["text/plain"], Format::Plain),
-            (&["text/plain;version=0.0.4, */*;q=0.1"], Format::Plain),
-            (&["text/plain;q=0.2", "application/openmetrics-text;q=0.5"], Format::OpenMetrics),
-            (&["application/openmetrics-text;q=0.5, TEXT/PLAIN"], Format::Plain),
-            (&["application/openmetrics-text;q=0, text/plain;q=0.1"], Format::Plain),
-            (&[PROTOBUF], Format::Protobuf),
-            (&[&*prometheus_2], Format::Protobuf),
-            (&[prometheus_3], Format::OpenMetrics),
-            (&[&*format!("{PROTOBUF};q=0.6,{prometheus_3}")], Format::Protobuf),
+            (&[][..], ExpositionFormat::OpenMetrics),
+            (&["*/*"], ExpositionFormat::OpenMetrics),
+            (&["text/html, */*;q=0.8"], ExpositionFormat::OpenMetrics),
+            (&["text/plain"], ExpositionFormat::Plain),
+            (&["text/plain;version=0.0.4, */*;q=0.1"], ExpositionFormat::Plain),
+            (&["text/plain;q=0.2", "application/openmetrics-text;q=0.5"], ExpositionFormat::OpenMetrics),
+            (&["application/openmetrics-text;q=0.5, TEXT/PLAIN"], ExpositionFormat::Plain),
+            (&["application/openmetrics-text;q=0, text/plain;q=0.1"], ExpositionFormat::Plain),
+            (&[PROTOBUF], ExpositionFormat::Protobuf),
+            (&[&*prometheus_2], ExpositionFormat::Protobuf),
+            (&[prometheus_3], ExpositionFormat::OpenMetrics),
+            (&[&*format!("{PROTOBUF};q=0.6,{prometheus_3}")], ExpositionFormat::Protobuf),
             (
                 &["application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text, text/plain"],
-                Format::Plain,
+                ExpositionFormat::Plain,
             ),
-            (&["application/vnd.google.protobuf"], Format::OpenMetrics),
-            (&["text/plain;q=nan, text/plain;q=7"], Format::OpenMetrics),
+            (&["application/vnd.google.protobuf"], ExpositionFormat::OpenMetrics),
+            (&["text/plain;q=nan, text/plain;q=7"], ExpositionFormat::OpenMetrics),
         ] {
             assert_eq!(accepted(fields), wanted, "{fields:?}");
         }

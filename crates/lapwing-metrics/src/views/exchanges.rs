@@ -3,24 +3,28 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pairs::Pairs;
 use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
-use super::surfaces::Surfaces;
-use lapwing_ledger::{WaterfallBar, waterfall_bars};
-use lapwing_ledger::{Annotation, Circumstances, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId};
-use lapwing_metrics::Labels;
+use crate::{Labels, Registry};
+use lapwing_ledger::{
+    Annotation, Circumstances, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId, WaterfallBar,
+    waterfall_bars,
+};
 
+/// The document.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Exchanges {
+pub struct Exchanges {
     exchanges: Vec<Waterfall>,
 }
 
+/// One exchange.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Waterfall {
+pub struct Waterfall {
     trace_id: TraceId,
     span_id: SpanId,
     parent_span_id: Option<SpanId>,
@@ -122,9 +126,10 @@ impl CacheAnswers {
 }
 
 /// The exchanges that are asked for. The registry is locked only while they are copied out.
-pub(crate) fn exchanges(surfaces: &Surfaces, asked: &ExchangeQuery) -> Exchanges {
+#[must_use]
+pub fn exchanges(registry: &Mutex<Registry>, asked: &ExchangeQuery) -> Exchanges {
     let (kept, labels) = {
-        let registry = surfaces.registry.lock();
+        let registry = registry.lock();
         let most = if asked.is_filtered() { usize::MAX } else { asked.limit };
         (registry.exchanges(asked.order, most), registry.labels().clone())
     };
@@ -133,64 +138,63 @@ pub(crate) fn exchanges(surfaces: &Surfaces, asked: &ExchangeQuery) -> Exchanges
         asked.trace.is_none_or(|trace| trace == exchange.ledger.trace) && asked.names.take(&route, &model)
     };
     let picked = kept.iter().filter(is_wanted).take(asked.limit);
-    Exchanges { exchanges: picked.map(|exchange| waterfall(exchange, &labels)).collect() }
+    Exchanges { exchanges: picked.map(|exchange| Waterfall::of(exchange, &labels)).collect() }
 }
 
-/// One line of the access log: the exchange as `/exchanges` shows it, without its spans.
-///
-/// # Errors
-///
-/// If it cannot be written as JSON.
-pub fn access_line(exchange: &Exchange, labels: &Labels) -> serde_json::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(&Waterfall { spans: None, ..waterfall(exchange, labels) })?;
-    line.push(b'\n');
-    Ok(line)
-}
+impl Waterfall {
+    /// An exchange with its spans.
+    #[must_use]
+    pub fn of(exchange: &Exchange, labels: &Labels) -> Self {
+        let ledger = &exchange.ledger;
+        let (route, model) = labels.names_of(ledger);
+        let pieces = Stage::ALL.into_iter().filter_map(|stage| {
+            let (ns, source) = exchange.stage(stage)?;
+            Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
+        });
+        let parts = Phase::ALL.into_iter().filter_map(|phase| {
+            let (ns, source) = exchange.phase(phase)?;
+            Some(PhaseTime { phase, ns, source })
+        });
+        Self {
+            trace_id: ledger.trace,
+            span_id: ledger.span,
+            parent_span_id: Some(ledger.parent).filter(|parent| *parent != SpanId::default()),
+            route,
+            model: Some(model).filter(|model| !model.is_empty()),
+            upstream: labels.upstreams.text(ledger.series.upstream),
+            server: ledger.server,
+            started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
+            status: Some(ledger.status).filter(|status| *status != 0),
+            outcome: ledger.outcome,
+            kind: ledger.kind,
+            total_ns: ledger.total_ns,
+            stages: pieces.collect(),
+            upstream_queue_ns: exchange.upstream_queue_ns(),
+            phases: parts.collect(),
+            spans: Some(waterfall_bars(exchange).into_iter().map(Bar::from).collect()),
+            coverage: exchange.coverage(),
+            clipped: exchange.clipped.total(),
+            clipped_by_cause: exchange.clipped.by_cause().into_iter().filter(|(_, count)| *count > 0).collect(),
+            shifted: Some(exchange.shifted()).filter(|spans| *spans > 0),
+            incomplete: exchange.is_incomplete,
+            request_bytes: ledger.request_bytes,
+            response_bytes: ledger.response_bytes,
+            annotations: ledger.circumstances.annotations.iter().collect(),
+            in_flight: Some(ledger.circumstances.in_flight).filter(|count| *count > 0),
+            body_gap_ns: Some(ledger.circumstances.body_gap_ns).filter(|ns| *ns > 0),
+            work: Amounts::of(&ledger.work),
+            class: ledger.work.class(),
+            per_unit: UnitTime::of(exchange),
+            cache: CacheAnswers::of(&ledger.circumstances),
+            first_byte_ns: Some(ledger.first_byte_ns).filter(|ns| *ns > 0),
+            generation: TokenTiming::of(exchange),
+            computational_debt: ExchangeDebt::of(exchange, labels),
+        }
+    }
 
-fn waterfall(exchange: &Exchange, labels: &Labels) -> Waterfall {
-    let ledger = &exchange.ledger;
-    let (route, model) = labels.names_of(ledger);
-    let pieces = Stage::ALL.into_iter().filter_map(|stage| {
-        let (ns, source) = exchange.stage(stage)?;
-        Some(StageTime { stage, ns, source, resolution_ns: exchange.resolution_ns(stage) })
-    });
-    let parts = Phase::ALL.into_iter().filter_map(|phase| {
-        let (ns, source) = exchange.phase(phase)?;
-        Some(PhaseTime { phase, ns, source })
-    });
-    Waterfall {
-        trace_id: ledger.trace,
-        span_id: ledger.span,
-        parent_span_id: Some(ledger.parent).filter(|parent| *parent != SpanId::default()),
-        route,
-        model: Some(model).filter(|model| !model.is_empty()),
-        upstream: labels.upstreams.text(ledger.series.upstream),
-        server: ledger.server,
-        started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
-        status: Some(ledger.status).filter(|status| *status != 0),
-        outcome: ledger.outcome,
-        kind: ledger.kind,
-        total_ns: ledger.total_ns,
-        stages: pieces.collect(),
-        upstream_queue_ns: exchange.upstream_queue_ns(),
-        phases: parts.collect(),
-        spans: Some(waterfall_bars(exchange).into_iter().map(Bar::from).collect()),
-        coverage: exchange.coverage(),
-        clipped: exchange.clipped.total(),
-        clipped_by_cause: exchange.clipped.by_cause().into_iter().filter(|(_, count)| *count > 0).collect(),
-        shifted: Some(exchange.shifted()).filter(|spans| *spans > 0),
-        incomplete: exchange.is_incomplete,
-        request_bytes: ledger.request_bytes,
-        response_bytes: ledger.response_bytes,
-        annotations: ledger.circumstances.annotations.iter().collect(),
-        in_flight: Some(ledger.circumstances.in_flight).filter(|count| *count > 0),
-        body_gap_ns: Some(ledger.circumstances.body_gap_ns).filter(|ns| *ns > 0),
-        work: Amounts::of(&ledger.work),
-        class: ledger.work.class(),
-        per_unit: UnitTime::of(exchange),
-        cache: CacheAnswers::of(&ledger.circumstances),
-        first_byte_ns: Some(ledger.first_byte_ns).filter(|ns| *ns > 0),
-        generation: TokenTiming::of(exchange),
-        computational_debt: ExchangeDebt::of(exchange, labels),
+    /// The same without spans.
+    #[must_use]
+    pub fn without_spans(self) -> Self {
+        Self { spans: None, ..self }
     }
 }

@@ -2,11 +2,12 @@
 
 use parking_lot::{Mutex, MutexGuard};
 
-use lapwing_metrics::{Registry, SeriesSnapshot, Window};
+use crate::{Registry, SeriesSnapshot, Window};
 
 /// Calls `make` for each series with traffic in `window`, and returns the results in the order of route, model and upstream. The
 /// figures of one series are of one moment; two series may be some milliseconds apart.
-pub(crate) fn series<T>(registry: &Mutex<Registry>, window: Window, mut make: impl FnMut(&SeriesSnapshot) -> T) -> Vec<T> {
+#[must_use]
+pub fn series<T>(registry: &Mutex<Registry>, window: Window, mut make: impl FnMut(&SeriesSnapshot) -> T) -> Vec<T> {
     let mut made = Vec::new();
     let mut place = 0;
     loop {

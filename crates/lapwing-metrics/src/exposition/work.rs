@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::Scrape;
 use super::encode::{Encoder, count, family, gauge};
-use super::series::{Series, histogram};
+use super::scrape::Scrape;
+use super::series::{ScrapedSeries, histogram};
+use crate::defs::{self, MetricFamily};
+use crate::{BatchStatistics, Measure};
 use lapwing_ledger::{PerUnit, Work};
-use lapwing_metrics::defs::{self, MetricFamily};
-use lapwing_metrics::{BatchStatistics, Measure};
 
 /// The lowest amount of each cost class: the value of the label `class`.
 pub(crate) const FLOORS: [&str; Work::CLASSES] = [
@@ -16,7 +16,7 @@ pub(crate) const FLOORS: [&str; Work::CLASSES] = [
     "131072", "262144", "524288", "1048576", "2097152", "4194304", "8388608", "16777216",
 ];
 
-impl Series {
+impl ScrapedSeries {
     /// The labels of a per-unit slot; `None` where it did not occur.
     fn slot(&self, slot: PerUnit) -> Option<Vec<(&'static str, &'static str)>> {
         let primary = self.facts.primary.filter(|_| self.figures.per_unit(slot).count > 0)?;
@@ -62,7 +62,7 @@ impl Scrape {
             _ => None,
         })?;
         let observers = |proxy, server| {
-            move |_: &Series, measure: Measure| match measure {
+            move |_: &ScrapedSeries, measure: Measure| match measure {
                 m if m == proxy => Some(vec![("observer", "proxy")]),
                 m if m == server => Some(vec![("observer", "server")]),
                 _ => None,
