@@ -26,6 +26,7 @@ const CRATES: &[&str] = &[
     "lapwing-settings",
     "lapwing-compression",
     "lapwing-metrics",
+    "lapwing-tower",
     "lapwing-protocol",
     "lapwing-net",
     "lapwing-attribution",

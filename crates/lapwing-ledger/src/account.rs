@@ -1,5 +1,7 @@
 //! The result of the law of time: the nanoseconds that each stage owns, by source.
 
+use std::fmt::Write;
+
 use super::stage::{Phase, Source, Stage};
 
 /// Nanoseconds by stage and source. Over one exchange they sum to its total, exactly.
@@ -55,6 +57,19 @@ impl Account {
     #[must_use]
     pub fn moved_ns(&self, other: &Self) -> u64 {
         Stage::ALL.into_iter().map(|stage| self.stage_ns(stage).saturating_sub(other.stage_ns(stage))).sum()
+    }
+
+    /// The stages that own time and are `shown`, as the value of a `Server-Timing` field (W3C): `forward;dur=11.300000`, in milliseconds,
+    /// joined by commas.
+    #[must_use]
+    pub fn server_timing(&self, shown: impl Fn(Stage) -> bool) -> String {
+        let mut text = String::new();
+        for stage in Stage::ALL.into_iter().filter(|stage| self.source(*stage).is_some() && shown(*stage)) {
+            let (ns, comma) = (self.stage_ns(stage), if text.is_empty() { "" } else { ", " });
+            // writing to a string cannot fail
+            let _ = write!(text, "{comma}{};dur={}.{:06}", stage.name(), ns / 1_000_000, ns % 1_000_000);
+        }
+        text
     }
 
     /// The sum over all stages.
