@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use axum::extract::{Extension, MatchedPath};
+use axum::http::request::Parts;
 use axum::routing::post;
 use axum::{Json, Router};
 use lapwing_tower::{Exchange, LedgerLayer, RequestStages, ServerRecorder, Stage, Unit};
@@ -34,7 +35,7 @@ async fn run(ids: &[u64]) -> u64 {
 
 /// The server's paths, whose requests go to `recorder`.
 pub fn app(recorder: &ServerRecorder) -> Router {
-    let route = |parts: &axum::http::request::Parts| {
+    let route = |parts: &Parts| {
         let path = parts.extensions.get::<MatchedPath>()?;
         Some(format!("{} {}", parts.method, path.as_str()))
     };

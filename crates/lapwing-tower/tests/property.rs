@@ -117,7 +117,7 @@ async fn run(case: Case) -> Seen {
     let _followed = lapwing_ledger::clock::runtime::follow();
     let hooked = Arc::new(AtomicUsize::new(0));
     let counted = hooked.clone();
-    let recorder = ServerRecorder::builder("s").on_exchange(move |_, _| drop(counted.fetch_add(1, Relaxed))).start().unwrap();
+    let recorder = ServerRecorder::builder("s").on_exchange(move |_, _| _ = counted.fetch_add(1, Relaxed)).start().unwrap();
     let script = case.clone();
     let handler = service_fn(move |request: Request<_>| {
         let case = script.clone();

@@ -234,6 +234,17 @@ fn in_milliseconds(mut l: Ledger, mut spans: Vec<TracedSpan>) -> (Ledger, Vec<Tr
     (l, spans)
 }
 
+#[test]
+fn what_a_handler_marked_divides_the_window_as_a_report_does() {
+    let mut l = ledger(100, Some((0, 90, 100)));
+    let undivided = merge(l.clone(), Vec::new());
+    assert_eq!((undivided.account.stage_ns(Stage::Upstream), undivided.claimed_ns), (100, 0));
+    l.spans.push(Span { stage: Stage::Forward, event: ObservedEvent::Marked, start_ns: 20, end_ns: 70 });
+    let marked = merge(l, Vec::new());
+    assert_eq!((marked.account.stage_ns(Stage::Forward), marked.account.stage_ns(Stage::Unattributed)), (50, 50));
+    assert_eq!((marked.account.total_ns(), marked.claimed_ns), (100, 50));
+}
+
 proptest! {
     #[test]
     fn the_stages_sum_to_the_total_whatever_anybody_says(l in any_ledger(), spans in any_traced()) {
