@@ -276,6 +276,15 @@ impl SeriesTotals {
     }
 }
 
+/// What the series counted that gave way.
+#[derive(Clone, Debug, Default)]
+pub struct Retired {
+    /// How many series.
+    pub series: u64,
+    /// What they counted together.
+    pub totals: SeriesTotals,
+}
+
 /// A gap between tokens in nanoseconds.
 pub(crate) const fn gap_ns(us: u32) -> u64 {
     us as u64 * 1_000

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
-pub use self::retire::Retired;
 use super::budget::RouteBudget;
 use super::config::Config;
 use super::counters::{Counter, Counters};
+use super::figures::Retired;
 use super::labels::Labels;
 use super::polled::{BatchStatistics, PolledInterval, PolledKey, PolledTable, PolledTotals};
 use super::series::{Recorded, Series};
@@ -67,15 +67,15 @@ pub struct PolledSnapshot {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use lapwing_ledger::{Ledger, Outcome, Stamp, merge};
+/// use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
 /// use lapwing_metrics::{Config, Counters, HistogramScratch, Labels, Measure, Registry, Window};
 ///
 /// let labels = Arc::new(Labels::new(10, 10, 10));
 /// let mut registry = Registry::new(Config::default(), labels, Arc::new(Counters::default()));
 /// for ms in 1..=100 {
-/// let mut ledger = Ledger::open(Stamp::now(), 0);
-/// (ledger.outcome, ledger.total_ns) = (Outcome::Ok, ms * 1_000_000);
-/// registry.record(&merge(ledger, Vec::new()));
+///     let mut ledger = Ledger::open(Stamp::now(), 0);
+///     (ledger.outcome, ledger.total_ns) = (Outcome::Ok, ms * 1_000_000);
+///     registry.record(&Exchange::of(ledger));
 /// }
 /// let series = registry.series(Window::OneMinute, 0..registry.places());
 /// let total = series[0].distribution(Measure::Total, &mut HistogramScratch::default());

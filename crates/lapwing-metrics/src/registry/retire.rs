@@ -3,18 +3,9 @@
 
 use super::Registry;
 use crate::budget::RouteBudget;
-use crate::figures::SeriesTotals;
+use crate::figures::Retired;
 use crate::series::Series;
 use lapwing_ledger::{SeriesKey, Stamp};
-
-/// What the series counted that gave way.
-#[derive(Clone, Debug, Default)]
-pub struct Retired {
-    /// How many series.
-    pub series: u64,
-    /// What they counted together.
-    pub totals: SeriesTotals,
-}
 
 impl Registry {
     /// A place for a new series; `None` if all are in use and none was idle for long enough.
