@@ -3,7 +3,7 @@
 use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
 
 use super::MAX_WINDOW_BITS;
-use super::stage::{DecodeError, Step};
+use super::step::{DecodeError, Step};
 
 /// A decoder of Brotli.
 pub(crate) struct Unbrotli {

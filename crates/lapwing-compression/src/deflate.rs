@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::stage::{DecodeError, Step};
+use super::step::{DecodeError, Step};
 
 /// A decoder of deflate.
 pub(crate) struct Inflate {

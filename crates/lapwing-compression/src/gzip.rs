@@ -3,7 +3,7 @@
 use flate2::Crc;
 
 use super::deflate::Inflate;
-use super::stage::{DecodeError, Step};
+use super::step::{DecodeError, Step};
 
 /// The flags of a header for what follows its first ten bytes.
 const HAS_CRC: u8 = 2;

@@ -12,13 +12,14 @@ mod deflate;
 mod gzip;
 mod memory;
 mod stage;
+mod step;
 mod stream;
 mod whole;
 mod zstd;
 
 pub use coding::{Codings, ContentCoding, UnknownCoding, is_coded};
 pub use memory::DecoderMemory;
-pub use stage::DecodeError;
+pub use step::DecodeError;
 pub use stream::BodyDecoder;
 pub use whole::{UnpackError, unpack};
 

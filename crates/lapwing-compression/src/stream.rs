@@ -9,7 +9,8 @@ use arrayvec::ArrayVec;
 
 use super::coding::Codings;
 use super::memory::{DecoderMemory, MemoryShare};
-use super::stage::{DecodeError, Stage};
+use super::stage::Stage;
+use super::step::DecodeError;
 
 /// How many decoded bytes each byte that came allows. JSON of numbers and text packs to a third to a twentieth.
 const YIELD: u64 = 32;

@@ -4,7 +4,8 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 
 use super::coding::Codings;
-use super::stage::{DecodeError, Stage};
+use super::stage::Stage;
+use super::step::DecodeError;
 use super::stream::undo;
 
 /// How many bytes more than the body its coded forms may have, inside several codings.

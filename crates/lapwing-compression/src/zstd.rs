@@ -4,7 +4,7 @@
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::MAX_WINDOW_BITS;
-use super::stage::{DecodeError, Step};
+use super::step::{DecodeError, Step};
 
 /// What the library returns for a frame whose window is too large: the negative of `ZSTD_error_frameParameter_windowTooLarge`.
 const WINDOW_TOO_LARGE: usize = 16_usize.wrapping_neg();
