@@ -17,7 +17,7 @@ const YIELD: u64 = 32;
 /// How many decoded bytes every body is allowed, whatever came: short bodies of equal numbers pack best.
 const FREE: u64 = 1 << 20;
 /// How many bytes a decoder writes at once.
-const ROOM: usize = 8 << 10;
+pub(crate) const ROOM: usize = 8 << 10;
 
 /// A decoder of one body.
 pub struct BodyDecoder {

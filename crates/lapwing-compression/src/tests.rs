@@ -267,3 +267,42 @@ proptest! {
         prop_assert_eq!(streamed(&codings, &packed, length), whole);
     }
 }
+
+#[test]
+fn a_receiver_takes_the_codings_that_it_names() {
+    let accepted = [C::Gzip, C::Zstd];
+    let named = |name: &str| BodyCoding::named(name.as_bytes(), &accepted);
+    assert_eq!([named("gzip"), named(" X-Gzip "), named("zstd")], [C::Gzip, C::Gzip, C::Zstd].map(|c| Some(c.into())));
+    assert_eq!([named(""), named("Identity")], [Some(BodyCoding::default()); 2]);
+    assert_eq!(["deflate", "br", "snappy", "gzip, gzip"].map(named), [None; 4]);
+}
+
+#[test]
+fn one_coding_is_undone_within_its_limit_and_its_bound() {
+    let body = vec![0; 1 << 20];
+    for (coding, packed) in [(C::Gzip, gzip(&body)), (C::Deflate, zlib(&body)), (C::Deflate, deflate(&body)), (C::Zstd, zstd(&body))] {
+        let (coding, packed) = (BodyCoding::from(coding), bytes::Bytes::from(packed));
+        assert!(coding.max_unpacked(packed.len()) >= body.len() && !coding.is_plain());
+        assert_eq!(coding.unpack(&packed, body.len()).map(|body| body.len()), Ok(1 << 20));
+        assert_eq!(coding.unpack(&packed, body.len() - 1), Err(UnpackError::TooLarge(body.len() - 1)));
+    }
+    let plain = BodyCoding::default();
+    assert_eq!((plain.max_unpacked(7), plain.is_plain()), (7, true));
+    assert_eq!(plain.unpack(&bytes::Bytes::from_static(b"as it is"), 3).unwrap(), "as it is");
+}
+
+#[test]
+fn the_start_of_a_body_is_what_came_before_its_end_or_its_fault() {
+    let body: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    let codings = Codings::from(C::Gzip);
+    let packed = gzip(&body);
+    for limit in [0, 1, 10_000, 65_536, body.len(), usize::MAX] {
+        assert!(unpack_start(&codings, &packed, limit) == body[..limit.min(body.len())], "{limit}");
+    }
+    let cut = unpack_start(&codings, &packed[..packed.len() / 2], usize::MAX);
+    assert!(cut.len() > 10_000 && body.starts_with(&cut), "{}", cut.len());
+    assert!(unpack_start(&codings, b"no gzip", 100).is_empty());
+    // the sum of its check is wrong
+    let damaged = [&packed[..packed.len() - 8], &[0; 8]].concat();
+    assert!(unpack_start(&codings, &damaged, usize::MAX) == body);
+}
