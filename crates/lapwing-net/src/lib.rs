@@ -4,15 +4,41 @@
 //!   The data plane serves the connection with its own stack.
 //! - [`serve`] is the server for everything else: the admin surfaces, the OTLP receivers, the model server.
 //! - [`Client`] sends to one [`Target`]: it polls statistics, forwards telemetry, and sends copies of requests.
-//! - [`gunzip`] decompresses with a limit.
+//!
+//! It never reads what a connection carries: it knows no stage, no protocol and no model server.
+//!
+//! ```
+//! use lapwing_metrics::Counters;
+//! use lapwing_net::{AcceptLimits, Accepted, Sharing, Tasks, accept, bind, registered};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = registered(bind("127.0.0.1:0".parse()?, 8, Sharing::Alone)?)?;
+//! let mut client = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
+//! let (tasks, stop, counters) = (Tasks::default(), tokio_util::sync::CancellationToken::new(), Counters::default());
+//! let greet = |mut accepted: Accepted| async move {
+//!     let _ = accepted.socket.write_all(b"hello").await;
+//! };
+//! let mut text = String::new();
+//! tokio::select! {
+//!     () = accept(listener, AcceptLimits::default(), &tasks, &stop, &counters, greet) => {}
+//!     read = client.read_to_string(&mut text) => assert_eq!((read?, text.as_str()), (5, "hello")),
+//! }
+//! tasks.finished().await;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Where TLS would be added
 //!
-//! In one file, `net/tls.rs`: a third variant of [`Socket`], and a [`Listener`] that makes it around an accepted TCP stream. The
-//! handshake belongs in the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a
-//! slow client would hold up every client that connects after it. A client's TLS would be in [`Target::connect`] in the same way.
-//!
-//! Nothing here knows of stages or model servers.
+//! - The stream, in a file `tls.rs` here: a [`Listener`] around an accepted one, and a further variant of [`Socket`], whose
+//!   [`Socket::may_be_read`], [`Socket::poll_readable`] and [`Socket::peer_closed`] ask the session too. The handshake belongs in
+//!   the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a slow client would hold
+//!   up every client that connects after it.
+//! - Outside this crate: certificates among the settings, the data plane's listener in the command, a counter of handshakes that
+//!   failed, the documents.
+//! - TLS to an upstream: [`Target::connect`], and the scheme of the upstream's setting.
 
 #![forbid(unsafe_code)]
 
@@ -22,11 +48,12 @@ mod client;
 mod descriptors;
 mod drain;
 mod excerpt;
-mod gunzip;
+mod listener;
 mod local;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod memory;
+mod peer_closed;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -36,16 +63,17 @@ mod target;
 mod tasks;
 mod throttle;
 
-pub use accept::{AcceptLimits, AcceptObserver, Accepted, Listener, accept};
+pub use accept::{AcceptLimits, AcceptObserver, Accepted, accept};
 pub use bind::{Sharing, bind, registered};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{client_connections, control_connections, descriptors, engine_connections, raise_descriptor_limit};
 pub use drain::until_stopped;
 pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};
-pub use gunzip::{GunzipError, gunzip, inflate};
+pub use listener::Listener;
 pub use local::{LocalAddress, LocalListener, local};
+pub use peer_closed::PeerClosed;
 pub use server::{Peer, ServerLimits, serve};
-pub use socket::{PeerClosed, Socket};
+pub use socket::Socket;
 pub use target::{ConnectError, Target};
 pub use tasks::Tasks;
 pub use throttle::WarningThrottle;

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::accept::Listener;
+use super::listener::Listener;
 use super::socket::Socket;
 
 /// How many connections may wait to be accepted; further ones wait to be made.

@@ -2,7 +2,6 @@
 //! hand as a [`MemoryPeer`]. Nothing here waits for a system call, so a case is the same every time.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -11,8 +10,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-use super::accept::Listener;
-use super::socket::{PeerClosed, Socket};
+use super::peer_closed::PeerClosed;
 
 /// How many bytes a connection takes for a peer that does not read, as a socket's buffer does.
 const BUFFER: usize = 16 * 1024;
@@ -316,10 +314,11 @@ impl MemoryConnector {
     }
 }
 
-impl Listener for MemoryListener {
-    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
+impl MemoryListener {
+    /// The next connection.
+    pub(crate) async fn connected(&mut self) -> MemoryStream {
         match self.0.recv().await {
-            Some(stream) => Ok((Socket::Memory(stream), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
+            Some(stream) => stream,
             None => std::future::pending().await,
         }
     }

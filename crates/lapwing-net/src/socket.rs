@@ -9,7 +9,9 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// A TCP or Unix stream. A TLS stream would be a third variant.
+use super::peer_closed::PeerClosed;
+
+/// A TCP or Unix stream. A TLS stream would be a further variant; the crate's first page says what else it takes.
 #[derive(Debug)]
 pub enum Socket {
     /// TCP.
@@ -37,15 +39,6 @@ macro_rules! on_stream {
             Socket::Simulated($stream) => $call,
         }
     };
-}
-
-/// What the other end of a socket has closed, as far as it is known without reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeerClosed {
-    /// It sends nothing more; what it sent may still wait to be read.
-    pub sends: bool,
-    /// It takes nothing more: the connection was reset, or both directions are closed.
-    pub takes: bool,
 }
 
 impl Socket {

@@ -13,7 +13,7 @@ use super::body_budget::{BodyBudget, BodyShare};
 use super::bounds::{expands, expansion};
 use super::error::RequestError;
 use super::limits::Limits;
-use lapwing_net::{GunzipError, gunzip, inflate};
+use lapwing_compression::{BodyCoding, ContentCoding, UnpackError};
 
 /// The step in which the memory of a body is counted.
 const HELD_STEP: usize = 64 << 10;
@@ -21,26 +21,13 @@ const HELD_STEP: usize = 64 << 10;
 const SMALL: usize = 1 << 20;
 /// … and beyond it as much is reserved, if it may have as much.
 const RESERVED: usize = 64 << 20;
-/// Deflate makes at most this much of a byte.
-const DEFLATE: usize = 1032;
+/// The codings of a body that are undone.
+const ACCEPTED: [ContentCoding; 2] = [ContentCoding::Gzip, ContentCoding::Deflate];
 
-/// A body's content encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BodyEncoding {
-    Plain,
-    Gzip,
-    Zlib,
-}
-
-impl BodyEncoding {
-    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, RequestError> {
-        match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-            None | Some(b"" | b"identity") => Ok(Self::Plain),
-            Some(name) if name.eq_ignore_ascii_case(b"gzip") => Ok(Self::Gzip),
-            Some(name) if name.eq_ignore_ascii_case(b"deflate") => Ok(Self::Zlib),
-            Some(other) => Err(RequestError::Encoding(String::from_utf8_lossy(other).into_owned())),
-        }
-    }
+/// The coding that the head names.
+pub(crate) fn coding(headers: &HeaderMap) -> Result<BodyCoding, RequestError> {
+    let name = headers.get(CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
+    BodyCoding::named(name, &ACCEPTED).ok_or_else(|| RequestError::Encoding(String::from_utf8_lossy(name).into_owned()))
 }
 
 /// A body as it was received, with its share of the budget.
@@ -103,22 +90,19 @@ fn grow(bytes: &mut Vec<u8>, needed: usize, declared: usize, limit: usize, share
 
 /// Decompresses a body. The limits apply to the decompressed size too, so a small body cannot fill the memory. What is returned holds
 /// its share of the budget.
-pub(crate) fn unpack(received: ReceivedBody, packing: BodyEncoding, limits: &Limits) -> Result<Bytes, RequestError> {
+pub(crate) fn unpack(received: ReceivedBody, coding: BodyCoding, limits: &Limits) -> Result<Bytes, RequestError> {
     let ReceivedBody { bytes: packed, share } = received;
     let (largest, allowed) = (limits.max_body_bytes(), expansion(packed.len()));
     let limit = largest.min(allowed);
+    if coding.is_plain() {
+        return Ok(share.held_by(packed));
+    }
     let mut unpacked_share = share.another();
-    let unpacked = match packing {
-        BodyEncoding::Plain => return Ok(share.held_by(packed)),
-        BodyEncoding::Gzip | BodyEncoding::Zlib => {
-            unpacked_share.grow_to(limit.min(packed.len().saturating_mul(DEFLATE)))?;
-            if packing == BodyEncoding::Gzip { gunzip(&packed, limit) } else { inflate(&packed, limit) }
-        }
-    };
-    let unpacked = unpacked.map_err(|error| match error {
-        GunzipError::TooLarge(_) if allowed < largest => expands(packed.len()),
-        GunzipError::TooLarge(_) => RequestError::TooLarge { limit: largest },
-        GunzipError::Corrupt(error) => RequestError::Input(format!("the body cannot be unpacked: {error}")),
+    unpacked_share.grow_to(limit.min(coding.max_unpacked(packed.len())))?;
+    let unpacked = coding.unpack(&packed, limit).map_err(|error| match error {
+        UnpackError::TooLarge(_) if allowed < largest => expands(packed.len()),
+        UnpackError::TooLarge(_) => RequestError::TooLarge { limit: largest },
+        UnpackError::Corrupt(error) => RequestError::Input(format!("the body cannot be unpacked: {error}")),
     })?;
     unpacked_share.shrink_to(unpacked.len());
     Ok(unpacked_share.held_by(unpacked))

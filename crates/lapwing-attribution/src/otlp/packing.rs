@@ -2,39 +2,28 @@
 //!
 //! OpenTelemetry's SDKs write gzip; Python's write deflate too, Rust's and the collector Zstandard.
 
-use bytes::Bytes;
-
-use lapwing_compression::{Codings, ContentCoding, UnpackError, unpack};
+use lapwing_compression::{BodyCoding, ContentCoding};
 
 /// The names of all, for `Accept-Encoding` and `grpc-accept-encoding`.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, zstd, identity";
 
-/// The coding of a request; `None` if it is as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packing(Option<ContentCoding>);
+/// Those that are undone. No exporter applies several.
+const CODINGS: [ContentCoding; 3] = [ContentCoding::Gzip, ContentCoding::Deflate, ContentCoding::Zstd];
 
-impl Packing {
-    /// The coding of this name; `None` for one that is not read. No exporter applies several.
-    pub(crate) fn named(name: &[u8]) -> Option<Self> {
-        let name = name.trim_ascii();
-        if name.is_empty() || name.eq_ignore_ascii_case(b"identity") || name.eq_ignore_ascii_case(b"none") {
-            return Some(Self(None));
-        }
-        ContentCoding::named(name).filter(|coding| *coding != ContentCoding::Brotli).map(|coding| Self(Some(coding)))
-    }
-
-    /// Unpacks `packed` to at most `limit` bytes.
-    pub(crate) fn unpack(self, packed: &Bytes, limit: usize) -> Result<Bytes, UnpackError> {
-        self.0.map_or_else(|| Ok(packed.clone()), |coding| unpack(&Codings::from(coding), packed, limit))
-    }
+/// The coding of this name; `None` for one that is not read. Some exporters call a plain body `none`.
+pub(crate) fn coding_named(name: &[u8]) -> Option<BodyCoding> {
+    if name.trim_ascii().eq_ignore_ascii_case(b"none") { Some(BodyCoding::default()) } else { BodyCoding::named(name, &CODINGS) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
+    use bytes::Bytes;
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use lapwing_compression::UnpackError;
 
     use super::*;
 
@@ -76,7 +65,7 @@ mod tests {
         for (name, written) in
             [("gzip", "gzip"), ("X-Gzip", "gzip"), ("deflate", "deflate"), ("deflate", "bare"), ("zstd", "zstd")]
         {
-            let (packing, packed) = (Packing::named(name.as_bytes()).unwrap(), packed(written, &body));
+            let (packing, packed) = (coding_named(name.as_bytes()).unwrap(), packed(written, &body));
             assert!(packing.unpack(&packed, body.len()).unwrap() == body, "{name} {written}");
             assert!(packing.unpack(&packed, body.len() - 1).is_err(), "{name} {written}");
             let cut = packed.slice(..packed.len() / 2);
@@ -84,7 +73,7 @@ mod tests {
             assert!(packing.unpack(&Bytes::from_static(b"no such thing"), 100).is_err(), "{name}");
         }
         let two = [packed("zstd", b"hot "), packed("zstd", b"and cold")].concat().into();
-        assert_eq!(Packing(Some(ContentCoding::Zstd)).unpack(&two, 12).unwrap(), "hot and cold");
+        assert_eq!(BodyCoding::from(ContentCoding::Zstd).unpack(&two, 12).unwrap(), "hot and cold");
     }
 
     #[test]
@@ -93,15 +82,15 @@ mod tests {
         {
             let bomb = packed(name, &vec![0; 64 << 20]);
             assert!(bomb.len() < 100 << 10, "{name}: {} bytes", bomb.len());
-            assert!(matches!(Packing(Some(coding)).unpack(&bomb, 1 << 20), Err(UnpackError::TooLarge(1_048_576))), "{name}");
+            assert!(matches!(BodyCoding::from(coding).unpack(&bomb, 1 << 20), Err(UnpackError::TooLarge(1_048_576))), "{name}");
         }
     }
 
     #[test]
     fn other_names_are_not_read() {
         for name in ["br", "snappy", "lz4", "gzip, gzip"] {
-            assert_eq!(Packing::named(name.as_bytes()), None, "{name}");
+            assert_eq!(coding_named(name.as_bytes()), None, "{name}");
         }
-        assert_eq!([Packing::named(b""), Packing::named(b" Identity")], [Some(Packing(None)); 2]);
+        assert_eq!([&b""[..], b" Identity", b"None"].map(coding_named), [Some(BodyCoding::default()); 3]);
     }
 }

@@ -18,11 +18,12 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT};
 use super::limits;
-use super::packing::{ACCEPTED, Packing};
+use super::packing::{ACCEPTED, coding_named};
 use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
-use lapwing_net::{GunzipError, Peer};
+use lapwing_compression::UnpackError;
+use lapwing_net::Peer;
 use lapwing_protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
@@ -142,15 +143,15 @@ fn unpacked(headers: &mut HeaderMap, framed: Bytes, max_body: usize) -> Result<B
     if usize::try_from(u32::from_be_bytes([a, b, c, d])) != Ok(message.len()) {
         return Err(tonic::Status::invalid_argument("the call has not one message"));
     }
-    let packing = Packing::named(encoding.as_bytes()).ok_or_else(|| {
+    let coding = coding_named(encoding.as_bytes()).ok_or_else(|| {
         let name = String::from_utf8_lossy(encoding.as_bytes());
         let mut status = tonic::Status::unimplemented(format!("the encoding {name} is not read; these are: {ACCEPTED}"));
         status.metadata_mut().insert("grpc-accept-encoding", tonic::metadata::MetadataValue::from_static(ACCEPTED));
         status
     })?;
-    let message = packing.unpack(&message, max_body).map_err(|error| match error {
-        GunzipError::TooLarge(_) => tonic::Status::resource_exhausted(format!("the message is {error}")),
-        GunzipError::Corrupt(_) => tonic::Status::invalid_argument(format!("the message cannot be unpacked: {error}")),
+    let message = coding.unpack(&message, max_body).map_err(|error| match error {
+        UnpackError::TooLarge(_) => tonic::Status::resource_exhausted(format!("the message is {error}")),
+        UnpackError::Corrupt(_) => tonic::Status::invalid_argument(format!("the message cannot be unpacked: {error}")),
     })?;
     let length = u32::try_from(message.len()).map_err(|_| tonic::Status::resource_exhausted("the message is too large"))?;
     let mut plain = BytesMut::with_capacity(FRAME + message.len());

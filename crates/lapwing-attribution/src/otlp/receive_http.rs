@@ -21,11 +21,12 @@ use super::body::{self, BodyError};
 use super::decode::Undecodable;
 use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
 use super::limits;
-use super::packing::{ACCEPTED, Packing};
+use super::packing::{ACCEPTED, coding_named};
 use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
-use lapwing_net::{GunzipError, Peer};
+use lapwing_compression::{BodyCoding, UnpackError};
+use lapwing_net::Peer;
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
 /// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
@@ -81,7 +82,7 @@ enum OtlpRefusal {
     #[error("the body {0}")]
     Undecodable(#[from] Undecodable),
     #[error("the body cannot be unpacked: {0}")]
-    Packed(#[from] GunzipError),
+    Packed(#[from] UnpackError),
     #[error("the body did not come in time")]
     TooSlow,
 }
@@ -150,9 +151,9 @@ async fn take(
     Ok(handler.take(signal, encoding, bytes)?)
 }
 
-fn packing(headers: &HeaderMap) -> Result<Packing, OtlpRefusal> {
+fn packing(headers: &HeaderMap) -> Result<BodyCoding, OtlpRefusal> {
     let name = headers.get(CONTENT_ENCODING).map_or(&b""[..], HeaderValue::as_bytes);
-    Packing::named(name).ok_or(OtlpRefusal::ContentEncoding)
+    coding_named(name).ok_or(OtlpRefusal::ContentEncoding)
 }
 
 impl OtlpRefusal {
@@ -162,7 +163,7 @@ impl OtlpRefusal {
             Self::ContentType => RefusalCause::ContentType,
             Self::ContentEncoding => RefusalCause::ContentEncoding,
             Self::Body(BodyError::TooLarge(_))
-            | Self::Packed(GunzipError::TooLarge(_))
+            | Self::Packed(UnpackError::TooLarge(_))
             | Self::Undecodable(Undecodable::TooMany(_)) => RefusalCause::TooLarge,
             Self::Undecodable(_) | Self::Packed(_) | Self::Body(_) => RefusalCause::Undecodable,
             Self::TooSlow => RefusalCause::TooSlow,
@@ -174,7 +175,7 @@ impl OtlpRefusal {
         match self {
             Self::ContentType | Self::ContentEncoding => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unimplemented),
             Self::Body(BodyError::TooLarge(_))
-            | Self::Packed(GunzipError::TooLarge(_))
+            | Self::Packed(UnpackError::TooLarge(_))
             | Self::Undecodable(Undecodable::TooMany(_)) => (StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted),
             Self::Body(BodyError::Busy) => (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
             Self::Undecodable(_) | Self::Packed(_) | Self::Body(BodyError::Unreadable(_)) => {

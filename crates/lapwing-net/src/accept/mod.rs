@@ -6,12 +6,12 @@ use std::pin::pin;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::descriptors::{client_connections, descriptors};
+use super::listener::Listener;
 use super::socket::Socket;
 use super::tasks::Tasks;
 use super::throttle::WarningThrottle;
@@ -52,22 +52,6 @@ pub struct Accepted {
     pub peer: SocketAddr,
     /// The connection's place among [`AcceptLimits::max_connections`]; the next one is accepted when it is dropped.
     pub permit: Option<OwnedSemaphorePermit>,
-}
-
-/// Yields accepted sockets, one after the other.
-pub trait Listener {
-    /// Waits for the next connection. It must be cancel safe, and must not wait for anything that the peer sends.
-    fn accept(&mut self) -> impl Future<Output = io::Result<(Socket, SocketAddr)>> + Send;
-}
-
-impl Listener for TcpListener {
-    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
-        let (stream, peer) = Self::accept(self).await?;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");
-        }
-        Ok((Socket::Tcp(stream), peer))
-    }
 }
 
 /// What an accept loop tells its owner.

@@ -9,8 +9,8 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::ClientLimits;
 use super::error::ClientError;
+use super::limits::ClientLimits;
 
 /// The body of a response that a [`Client`](super::Client) got: data as it arrives, then trailers. It ends with an error when it
 /// grows larger than [`ClientLimits::max_body`] or when [`ClientLimits::timeout`] passes.

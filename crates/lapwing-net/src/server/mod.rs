@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 use self::connections::{AnswerBody, ConnectionTable};
 pub use self::limits::{Peer, ServerLimits};
 use self::write_timeout::WriteTimeout;
-use super::accept::{Accepted, Listener, accept};
+use super::accept::{Accepted, accept};
 use super::drain::until_stopped;
+use super::listener::Listener;
 use super::tasks::Tasks;
 
 /// Serves `service` on `listener` until `stop` is cancelled. Then it closes the listener, lets requests in flight end, and closes

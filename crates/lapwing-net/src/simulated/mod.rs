@@ -4,8 +4,10 @@
 //! (`tokio::task::coop`) a task has, how many bytes a socket takes and gives, when bytes arrive and when the runtime hears of that:
 //! all of it is drawn. A case that comes to rest before its end has lost a wake-up, for no time passes: no timer can make up for it.
 
+mod random;
 mod scheduler;
 mod wire;
 
-pub use scheduler::{Progress, Simulation, draw, is_running, spawn};
+pub use random::draw;
+pub use scheduler::{Progress, Simulation, is_running, spawn};
 pub use wire::{SimulatedAddress, SimulatedListener, SimulatedStream, describe, listen, pair};

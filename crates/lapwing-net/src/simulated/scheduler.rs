@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use tokio::task::coop::poll_proceed;
 
-use super::wire::Wires;
+use super::random::{self, draw};
+use super::wire;
 
 /// A task's turn, in units of the runtime's budget.
 const TURN: u32 = 128;
@@ -22,7 +21,6 @@ const YIELDS_TO_REST: u8 = 2;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Steps>> = const { RefCell::new(None) };
     /// Tasks that were spawned while another one runs.
     static SPAWNED: RefCell<Vec<Task>> = const { RefCell::new(Vec::new()) };
     static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
@@ -43,17 +41,6 @@ pub fn spawn(task: impl Future<Output: 'static> + 'static) {
     });
 }
 
-/// Draws below `end`, in this thread's simulation; 0 if there is none.
-#[must_use]
-pub fn draw(end: usize) -> usize {
-    CURRENT.with_borrow_mut(|steps| steps.as_mut().map_or(0, |steps| steps.rng.random_range(0..end.max(1))))
-}
-
-/// The wires of this thread's simulation.
-pub(crate) fn with_wires<T>(change: impl FnOnce(&mut Wires) -> T) -> Option<T> {
-    CURRENT.with_borrow_mut(|steps| steps.as_mut().map(|steps| change(&mut steps.wires)))
-}
-
 /// What a simulation has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -63,12 +50,6 @@ pub enum Progress {
     Rests,
     /// It takes more steps than it may.
     Endless,
-}
-
-#[derive(Debug)]
-struct Steps {
-    rng: StdRng,
-    wires: Wires,
 }
 
 /// The tasks of this thread until it is dropped.
@@ -120,7 +101,8 @@ impl Simulation {
     /// Begins a simulation on this thread: whatever is drawn follows from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        CURRENT.set(Some(Steps { rng: StdRng::seed_from_u64(seed), wires: Wires::default() }));
+        random::begin(Some(seed));
+        wire::clear();
         IS_RUNNING.set(true);
         Self { tasks: Vec::new(), main: Arc::default(), steps: 0 }
     }
@@ -167,14 +149,13 @@ impl Simulation {
         let woken =
             woken.filter_map(|(at, task)| task.as_ref().is_some_and(|(_, waker)| waker.is_woken.load(Relaxed)).then_some(at));
         let mut can: Vec<Step> = woken.map(Step::Task).collect();
-        let events = with_wires(|wires| wires.pending()).unwrap_or(0);
-        can.extend((0..events.min(3)).map(|_| Step::Wires));
+        can.extend((0..wire::pending().min(3)).map(|_| Step::Wires));
         if can.is_empty() {
             return false;
         }
         self.steps += 1;
         match can[draw(can.len())] {
-            Step::Wires => super::wire::step(),
+            Step::Wires => wire::step(),
             Step::Task(at) => self.poll(at),
         }
         true
@@ -217,6 +198,7 @@ impl Drop for Simulation {
             self.adopt();
         }
         IS_RUNNING.set(false);
-        CURRENT.set(None);
+        random::begin(None);
+        wire::clear();
     }
 }

@@ -1,9 +1,9 @@
 //! Sockets of a simulation. To the task they are the runtime's own: each operation takes a unit of the task's turn, readiness is what the
 //! system told last (edges, as by epoll), a short read or write takes it back, and there is one waker for each direction.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
@@ -14,9 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::coop::poll_proceed;
 
-use super::scheduler::{draw, with_wires};
-use crate::accept::Listener;
-use crate::socket::{PeerClosed, Socket};
+use super::random::draw;
+use crate::peer_closed::PeerClosed;
+
+thread_local! {
+    /// The wires of this thread's simulation.
+    static WIRES: RefCell<Wires> = RefCell::default();
+}
 
 /// What the runtime knows of one direction of a socket.
 #[derive(Debug, Default)]
@@ -149,7 +153,7 @@ pub struct SimulatedStream {
 pub fn pair() -> (SimulatedStream, SimulatedStream) {
     let capacity = || (1 + draw(4)) << (10 + draw(8));
     let lanes: Lanes = Arc::new(Mutex::new([Lane::new(capacity()), Lane::new(capacity())]));
-    with_wires(|wires| wires.0.push(Arc::downgrade(&lanes)));
+    WIRES.with_borrow_mut(|wires| wires.0.push(Arc::downgrade(&lanes)));
     (SimulatedStream { lanes: lanes.clone(), side: 0 }, SimulatedStream { lanes, side: 1 })
 }
 
@@ -241,21 +245,26 @@ impl Drop for SimulatedStream {
 
 /// All wires of a simulation.
 #[derive(Debug, Default)]
-pub(crate) struct Wires(Vec<Weak<Mutex<[Lane; 2]>>>);
+struct Wires(Vec<Weak<Mutex<[Lane; 2]>>>);
 
-impl Wires {
-    /// How many lanes have something to tell or to carry.
-    pub(crate) fn pending(&mut self) -> usize {
-        self.0.retain(|wire| wire.strong_count() > 0);
+/// Forgets the wires of the simulation before.
+pub(crate) fn clear() {
+    WIRES.take();
+}
+
+/// How many lanes have something to tell or to carry.
+pub(crate) fn pending() -> usize {
+    WIRES.with_borrow_mut(|wires| {
+        wires.0.retain(|wire| wire.strong_count() > 0);
         let has = |lane: &Lane| usize::from(lane.is_flying() || lane.reader.has_event || lane.writer.has_event);
-        self.0.iter().filter_map(Weak::upgrade).map(|wire| wire.lock().iter().map(has).sum::<usize>()).sum()
-    }
+        wires.0.iter().filter_map(Weak::upgrade).map(|wire| wire.lock().iter().map(has).sum::<usize>()).sum()
+    })
 }
 
 /// What every lane holds, for a case that comes to rest.
 #[must_use]
 pub fn describe() -> String {
-    let wires: Vec<Lanes> = with_wires(|wires| wires.0.iter().filter_map(Weak::upgrade).collect()).unwrap_or_default();
+    let wires: Vec<Lanes> = WIRES.with_borrow(|wires| wires.0.iter().filter_map(Weak::upgrade).collect());
     let lane = |lane: &Lane| {
         let Lane { bytes, arrived, capacity, .. } = lane;
         let is = [lane.is_shut, lane.is_deaf, lane.is_reset, lane.is_awaited];
@@ -272,7 +281,7 @@ pub fn describe() -> String {
 
 /// Something arrives, or the runtime hears of what has: of some of it, or of all.
 pub(crate) fn step() {
-    let wires: Vec<Lanes> = with_wires(|wires| wires.0.iter().filter_map(Weak::upgrade).collect()).unwrap_or_default();
+    let wires: Vec<Lanes> = WIRES.with_borrow(|wires| wires.0.iter().filter_map(Weak::upgrade).collect());
     let mut wakers = VecDeque::new();
     let all = draw(2) == 0;
     for wire in &wires {
@@ -299,10 +308,11 @@ pub fn listen() -> (mpsc::UnboundedSender<SimulatedStream>, SimulatedListener) {
     (sender, SimulatedListener(receiver))
 }
 
-impl Listener for SimulatedListener {
-    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
+impl SimulatedListener {
+    /// The next connection.
+    pub(crate) async fn connected(&mut self) -> SimulatedStream {
         match self.0.recv().await {
-            Some(stream) => Ok((Socket::Simulated(stream), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
+            Some(stream) => stream,
             None => std::future::pending().await,
         }
     }

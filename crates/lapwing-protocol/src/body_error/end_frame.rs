@@ -4,10 +4,9 @@
 //! Sources: PROTOCOL-WEB.md of gRPC (flag 0x80, fields as in HTTP/1.1), connectrpc.com/docs/protocol (flag 0x02, a JSON document
 //! with `error` if it failed; flag 0x01 beside it: compressed).
 
-use std::io::Read;
 use std::sync::{Arc, LazyLock};
 
-use flate2::read::GzDecoder;
+use lapwing_compression::{Codings, ContentCoding, unpack_start};
 
 use super::quads::Quads;
 use crate::wire::{JsonPaths, JsonReader, JsonValue};
@@ -15,7 +14,7 @@ use crate::wire::{JsonPaths, JsonReader, JsonValue};
 /// How much of such a frame is kept and read.
 const FRAME_BYTES: usize = 16 * 1024;
 /// How much of it is read once it is decompressed.
-const UNPACKED_BYTES: u64 = 64 * 1024;
+const UNPACKED_BYTES: usize = 64 * 1024;
 /// gRPC's code for an error that names none.
 const UNKNOWN: u32 = 2;
 
@@ -117,19 +116,16 @@ impl EndFrameReader {
         self.is_over = true;
         self.code = match (self.kind, self.flag & 0x01 != 0) {
             (EndFrame::GrpcWeb, false) => grpc_status(&kept),
-            (EndFrame::GrpcWeb, true) => unpacked(&kept).and_then(|fields| grpc_status(&fields)),
+            (EndFrame::GrpcWeb, true) => grpc_status(&unpacked(&kept)),
             (EndFrame::Connect, false) => connect_status(&kept),
-            (EndFrame::Connect, true) => unpacked(&kept).and_then(|document| connect_status(&document)),
+            (EndFrame::Connect, true) => connect_status(&unpacked(&kept)),
         };
     }
 }
 
-/// Undoes gzip, within a bound. Other encodings stay unread.
-fn unpacked(packed: &[u8]) -> Option<Vec<u8>> {
-    let mut unpacked = Vec::new();
-    let read = GzDecoder::new(packed).take(UNPACKED_BYTES).read_to_end(&mut unpacked);
-    // what came before the bound is enough: the code is at the beginning
-    (read.is_ok() || !unpacked.is_empty()).then_some(unpacked)
+/// Undoes gzip, within a bound: the code is at the beginning. Other encodings stay unread.
+fn unpacked(packed: &[u8]) -> Vec<u8> {
+    unpack_start(&Codings::from(ContentCoding::Gzip), packed, UNPACKED_BYTES)
 }
 
 fn grpc_status(fields: &[u8]) -> Option<u32> {

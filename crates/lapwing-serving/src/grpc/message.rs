@@ -10,10 +10,11 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use std::convert::Infallible;
 
-use crate::body::{BodyEncoding, ReceivedBody, collect, unpack};
+use crate::body::{ReceivedBody, collect, unpack};
 use crate::body_budget::BodyShare;
 use crate::error::RequestError;
 use crate::state::ServerState;
+use lapwing_compression::ContentCoding;
 
 /// The flag and the length before a message.
 const PREFIX: usize = 5;
@@ -46,7 +47,7 @@ pub(crate) async fn receive(mut head: Parts, body: Body, shared: &ServerState) -
             let packed = ReceivedBody { bytes: bytes.slice(PREFIX..), share };
             let (budget, limits) = (packed.share.another(), *limits);
             drop(bytes);
-            let unpacked = tokio::task::spawn_blocking(move || unpack(packed, BodyEncoding::Gzip, &limits)).await;
+            let unpacked = tokio::task::spawn_blocking(move || unpack(packed, ContentCoding::Gzip.into(), &limits)).await;
             let unpacked = unpacked
                 .unwrap_or_else(|error| Err(RequestError::Output(format!("the message could not be unpacked: {error}"))))?;
             share = budget;

@@ -11,12 +11,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::pages::{ModelPath, error_response};
 use super::request::{DecodedRequest, OutputFormat, read};
 use super::response::{EncodedResponse, write};
-use crate::body::{BodyEncoding, ReceivedBody, collect, unpack};
+use crate::body::{ReceivedBody, coding, collect, unpack};
 use crate::error::RequestError;
 use crate::in_flight::InFlightInference;
 use crate::metrics::StageTimes;
 use crate::state::ServerState;
 use crate::timing::{EXECUTOR, SERVER_TIMING, server_timing};
+use lapwing_compression::BodyCoding;
 use lapwing_engine::service::Answer;
 use lapwing_ledger::Stamp;
 
@@ -64,7 +65,7 @@ async fn answer(
     request: Request,
 ) -> Result<(Arc<Answer>, StageTimes, EncodedResponse), RequestError> {
     let (head, body) = request.into_parts();
-    let (packing, json_length) = (BodyEncoding::of(&head.headers)?, json_length(&head.headers)?);
+    let (packing, json_length) = (coding(&head.headers)?, json_length(&head.headers)?);
     let body = collect(body, shared.limits.max_body_bytes(), &shared.limits, &shared.bodies).await?;
     let came = Stamp::now();
     let DecodedRequest { id, asked, form } = decode(shared, inference, body, packing, json_length).await?;
@@ -86,13 +87,13 @@ async fn decode(
     shared: &ServerState,
     inference: &InFlightInference,
     body: ReceivedBody,
-    packing: BodyEncoding,
+    packing: BodyCoding,
     json_length: Option<usize>,
 ) -> Result<DecodedRequest, RequestError> {
     let size = json_length.unwrap_or(body.bytes.len());
     let (limits, model, received) = (shared.limits, inference.model(), body.bytes.len());
     let work = move || read(&unpack(body, packing, &limits)?, json_length, received, model.about());
-    offload_if(size > LARGE || packing != BodyEncoding::Plain, work).await
+    offload_if(size > LARGE || !packing.is_plain(), work).await
 }
 
 async fn encode(

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::body::{BodyEncoding, collect, unpack};
+use crate::body::{coding, collect, unpack};
 use crate::error::{self, RequestError};
 use crate::metrics::OPENMETRICS;
 use crate::state::ServerState;
@@ -161,7 +161,7 @@ pub(crate) async fn index(State(shared): State<ServerState>, request: Request) -
 
 async fn index_of(shared: &ServerState, request: Request) -> Result<Response, RequestError> {
     let (head, body) = request.into_parts();
-    let packing = BodyEncoding::of(&head.headers)?;
+    let packing = coding(&head.headers)?;
     let body = collect(body, shared.limits.max_body_bytes(), &shared.limits, &shared.bodies).await?;
     let body: Bytes = unpack(body, packing, &shared.limits)?;
     let asked: IndexRequest = if body.trim_ascii().is_empty() {

@@ -1,5 +1,7 @@
 //! The client's bounds, and its errors.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

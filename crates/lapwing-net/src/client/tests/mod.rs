@@ -3,6 +3,7 @@
 mod faults;
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use futures_util::stream;
 use http::{HeaderMap, StatusCode};
