@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use serde::{Deserialize, Serialize};
 
-use super::span::IncomingSpan;
+use super::span::{CacheLookups, IncomingSpan};
 use lapwing_ledger::Circumstances;
 use lapwing_settings::{Checks, FieldName, Switch};
 
@@ -38,15 +38,6 @@ impl CacheHitConfig {
             checks.fault("cache_hit.span_attribute", name, format!("must have 1 to {MAX_NAME_BYTES} bytes; or off"));
         }
     }
-}
-
-/// How many features a cache had, and how many it had to fetch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheLookups {
-    /// Features that it had.
-    pub hits: u32,
-    /// Features that it had to fetch.
-    pub misses: u32,
 }
 
 impl CacheLookups {

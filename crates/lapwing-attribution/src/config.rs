@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregator::JoinSettings;
 use super::cache_hit::CacheHitConfig;
 use super::expect::SpanExpectation;
+use super::join_settings::JoinSettings;
 use super::rules::SpanRule;
 use lapwing_ledger::Stage;
 use lapwing_settings::{Checks, Form, Period, Poll, Record, Section, Size};

@@ -23,7 +23,7 @@ type Key = (LabelId, LabelId);
 
 /// The number of exchanges in a row without spans after which a route that once sent some is given up; an upstream may sample on
 /// its own.
-const PATIENCE: u32 = 16;
+const MAX_WITHOUT_SPANS: u32 = 16;
 
 /// The number of exchanges that may wait at once on a route that never sent spans; further ones are merged at once. An exporter
 /// with default settings sends when it holds 512 spans or after 5 s: by then at most 512 exchanges of the route have ended. So no
@@ -45,7 +45,7 @@ pub(crate) enum WaitDecision {
 ///
 /// A route starts as unknown, and a limited number of its exchanges wait. It becomes silent when one of them got no spans (until
 /// the end of its grace period, or until it was evicted) and no span had joined for a whole grace period; a route that sent spans
-/// before becomes silent after [`PATIENCE`] such exchanges in a row. No exchange waits on a silent route. A span, even a late
+/// before becomes silent after [`MAX_WITHOUT_SPANS`] such exchanges in a row. No exchange waits on a silent route. A span, even a late
 /// one, makes all exchanges of the route wait.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -102,7 +102,7 @@ impl Routes {
             return route.sent(now);
         }
         route.misses = route.misses.saturating_add(1);
-        let is_convincing = !route.has_sent || route.misses >= PATIENCE;
+        let is_convincing = !route.has_sent || route.misses >= MAX_WITHOUT_SPANS;
         if is_convincing && now.since(route.since) >= grace_ns {
             route.is_silent = true;
         }
@@ -173,7 +173,7 @@ mod tests {
     fn a_route_that_sent_spans_once_is_given_up_later() {
         let mut routes = Routes::new(SpanExpectation::Auto, GRACE_NS);
         routes.sent(SERIES, at(1));
-        (1..PATIENCE).for_each(|_| missed(&mut routes, 500));
+        (1..MAX_WITHOUT_SPANS).for_each(|_| missed(&mut routes, 500));
         assert_eq!(routes.wait(SERIES, at(500)), WaitDecision::Yes);
         missed(&mut routes, 500);
         assert_eq!(routes.wait(SERIES, at(500)), WaitDecision::No);

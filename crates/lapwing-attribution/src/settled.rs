@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::pending::traces;
+use super::passed_contexts::traces_of;
 use super::shapes::{SpanMark, SpanSet};
 use super::span::IncomingSpan;
 use lapwing_ledger::{Ledger, SpanId, Stamp, TraceId};
@@ -52,7 +52,7 @@ impl SettledExchange {
     }
 
     fn traces(&self) -> SmallVec<[TraceId; 1]> {
-        traces(&self.ledger)
+        traces_of(&self.ledger)
     }
 }
 

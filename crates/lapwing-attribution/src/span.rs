@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use rustc_hash::FxBuildHasher;
 
-pub use super::adapters::spans::{ServerSpan, SpanPiece};
-use super::cache_hit::CacheLookups;
 use lapwing_ledger::{Phase, SpanId, SpanNote, Stage, TraceId};
+use lapwing_protocol::servers::ServerReport;
 
 /// OTLP's span kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,52 @@ pub struct SharedSpan {
     pub by: u32,
     /// The span that this one stands for in another request, which that span links to.
     pub copy_of: Option<SpanId>,
+}
+
+/// What a model server's span reports besides its own duration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerSpan {
+    /// The server, amounts of work, and token timing.
+    pub report: ServerReport,
+    /// Pieces of its time.
+    pub pieces: ArrayVec<SpanPiece, 6>,
+    /// Whether its pieces are durations that were placed without known times. They are dropped if spans below report the same
+    /// stage.
+    pub is_laid: bool,
+    /// The time from which it waits for the first span below it that begins to work.
+    pub waits_from_unix_ns: Option<u64>,
+    /// The time at which it begins to work, which ends the wait of the nearest waiting span above it.
+    pub begins_unix_ns: Option<u64>,
+    /// The stage that the forward time of its model counts as, by the model's name or a rule.
+    pub role: Option<Stage>,
+    /// Whether it ends some time after its answer has gone on, so that its end says nothing of a clock.
+    pub outlasts_answer: bool,
+}
+
+/// A piece of a span's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanPiece {
+    /// Its name.
+    pub name: &'static str,
+    /// The stage.
+    pub stage: Stage,
+    /// The phase of the stage, if it has one.
+    pub phase: Option<Phase>,
+    /// Start.
+    pub start_unix_ns: u64,
+    /// End.
+    pub end_unix_ns: u64,
+    /// Whether it takes the role of the span above it, if that span has one.
+    pub takes_role: bool,
+}
+
+/// How many features a cache had, and how many it had to fetch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheLookups {
+    /// Features that it had.
+    pub hits: u32,
+    /// Features that it had to fetch.
+    pub misses: u32,
 }
 
 impl IncomingSpan {

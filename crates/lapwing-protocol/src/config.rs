@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::families::custom;
-use super::tokens;
+use super::json_pointer::paths_of_pointer;
+use super::tokenizer;
 use lapwing_ledger::{Basis, Unit, Work};
 use lapwing_settings::{Checks, Form, Record, Section};
 
@@ -238,7 +238,7 @@ impl Section for Config {
             }
         }
         for (model, file) in &self.tokenizers {
-            if let Some(error) = tokens::check(file) {
+            if let Some(error) = tokenizer::fault_of(file) {
                 checks.fault(&format!("tokenizers.{model}"), file.display(), error.to_string());
             }
         }
@@ -260,7 +260,7 @@ impl Custom {
         let mut places = BTreeSet::new();
         let mut place = |checks: &mut Checks, key: &str, from: Side, json: &Option<String>, header: &Option<String>| {
             if let Some(pointer) = json {
-                if custom::ways(pointer).is_none() {
+                if paths_of_pointer(pointer).is_none() {
                     let reason = "must be a JSON pointer with at most six numbers, as in /inputs/0/data";
                     checks.fault(&at(&format!("{key}.json")), pointer, reason);
                 } else if !places.insert((from as u8, pointer.clone())) {

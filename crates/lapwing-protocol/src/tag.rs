@@ -1,6 +1,5 @@
 //! The meaning of a watched field, and the values that it can have.
 
-use super::body_error::ErrorField;
 use super::servers::ReportedField;
 use super::wire::ElementMode;
 use lapwing_ledger::{Basis, Unit};
@@ -81,6 +80,42 @@ pub(crate) enum Tag {
     Error(ErrorField),
     /// A field that a server reports.
     Report(&'static ReportedField),
+}
+
+/// The meaning of a member for failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorField {
+    /// An error: a text, or `true`.
+    Error,
+    /// What only an object that is an error has: a message, a code or a type.
+    Inside,
+    /// Like `Error`, of one row of a list.
+    RowError,
+    /// Like `Inside`, of one row of a list.
+    RowInside,
+    /// The end of a row.
+    Row,
+    /// `object`, which is `error` in errors of vLLM and SGLang.
+    Object,
+    /// `type`, which is `error` (Anthropic, the Responses API) or the name of an event that reports a failure. An answer that is
+    /// `incomplete` reached a limit that the request or the model sets, and is no failure.
+    Type,
+    /// Why a sequence ended: `error` or `abort`, both by the server's doing.
+    Reason,
+    /// The status of an answer of the Responses API.
+    Status,
+    /// `code`, at least 400 in errors of TorchServe, which have a `type` and a `message` too.
+    Code,
+    /// `message` beside such a code.
+    Message,
+    /// `errors` of GraphQL and of APIs like it: a failure if there is no `data`.
+    Errors,
+    /// `data` beside them.
+    Data,
+    /// `detail` of FastAPI: an error if it is the only member.
+    Detail,
+    /// Any other member.
+    Other,
 }
 
 /// A part of the input tokens of one request.

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ProcessId;
+use crate::{ProcessId, SpanExpectation};
 use lapwing_ledger::{Basis, Report, ReportPlace, SpanId, Stage, TraceId, UpstreamWindow};
 use lapwing_protocol::servers::ServerReport;
 
-use super::super::adapters::spans::ServerSpan;
+use super::super::span::ServerSpan;
 use super::super::span::SpanKind;
 
 const MS: u64 = 1_000_000;

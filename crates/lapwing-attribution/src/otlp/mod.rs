@@ -11,6 +11,7 @@ mod export_handler;
 mod forward;
 mod json;
 mod limits;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod otlp_properties;
 mod own_traces;

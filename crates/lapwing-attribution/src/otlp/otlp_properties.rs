@@ -7,7 +7,7 @@ use prost::Message;
 
 use super::bounds::MAX_SPANS;
 use super::decode::{self, Decoded, Undecodable};
-use super::forward::keeps_what_is_kept;
+use super::forward::{SpanFate, rewritten};
 use crate::Rules;
 use crate::collector::{Encoding, Signal};
 
@@ -22,7 +22,7 @@ pub fn protobuf(bytes: &[u8], rules: &Rules) -> bool {
     match (decode::spans(bytes, rules), &whole) {
         (Ok(decoded), Ok(whole)) => {
             let spans = whole.resource_spans.iter().flat_map(|of| &of.scope_spans).map(|of| of.spans.len()).sum();
-            is_bounded(&decoded) && counted(&decoded) == spans && keeps_what_is_kept(bytes, whole, spans)
+            is_bounded(&decoded) && counted(&decoded) == spans && is_kept_whole(bytes, whole, spans)
         }
         (Ok(decoded), Err(_)) => is_bounded(&decoded),
         // what a decoder of whole messages can read is read, unless there is too much of it
@@ -54,4 +54,17 @@ fn is_bounded(decoded: &Decoded) -> bool {
         span.name.len() <= MOST_NAME_BYTES && span.service.len() <= MOST_NAME_BYTES && span.start_unix_ns <= span.end_unix_ns
     };
     decoded.spans.len() <= MAX_SPANS && decoded.spans.iter().all(fits)
+}
+
+/// Whether keeping each of the `spans` of a message forwards the message, as `whole` decodes it.
+fn is_kept_whole(body: &[u8], whole: &ExportTraceServiceRequest, spans: usize) -> bool {
+    let Some(kept) = rewritten(body, &vec![SpanFate::Keep; spans]) else { return false };
+    let is_same = ExportTraceServiceRequest::decode(&kept[..]).is_ok_and(|kept| same(&kept, whole));
+    let again = rewritten(&kept, &vec![SpanFate::Keep; spans]);
+    is_same && again.is_some_and(|again| again == kept)
+}
+
+/// Compared as encoded, because a NaN is not equal to itself.
+fn same(one: &ExportTraceServiceRequest, other: &ExportTraceServiceRequest) -> bool {
+    one.encode_to_vec() == other.encode_to_vec()
 }

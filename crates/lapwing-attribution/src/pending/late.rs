@@ -5,22 +5,13 @@ use std::mem;
 use lapwing_ledger::{Ledger, Stamp, TraceId};
 use lapwing_metrics::Counter;
 
+use super::super::passed_contexts::reparent;
 use super::super::span::IncomingSpan;
+use super::Pending;
 use super::waiting::{is_incomplete, mark};
-use super::{Pending, contexts};
 
 /// The shortest time between two generations of requests.
 const GENERATION_NS: u64 = 1_000_000_000;
-
-/// The steps between generations of requests.
-#[derive(Debug, Default)]
-pub(crate) struct Generations {
-    /// When the current one began.
-    pub(crate) since: Stamp,
-    /// Whether the next one begins at the next tick. All requests of the generation before have ended, and their ledgers come
-    /// before that tick.
-    pub(crate) is_due: bool,
-}
 
 impl Pending {
     /// Drops spans that can have no exchange any more. To be called after all ledgers that were closed by the last call were taken.
@@ -65,7 +56,7 @@ impl Pending {
             self.counters.bump(Counter::SpansLate);
             todo.extend(self.orphans.release(span.trace, Some(span.span)));
             if let Some(exchange) = self.settled.get(number) {
-                self.contexts.joined(contexts::hang_below_own(&exchange.ledger, &mut span));
+                self.contexts.joined(reparent(&exchange.ledger, &mut span));
             }
             let late = mark(&span, own, now);
             if self.settled.add(number, span, late, self.join.max_spans_per_exchange) {

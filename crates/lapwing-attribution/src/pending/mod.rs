@@ -8,7 +8,9 @@
 //! dropped and counted as soon as no request that was open when they came is open any more, else by age. How long an exchange
 //! waits is learnt ([`Shapes`]). Time is passed in as stamps; no clock is read here.
 
+mod context_trial;
 mod contexts;
+mod finish;
 mod late;
 mod waiting;
 
@@ -21,13 +23,12 @@ use smallvec::SmallVec;
 use lapwing_ledger::{LabelId, Ledger, SpanId, Stamp, TraceId};
 use lapwing_metrics::{Counter, Counters};
 
-use self::contexts::ContextTrial;
-pub(crate) use self::contexts::traces;
-use self::late::Generations;
+use self::context_trial::ContextTrial;
 use self::waiting::{Waiting, mark};
-use super::aggregator::JoinSettings;
 use super::expect::{Routes, SpanExpectation, WaitDecision};
+use super::join_settings::JoinSettings;
 use super::orphans::Orphans;
+use super::passed_contexts::{reparent, traces_of};
 use super::recent::Recent;
 use super::settled::Settled;
 use super::shapes::Shapes;
@@ -78,6 +79,16 @@ pub(crate) enum Owner {
     Exchange(u64),
     /// The span descends from a root span without passing one of our exchanges.
     Outside,
+}
+
+/// The steps between generations of requests.
+#[derive(Debug, Default)]
+pub(crate) struct Generations {
+    /// When the current one began.
+    pub(crate) since: Stamp,
+    /// Whether the next one begins at the next tick. All requests of the generation before have ended, and their ledgers come
+    /// before that tick.
+    pub(crate) is_due: bool,
 }
 
 impl Trace {
@@ -134,7 +145,7 @@ impl Pending {
             WaitDecision::Yes => true,
             // a probe displaces no other exchange
             WaitDecision::Probe if self.waiting.len() * 2 < self.join.max_pending => true,
-            WaitDecision::Probe | WaitDecision::No => traces(&ledger).iter().any(|trace| self.orphans.has(*trace)),
+            WaitDecision::Probe | WaitDecision::No => traces_of(&ledger).iter().any(|trace| self.orphans.has(*trace)),
         };
         if !is_expected || self.join.max_pending == 0 {
             self.counters.add(Counter::PendingEvicted, u64::from(is_expected));
@@ -284,7 +295,7 @@ impl Pending {
         };
         waiting.last = now;
         self.routes.sent(waiting.ledger.series, now);
-        let by = contexts::hang_below_own(&waiting.ledger, &mut span);
+        let by = reparent(&waiting.ledger, &mut span);
         self.contexts.joined(by);
         let ends = waiting.tells_the_end(&span);
         // several links of a batch's span may lead to one request

@@ -6,16 +6,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::detect::{self, Candidate};
+use super::http;
 use super::means::{self, Means};
 use super::reading::{ModelLabel, PolledMetrics, WantedSamples};
+use super::statistics::Statistics;
 use super::triton::{self, EnsembleSteps};
 use super::waiting::{Reading, WaitingModels};
-use super::{Poller, http};
 use lapwing_ledger::{Server, Stamp};
 use lapwing_metrics::{Labels, PolledInterval, PolledKey, PolledStage};
 use lapwing_net::error_text;
 use lapwing_protocol::servers::{ReportedField, table};
-use lapwing_settings::Upstream;
+use lapwing_settings::{ConfigHandle, Upstream};
+
+use crate::rules::Rules;
 
 /// How many processes of a server are told apart.
 const MAX_PROCESSES: usize = 64;
@@ -38,6 +41,15 @@ enum FeedFormat {
     Text(WantedSamples),
     /// Triton's JSON; the steps of the models that clients ask for, and the models whose steps are not known.
     Triton { steps: EnsembleSteps, waiting: WaitingModels },
+}
+
+/// Where a feed puts what the server counted, and what it needs to name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FeedSink<'p> {
+    pub(crate) labels: &'p Labels,
+    pub(crate) rules: &'p ConfigHandle<Rules>,
+    pub(crate) upstream: &'p Upstream,
+    pub(crate) statistics: &'p Statistics,
 }
 
 /// The result of one query.
@@ -71,7 +83,7 @@ pub(crate) fn of(server: Server, candidate: &Candidate, body: &Bytes) -> Option<
         _ => return None,
     };
     let metrics = Arc::new(feed.read(body).ok()?);
-    feed.keep(&Reading { metrics, at: Stamp::now() });
+    feed.remember(&Reading { metrics, at: Stamp::now() });
     Some(feed)
 }
 
@@ -102,7 +114,7 @@ impl Feed {
     }
 
     /// Sends one query: for the statistics, or for the steps of a model that may be an ensemble.
-    pub(crate) async fn ask(&mut self, poller: &Poller) -> PollOutcome {
+    pub(crate) async fn ask(&mut self, sink: &FeedSink<'_>) -> PollOutcome {
         if let FeedFormat::Triton { steps, waiting } = &mut self.form
             && let Some(model) = waiting.next.take()
         {
@@ -123,7 +135,7 @@ impl Feed {
         };
         match reading {
             Ok(reading) => {
-                self.take(reading, poller);
+                self.take(reading, sink);
                 PollOutcome::Read
             }
             Err(reason) => PollOutcome::Failed(reason),
@@ -147,7 +159,7 @@ impl Feed {
 
     /// Keeps a poll and returns the previous one of the same process. Of too many processes the one that was polled least recently
     /// is forgotten.
-    fn keep(&mut self, now: &Reading) -> Option<Reading> {
+    fn remember(&mut self, now: &Reading) -> Option<Reading> {
         let last = self.last.insert(now.metrics.process, now.clone());
         if self.last.len() > MAX_PROCESSES
             && let Some(oldest) = self.last.iter().min_by_key(|(_, reading)| reading.at).map(|(process, _)| *process)
@@ -158,15 +170,15 @@ impl Feed {
     }
 
     /// Hands on what the server counted since the previous poll.
-    fn take(&mut self, metrics: PolledMetrics, poller: &Poller) {
+    fn take(&mut self, metrics: PolledMetrics, sink: &FeedSink<'_>) {
         let now = Reading { metrics: Arc::new(metrics), at: Stamp::now() };
-        let Some(last) = self.keep(&now) else { return };
+        let Some(last) = self.remember(&now) else { return };
         let mut means = means::between(&last.metrics, &now.metrics, &self.rows);
         match &mut self.form {
             FeedFormat::Triton { steps, waiting } => {
-                let rules = poller.rules.load();
+                let rules = sink.rules.load();
                 triton::ensembles(&mut means, steps, &rules);
-                let is_asked = |model: &str| poller.labels.models.find(model).is_some();
+                let is_asked = |model: &str| sink.labels.models.find(model).is_some();
                 waiting.withhold(&mut means, |model| is_asked(model) && !steps.contains_key(model), &last);
                 for (model, since) in waiting.take_known(steps) {
                     let model = Some(model);
@@ -174,13 +186,13 @@ impl Feed {
                     let mut since_then = means::between(&since.metrics, &now.metrics, &self.rows);
                     triton::ensembles(&mut since_then, steps, &rules);
                     since_then.retain(|of, _| *of == model);
-                    put(since_then, now.at.since(since.at), false, poller);
+                    put(since_then, now.at.since(since.at), false, sink);
                 }
-                put(means, now.at.since(last.at), false, poller);
+                put(means, now.at.since(last.at), false, sink);
             }
             FeedFormat::Text(_) => {
                 let is_lone = join_lone(&mut means, &now.metrics);
-                put(means, now.at.since(last.at), is_lone, poller);
+                put(means, now.at.since(last.at), is_lone, sink);
             }
         }
     }
@@ -188,17 +200,17 @@ impl Feed {
 
 /// Hands on what was counted for the models that clients asked for, and for the server as a whole. The `lone` model of a server
 /// that clients call by another name, or by none, is the server as a whole.
-fn put(means: BTreeMap<ModelLabel, Means>, covered_ns: u64, lone: bool, poller: &Poller) {
-    let Labels { models, upstreams, .. } = &*poller.labels;
-    let whole = poller.labels.no_model();
-    let upstream = upstreams.intern(&poller.upstream.to_string());
+fn put(means: BTreeMap<ModelLabel, Means>, covered_ns: u64, lone: bool, sink: &FeedSink<'_>) {
+    let Labels { models, upstreams, .. } = sink.labels;
+    let whole = sink.labels.no_model();
+    let upstream = upstreams.intern(&sink.upstream.to_string());
     for (model, Means { stages, batch }) in means {
         let name = match model.as_deref().map(|model| models.find(model)) {
             Some(Some(name)) => name,
             Some(None) if !lone => continue,
             Some(None) | None => whole,
         };
-        poller.statistics.put(PolledKey { model: name, upstream }, PolledInterval { covered_ns, stages, batch });
+        sink.statistics.put(PolledKey { model: name, upstream }, PolledInterval { covered_ns, stages, batch });
     }
 }
 

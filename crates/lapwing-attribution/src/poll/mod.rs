@@ -13,6 +13,7 @@ mod feed;
 mod http;
 mod means;
 mod reading;
+mod statistics;
 mod text;
 mod triton;
 mod waiting;
@@ -25,21 +26,21 @@ use tokio_util::sync::CancellationToken;
 
 use self::detect::Candidate;
 pub use self::evidence::UpstreamEvidence;
-use self::feed::{Feed, PollOutcome};
-use super::polled::Statistics;
+use self::feed::{Feed, FeedSink, PollOutcome};
+pub use self::statistics::Statistics;
 use super::rules::Rules;
 use lapwing_ledger::Server;
 use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_settings::{ConfigHandle, Poll, Upstream};
 
 /// How often the poller checks for a first request; the first query is delayed by as much.
-const START: Duration = Duration::from_secs(2);
+const FIRST_DELAY: Duration = Duration::from_secs(2);
 /// The delay before a server without statistics is asked again. It doubles each time,
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(60);
 /// up to this.
-const AGAIN_MAX: Duration = Duration::from_secs(16 * 60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(16 * 60);
 /// The number of failed polls in a row after which the server is detected again.
-const PATIENCE: u32 = 3;
+const MAX_FAILED_POLLS: u32 = 3;
 
 /// Polls one upstream.
 #[derive(Debug)]
@@ -94,7 +95,7 @@ struct Search {
 
 impl Search {
     const fn new(candidates: Vec<Candidate>, recognised: Option<Server>) -> Self {
-        Self { candidates, recognised, next: 0, server: recognised, again: AGAIN }
+        Self { candidates, recognised, next: 0, server: recognised, again: RETRY_DELAY }
     }
 }
 
@@ -103,10 +104,10 @@ impl Poller {
     pub async fn run(self, stop: CancellationToken) {
         let Some(mut state) = self.start() else { return };
         let polling = async {
-            let mut pause = START;
+            let mut pause = FIRST_DELAY;
             loop {
                 sleep(pause).await;
-                (state, pause) = if self.is_used() || state.is_waiting() { self.step(state).await } else { (state, START) };
+                (state, pause) = if self.is_used() || state.is_waiting() { self.step(state).await } else { (state, FIRST_DELAY) };
             }
         };
         tokio::select! {
@@ -126,6 +127,11 @@ impl Poller {
         }
     }
 
+    /// Where a feed puts what the server counted.
+    fn sink(&self) -> FeedSink<'_> {
+        FeedSink { labels: &self.labels, rules: &self.rules, upstream: &self.upstream, statistics: &self.statistics }
+    }
+
     /// Whether a client sent a request since the last call.
     fn is_used(&self) -> bool {
         self.statistics.take_requested() || self.counters.get(Counter::InFlight) > 0
@@ -135,14 +141,21 @@ impl Poller {
     async fn step(&self, state: State) -> (State, Duration) {
         match state {
             State::Waiting => match self.recognise() {
-                Some(search) => (self.look(search).await, *self.interval.load()),
-                None => (State::Waiting, START),
+                Some(search) => (self.query_candidate(search).await, *self.interval.load()),
+                None => (State::Waiting, FIRST_DELAY),
             },
-            State::Looking(search) if search.next < search.candidates.len() => (self.look(search).await, *self.interval.load()),
+            State::Looking(search) if search.next < search.candidates.len() => {
+                (self.query_candidate(search).await, *self.interval.load())
+            }
             State::Looking(search) => {
                 let again = search.again;
                 (
-                    State::Looking(Search { next: 0, server: search.recognised, again: (again * 2).min(AGAIN_MAX), ..search }),
+                    State::Looking(Search {
+                        next: 0,
+                        server: search.recognised,
+                        again: (again * 2).min(MAX_RETRY_DELAY),
+                        ..search
+                    }),
                     again,
                 )
             }
@@ -185,7 +198,7 @@ impl Poller {
         self.statistics.set_server(None);
     }
 
-    async fn look(&self, search: Search) -> State {
+    async fn query_candidate(&self, search: Search) -> State {
         let Some(at) = search.candidates.get(search.next) else { return State::Looking(search) };
         let answer = http::get(&at.at, &at.path).await;
         let (found, feed, refusal) = match (&answer, search.recognised) {
@@ -226,7 +239,7 @@ impl Poller {
         if !is_configured && !self.may_ask(server, feed.path()) {
             return State::Waiting;
         }
-        let reason = match feed.ask(self).await {
+        let reason = match feed.ask(&self.sink()).await {
             PollOutcome::Read => {
                 self.counters.bump(Counter::PollsOk);
                 return State::Polling { feed, failed: 0 };
@@ -241,7 +254,7 @@ impl Poller {
         };
         self.counters.bump(Counter::PollsFailed);
         tracing::debug!(server = server.name(), reason, "the server's statistics could not be read");
-        if failed + 1 < PATIENCE {
+        if failed + 1 < MAX_FAILED_POLLS {
             return State::Polling { feed, failed: failed + 1 };
         }
         tracing::info!(server = server.name(), "the server's statistics are gone; looking for them anew");

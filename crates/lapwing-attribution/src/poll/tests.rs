@@ -120,7 +120,7 @@ async fn nothing_is_asked_until_the_traffic_shows_the_server_and_then_only_its_o
     let (first, second) = TEXT.split_once("# --- second poll\n").unwrap();
     server.answer("/metrics", first);
     for _ in 0..5 {
-        assert_eq!(polling.step().await, START);
+        assert_eq!(polling.step().await, FIRST_DELAY);
     }
     assert_eq!(server.requests(), [""; 0]);
     polling.show(Server::Vllm, ServerEvidence::Body);
@@ -219,13 +219,13 @@ async fn a_server_that_goes_and_comes_back_as_another_is_recognised_anew() {
     polling.step().await;
     drop(serving); // nobody listens: no answer, which is no refusal
     tokio::task::yield_now().await;
-    for _ in 0..PATIENCE - 1 {
+    for _ in 0..MAX_FAILED_POLLS - 1 {
         polling.step().await;
         assert_eq!(polling.poller.statistics.server(), Some(Server::Vllm));
     }
     polling.step().await;
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 3)));
-    assert_eq!(polling.step().await, START, "until the traffic shows a server again");
+    assert_eq!(polling.step().await, FIRST_DELAY, "until the traffic shows a server again");
 }
 
 #[tokio::test]
@@ -386,7 +386,7 @@ async fn nobody_is_asked_while_nobody_uses_the_server() {
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(server.requests(), [""; 0]);
     statistics.note_request();
-    sleep(START * 2).await;
+    sleep(FIRST_DELAY * 2).await;
     assert!(!statistics.take_requested(), "the request was seen");
     stop.cancel();
     running.join_next().await.unwrap().unwrap();

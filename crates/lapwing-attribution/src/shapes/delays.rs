@@ -8,9 +8,9 @@ const BOUNDS_MS: [u64; 15] =
     [1, 250, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 12_000, 20_000, 40_000, 80_000, 300_000];
 const MS: u64 = 1_000_000;
 /// Fewer batches than this tell nothing about the longest delay.
-const FEW: u8 = 16;
+const MIN_BATCHES: u8 = 16;
 /// When so many batches were counted, the counts are halved.
-const MANY: u8 = 64;
+const MAX_BATCHES: u8 = 64;
 
 /// Delays of batches, counted by size.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ impl Delays {
             }
             return;
         }
-        if self.batches >= MANY {
+        if self.batches >= MAX_BATCHES {
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.batches = self.counts.iter().sum();
         }
@@ -51,7 +51,7 @@ impl Delays {
     /// Four times the longest delay of the last 32 to 64 batches, rounded up: of some fifty later delays one is longer than the
     /// longest of these, but almost none is longer than this. Without bound while too few batches came to tell.
     pub(crate) fn longest_ns(&self) -> u64 {
-        let longest = self.counts.iter().rposition(|count| *count > 0).filter(|_| self.batches >= FEW);
+        let longest = self.counts.iter().rposition(|count| *count > 0).filter(|_| self.batches >= MIN_BATCHES);
         longest.and_then(|at| BOUNDS_MS.get(at)).map_or(u64::MAX, |bound| bound * MS * 4)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
             (0..99).for_each(|_| delays.add(at(5_000), delay_ms * MS));
         }
         assert!(!delays.is_none());
-        (2..FEW.into()).for_each(|n| delays.add(at(n * 5_000), 200 * MS));
+        (2..MIN_BATCHES.into()).for_each(|n| delays.add(at(n * 5_000), 200 * MS));
         assert_eq!(delays.longest_ns(), u64::MAX);
         delays.add(at(100_000), 200 * MS);
         assert_eq!(delays.longest_ns(), 20_000 * MS, "of the first batch");

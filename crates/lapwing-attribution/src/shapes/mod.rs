@@ -24,9 +24,9 @@ const CHILDREN: usize = 16;
 /// When a shape was seen so often, its counts are halved.
 const SEEN: u16 = 512;
 /// A shape must have been seen so often before a child of another process is expected below it.
-const FEW: u16 = 4;
+const MIN_SEEN: u16 = 4;
 /// The same for a child of the same process.
-const MANY: u16 = 20;
+const MIN_SEEN_SAME_PROCESS: u16 = 20;
 
 /// What a span is recognised by. Two names may share a value by accident, which makes a wait a little longer or shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Shapes {
         for parent in set.parents() {
             let known = route.and_then(|route| route.find(parent.shape));
             let mut children = set.children(parent.id);
-            let is_known = known.is_some_and(|known| known.seen >= FEW);
+            let is_known = known.is_some_and(|known| known.seen >= MIN_SEEN);
             if parent.calls && !is_known && children.next().is_none() && !is_followed(parent.id) {
                 missing.is_unknown = true;
             }
@@ -289,9 +289,9 @@ impl KnownShape {
     /// 20. What the own process omits, a cache hit or a branch, is no loss; a process that sends nothing is.
     fn expects(&self, child: &KnownChild) -> bool {
         if self.shape != SpanShape::OWN && child.is_elsewhere() {
-            self.seen >= FEW && child.seen * 2 >= self.seen
+            self.seen >= MIN_SEEN && child.seen * 2 >= self.seen
         } else {
-            self.seen >= MANY && child.seen * 20 >= self.seen * 19
+            self.seen >= MIN_SEEN_SAME_PROCESS && child.seen * 20 >= self.seen * 19
         }
     }
 
@@ -306,7 +306,7 @@ impl KnownShape {
 
     /// Whether at least half of these spans have a child of the most frequent shape.
     fn usually_has_children(&self) -> bool {
-        self.seen >= FEW && self.children.iter().any(|child| child.seen * 2 >= self.seen)
+        self.seen >= MIN_SEEN && self.children.iter().any(|child| child.seen * 2 >= self.seen)
     }
 }
 

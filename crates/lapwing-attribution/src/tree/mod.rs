@@ -9,7 +9,7 @@ use super::span::{IncomingSpan, SpanKind};
 
 /// What a span inherits from its ancestors.
 #[derive(Clone, Copy)]
-struct Above {
+struct Ancestors {
     /// The parent's index in the list; `None` below Lapwing's own span, or if the parent never arrived.
     parent: Option<usize>,
     depth: u32,
@@ -52,8 +52,8 @@ pub(crate) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
     let mut ids: Vec<SpanId> = spans.iter().map(|s| s.span).collect();
     ids.sort_unstable();
     let is_top = |s: &IncomingSpan| s.parent.is_none_or(|p| p == own || ids.binary_search(&p).is_err());
-    let top = Above { parent: None, depth: 1, staged_ns: None, is_open_call: false, is_called: false, server: None };
-    let mut todo: Vec<(usize, Above)> =
+    let top = Ancestors { parent: None, depth: 1, staged_ns: None, is_open_call: false, is_called: false, server: None };
+    let mut todo: Vec<(usize, Ancestors)> =
         spans.iter().enumerate().rev().filter(|(_, s)| is_top(s)).map(|(i, _)| (i, top)).collect();
 
     while let Some((i, mut above)) = todo.pop() {
@@ -76,7 +76,7 @@ pub(crate) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
         let staged_ns = if has_stages { Some(start_ns) } else { above.staged_ns };
         let is_open_call = if has_stages { span.stage.is_none() && stage == Some(Stage::Downstream) } else { above.is_open_call };
         let depth = above.depth.saturating_add(1);
-        let under = Above { parent: Some(i), depth, staged_ns, is_open_call, is_called: above.is_called, server };
+        let under = Ancestors { parent: Some(i), depth, staged_ns, is_open_call, is_called: above.is_called, server };
         todo.extend(children(span.span).rev().map(|child| (child, under)));
     }
     let mut report = resolver.finish(spans, |at| offset(at, anchor_unix_ns), &mut placed);

@@ -2,6 +2,7 @@
 //! pure functions on bytes, which say what to insert and what to cut. Nothing is serialised again, and unusual bodies are left
 //! unchanged.
 
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod amend_properties;
 mod events;

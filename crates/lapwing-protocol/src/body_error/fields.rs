@@ -4,43 +4,7 @@
 //! the Responses API, an error of estimation). An answer of several rows or results is a failure only if every row of it is:
 //! a partial one did what it could, and its rows say the rest.
 
-use super::super::tag::{Tag, TagValue};
-
-/// The meaning of a member for failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorField {
-    /// An error: a text, or `true`.
-    Error,
-    /// What only an object that is an error has: a message, a code or a type.
-    Inside,
-    /// Like `Error`, of one row of a list.
-    RowError,
-    /// Like `Inside`, of one row of a list.
-    RowInside,
-    /// The end of a row.
-    Row,
-    /// `object`, which is `error` in errors of vLLM and SGLang.
-    Object,
-    /// `type`, which is `error` (Anthropic, the Responses API) or the name of an event that reports a failure. An answer that is
-    /// `incomplete` reached a limit that the request or the model sets, and is no failure.
-    Type,
-    /// Why a sequence ended: `error` or `abort`, both by the server's doing.
-    Reason,
-    /// The status of an answer of the Responses API.
-    Status,
-    /// `code`, at least 400 in errors of TorchServe, which have a `type` and a `message` too.
-    Code,
-    /// `message` beside such a code.
-    Message,
-    /// `errors` of GraphQL and of APIs like it: a failure if there is no `data`.
-    Errors,
-    /// `data` beside them.
-    Data,
-    /// `detail` of FastAPI: an error if it is the only member.
-    Detail,
-    /// Any other member.
-    Other,
-}
+use super::super::tag::{ErrorField, Tag, TagValue};
 
 /// The members that are watched in every answer of JSON of which anything is read.
 pub(crate) const MEMBERS: &[(&str, Tag)] = &[

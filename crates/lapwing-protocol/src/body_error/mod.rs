@@ -15,7 +15,7 @@ mod place;
 mod quads;
 
 pub(crate) use end_frame::EndFrameReader;
-pub(crate) use fields::{BodyErrors, ErrorField, MEMBERS, WHOLE};
+pub(crate) use fields::{BodyErrors, MEMBERS, WHOLE};
 pub use glance::Glance;
 pub use place::ErrorPlace;
 

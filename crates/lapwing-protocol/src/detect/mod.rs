@@ -4,33 +4,11 @@
 //! below one (`/openai/v1/chat/completions`). Routes of a single word (`/generate`, `/embed`, `/predict`, `/predictions/M`) are
 //! everyday words, so they count only if they are the whole path. For other paths the configuration can name a rule.
 
+mod family;
 mod routes;
 
+pub(crate) use self::family::Family;
 pub(crate) use self::routes::{ROUTES, Route};
-
-macro_rules! families {
-    ($($name:ident),* $(,)?) => {
-        /// A known protocol.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Family { $($name,)* }
-
-        impl Family {
-            /// Every protocol, in the order of their plans.
-            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
-        }
-    };
-}
-
-families! {
-    OipRest, OipGrpc, OipGrpcStream, TritonGenerate,
-    OpenAiChat, OpenAiCompletions, OpenAiEmbeddings, OpenAiResponses, OpenAiTranscription, OpenAiSpeech, OpenAiImages,
-    AnthropicMessages, CohereChat, CohereEmbed, Score, Classify, Pooling, CountTokens, Detokenize,
-    TeiEmbed, TeiPredict, TeiRerank, TeiSimilarity, TeiGrpcEmbed, TeiGrpcPair, TeiGrpcRerank, TeiGrpcRerankStream,
-    Generate, GenerateTokens, Encode, LlamaInfill, LlamaEmbedding,
-    OllamaGenerate, OllamaChat, OllamaEmbed,
-    Invocations, Vertex, Forecast,
-    TorchServe, TfRest, TfRestExamples, TfGrpc,
-}
 
 /// The protocol of a POST to this path with a body other than gRPC, and the model that the path names.
 pub(crate) fn detect(path: &str) -> Option<(Family, Option<&str>)> {

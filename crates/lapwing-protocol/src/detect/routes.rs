@@ -1,6 +1,6 @@
 //! The routes of model servers, as their routers name them.
 
-use super::Family;
+use super::family::Family;
 
 /// A route of model servers.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! What an answer says of itself as it comes: content, reasoning, its end, its failure.
 
 use super::ExchangeFacts;
-use crate::body_error::ErrorField;
 use crate::config::Side;
 use crate::row_shapes::ends_stream;
+use crate::tag::ErrorField;
 use crate::tag::{Tag, TagValue};
 
 impl ExchangeFacts {

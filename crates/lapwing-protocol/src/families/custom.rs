@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use super::super::body_error;
 use super::super::config::{Amount, Custom, Side};
 use super::super::facts::ExchangeFacts;
+use super::super::json_pointer::paths_of_pointer;
 use super::super::plan::{ReadPlan, WatchedFields};
 use super::super::tag::{Tag, TagValue};
 use super::super::wire::{JsonPaths, PathStep};
@@ -29,7 +30,7 @@ impl Rule {
         let (mut request, mut response) = (Vec::new(), Vec::new());
         let mut watch = |from, pointer: &str, tag| {
             let places = if from == Side::Request { &mut request } else { &mut response };
-            places.extend(ways(pointer).into_iter().flatten().map(|steps| (steps, tag)));
+            places.extend(paths_of_pointer(pointer).into_iter().flatten().map(|steps| (steps, tag)));
         };
         let mut rule = Self {
             method: method.and_then(|name| Method::from_bytes(name.as_bytes()).ok()),
@@ -148,42 +149,6 @@ const fn tag(unit: Unit, amount: &Amount) -> Tag {
     }
 }
 
-/// The most numbers that a pointer may have. Each may be an index or a key, so each doubles the number of paths.
-const NUMBERS: usize = 6;
-
-/// The paths that a JSON pointer (RFC 6901) may mean, in which `*` is any element: a number is an index in an array and a key in
-/// an object. `None` if it does not begin with `/` or has more than six numbers; the empty pointer is the document.
-pub(crate) fn ways(pointer: &str) -> Option<Vec<Vec<PathStep>>> {
-    let mut ways = vec![Vec::new()];
-    if pointer.is_empty() {
-        return Some(ways);
-    }
-    for part in pointer.strip_prefix('/')?.split('/') {
-        let step = match part {
-            "*" => PathStep::Element,
-            part => PathStep::Key(part.replace("~1", "/").replace("~0", "~")),
-        };
-        if let Some(index) = index(part) {
-            if ways.len() >> NUMBERS > 0 {
-                return None;
-            }
-            ways.extend_from_within(..);
-            let half = ways.len() / 2;
-            ways[half..].iter_mut().for_each(|way| way.push(PathStep::Index(index)));
-            ways[..half].iter_mut().for_each(|way| way.push(step.clone()));
-        } else {
-            ways.iter_mut().for_each(|way| way.push(step.clone()));
-        }
-    }
-    Some(ways)
-}
-
-/// Digits without a leading zero.
-fn index(part: &str) -> Option<u64> {
-    let is_canonical = part == "0" || part.starts_with(|c: char| matches!(c, '1'..='9'));
-    part.parse().ok().filter(|_| is_canonical)
-}
-
 /// Whether `path` matches `glob`, in which `*` stands for any text, also none. Linear except for the last `*`, which is bounded by the
 /// rule's length.
 #[must_use]
@@ -226,24 +191,5 @@ mod tests {
         ] {
             assert_eq!(matches_glob(glob.as_bytes(), path.as_bytes()), yes, "{glob} {path}");
         }
-    }
-
-    #[test]
-    fn pointers() {
-        let key = |key: &str| PathStep::Key(key.to_owned());
-        assert_eq!(ways(""), Some(vec![vec![]]));
-        assert_eq!(ways("rows"), None);
-        assert_eq!(
-            ways("/a~1b/0/*/m~0n"),
-            Some(vec![
-                vec![key("a/b"), key("0"), PathStep::Element, key("m~n")],
-                vec![key("a/b"), PathStep::Index(0), PathStep::Element, key("m~n")],
-            ])
-        );
-        for name in ["00", "01", "+1", "-1", "", "1e0", "18446744073709551616"] {
-            assert_eq!(ways(&format!("/{name}")), Some(vec![vec![key(name)]]), "no index");
-        }
-        assert_eq!(ways("/0/1/2/3/4/5").map(|ways| ways.len()), Some(64));
-        assert_eq!(ways("/0/1/2/3/4/5/x/6"), None);
     }
 }

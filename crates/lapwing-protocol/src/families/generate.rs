@@ -1,8 +1,8 @@
 //! The native `generate` routes of Text Generation Inference (`/`, `/generate`, `/generate_stream`) and of SGLang (`/generate`,
 //! `/encode`). They share a path and are distinguished by their fields. A prompt is a row. And vLLM's route of token ids, in and out.
 
-use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
+use super::super::tag::ErrorField;
 use super::super::tag::Tag;
 use lapwing_ledger::{Basis, Server, Unit};
 

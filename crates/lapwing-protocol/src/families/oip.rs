@@ -3,8 +3,8 @@
 //! `input_ids`, as tokenizers name it, are input tokens too, padding included. Responses of `infer` are not read, because they
 //! contain nothing that the request did not.
 
-use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
+use super::super::tag::ErrorField;
 use super::super::tag::Tag;
 use super::super::wire::ProtoShape;
 use lapwing_ledger::{Server, Unit};

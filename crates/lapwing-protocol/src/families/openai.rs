@@ -2,8 +2,8 @@
 //! responses. A prompt is a row. Token counts are those of `usage`; the first content is text, reasoning or a tool's arguments,
 //! not the chunk that names the role.
 
-use super::super::body_error::ErrorField;
 use super::super::plan::{ProtocolSpec, WatchSpec};
+use super::super::tag::ErrorField;
 use super::super::tag::Tag;
 use lapwing_ledger::{Basis, Server, Unit};
 

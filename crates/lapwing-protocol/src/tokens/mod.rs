@@ -1,27 +1,18 @@
 //! Counts input tokens with a model's own `tokenizer.json` if the server does not report them. Runs off the request path, on
 //! bodies that were kept for it. It is slow by nature (some megabytes per second), so the caller decides when there is time for
-//! it. With the same file it turns the texts of copied requests into a model's input.
+//! it.
 
-mod encoder;
-#[cfg(feature = "tokenizers")]
-mod model;
 mod prompt_keeper;
 mod texts;
-#[cfg(not(feature = "tokenizers"))]
-mod without_tokenizers;
-#[cfg(not(feature = "tokenizers"))]
-use without_tokenizers as model;
 
 use std::fmt;
 
-pub use encoder::{EncodedText, TextEncoder};
-pub use model::ModelError;
-use model::ModelTokenizer;
 pub(crate) use prompt_keeper::PromptKeeper;
 use serde_json::Value;
 use texts::Texts;
 
 use super::config::{Config, Flops};
+use super::tokenizer::{ModelError, ModelTokenizer};
 use lapwing_ledger::{Basis, Prompt, Unit, Work};
 
 /// A configured tokenizer that cannot be used.
@@ -96,11 +87,6 @@ impl Tokenizers {
         }
         true
     }
-}
-
-/// The problem with a tokenizer's file, if there is one.
-pub(crate) fn check(file: &std::path::Path) -> Option<ModelError> {
-    ModelTokenizer::load(file).err()
 }
 
 #[cfg(test)]

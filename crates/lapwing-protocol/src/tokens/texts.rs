@@ -5,19 +5,12 @@ use serde_json::Value;
 
 use super::super::config::Custom;
 use super::super::families::custom;
+use super::super::json_pointer::paths_of_pointer;
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;
+use super::super::tokenizer::TokenizerInput;
 use super::super::wire::PathStep;
 use lapwing_ledger::Unit;
-
-/// One input for the tokenizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TokenizerInput<'v> {
-    /// A text.
-    One(&'v str),
-    /// Two texts that the model reads together, such as a query and a document, or a premise and a hypothesis.
-    Pair(&'v str, &'v str),
-}
 
 /// What a request asks the model to read.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,8 +38,8 @@ impl Texts {
 
     /// The locations for a rule of the configuration.
     pub(crate) fn of_rule(rule: &Custom) -> Option<Self> {
-        let ways = custom::text_of(rule).and_then(custom::ways)?;
-        Self::new(ways.into_iter().map(|steps| (steps, Tag::Text)).collect(), rule.primary())
+        let paths = custom::text_of(rule).and_then(paths_of_pointer)?;
+        Self::new(paths.into_iter().map(|steps| (steps, Tag::Text)).collect(), rule.primary())
     }
 
     fn new(mut places: Vec<(Vec<PathStep>, Tag)>, primary: Unit) -> Option<Self> {

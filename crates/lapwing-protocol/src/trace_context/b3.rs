@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::{WrittenContext, one, put, span_id, trace_id};
+use super::fields::{WrittenContext, one, put, span_id, trace_id};
 use lapwing_ledger::{SpanId, TraceId};
 
 pub(crate) const SINGLE: HeaderName = HeaderName::from_static("b3");

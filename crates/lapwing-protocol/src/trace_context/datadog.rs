@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use super::{WrittenContext, hex, one, put};
+use super::fields::{WrittenContext, hex, one, put};
 use lapwing_ledger::{SpanId, TraceId};
 
 pub(crate) const TRACE: HeaderName = HeaderName::from_static("x-datadog-trace-id");

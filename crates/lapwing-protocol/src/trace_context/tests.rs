@@ -1,5 +1,6 @@
 //! Contexts as SDKs write them: read, written back, and refused where they are none.
 
+use super::fields::{hex, span_id};
 use super::*;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -8,6 +8,7 @@ pub mod form;
 pub mod grpc;
 pub mod json;
 pub mod proto;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod reader_properties;
 pub mod sse;

@@ -7,7 +7,8 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{MappedSpan, Sender, ServerSpan, SpanPiece, text};
+use super::mapped::{MappedSpan, Sender, text};
+use crate::span::{ServerSpan, SpanPiece};
 use lapwing_ledger::{Phase, Server, Stage};
 use lapwing_protocol::servers::{FieldLocation, Quantity, ReportPart, ReportedField, ReportedValues, Scale, ServerReport, table};
 

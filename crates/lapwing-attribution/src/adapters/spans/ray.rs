@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{MappedSpan, Rules, ServerSpan, text};
+use super::mapped::{MappedSpan, text};
+use crate::rules::Rules;
+use crate::span::ServerSpan;
 use lapwing_ledger::{Server, Stage};
 use lapwing_protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 

@@ -5,7 +5,9 @@
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 
-use super::{MappedSpan, Rules, Sender, ServerSpan, SpanPiece, text};
+use super::mapped::{MappedSpan, Sender, text};
+use crate::rules::Rules;
+use crate::span::{ServerSpan, SpanPiece};
 use lapwing_ledger::{Server, Stage};
 use lapwing_protocol::servers::{FieldLocation, Quantity, ServerReport, table};
 

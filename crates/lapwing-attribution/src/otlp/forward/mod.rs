@@ -13,7 +13,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use self::message::QueuedMessage;
 pub use self::queue::ForwardQueue;
-pub(crate) use self::rewrite::keeps_what_is_kept;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use self::rewrite::{SpanFate, rewritten};
 use super::OwnTraces;
 use crate::Config;
 use crate::collector::{self, CollectorClient, CollectorOptions, Compression, RetryPolicy};

@@ -2,8 +2,6 @@
 //! which are newer than Lapwing reach the collector too.
 
 use bytes::Buf;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use prost::Message as _;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, skip_field};
 
 use crate::otlp::wire::put_delimited;
@@ -111,23 +109,12 @@ fn take_delimited<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(message)
 }
 
-/// Whether keeping each of the `spans` of a message forwards the message, as `whole` decodes it; for tests only.
-pub(crate) fn keeps_what_is_kept(body: &[u8], whole: &ExportTraceServiceRequest, spans: usize) -> bool {
-    let Some(kept) = rewritten(body, &vec![SpanFate::Keep; spans]) else { return false };
-    let is_same = ExportTraceServiceRequest::decode(&kept[..]).is_ok_and(|kept| same(&kept, whole));
-    let again = rewritten(&kept, &vec![SpanFate::Keep; spans]);
-    is_same && again.is_some_and(|again| again == kept)
-}
-
-/// Compared as encoded, because a NaN is not equal to itself.
-fn same(one: &ExportTraceServiceRequest, other: &ExportTraceServiceRequest) -> bool {
-    one.encode_to_vec() == other.encode_to_vec()
-}
-
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
     use opentelemetry_proto::tonic::trace::v1::Span;
     use proptest::prelude::*;
+    use prost::Message as _;
 
     use super::*;
     use crate::otlp::tests::{request, span as span_of};

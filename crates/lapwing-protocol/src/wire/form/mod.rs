@@ -79,7 +79,7 @@ impl FormReader {
             match self.state {
                 State::Value { matched: 0 } => {
                     let end = memchr(b'\r', rest).unwrap_or(rest.len());
-                    self.keep(&rest[..end]);
+                    self.append(&rest[..end]);
                     rest = &rest[end..];
                     if !rest.is_empty() {
                         rest = &rest[1..];
@@ -112,12 +112,12 @@ impl FormReader {
         if self.delimiter[matched] != byte {
             // only its first byte is a carriage return, so nothing of what came can begin another one
             let passed = std::mem::take(&mut self.delimiter);
-            self.keep(&passed[..matched]);
+            self.append(&passed[..matched]);
             self.delimiter = passed;
             let matched = usize::from(byte == b'\r');
             self.state = State::Value { matched };
             if matched == 0 {
-                self.keep(&[byte]);
+                self.append(&[byte]);
             }
             return;
         }
@@ -131,7 +131,7 @@ impl FormReader {
         self.state = State::Delimiter { dashes: 0 };
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    fn append(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(self.value.remaining_capacity());
         if self.name.is_some() {
             self.value.extend(bytes[..n].iter().copied());

@@ -24,6 +24,7 @@ pub use text::TEXT_BYTES;
 use text::Text;
 use value::word;
 pub use value::{JsonItem, JsonValue};
+use vectors::is_space;
 
 const RECORD_SEPARATOR: u8 = 0x1e;
 /// Longer keys match nothing.
@@ -149,7 +150,7 @@ impl<T: Copy> JsonReader<T> {
                 }
                 State::InScalar => {
                     let Some(read) = rest.iter().position(|b| !is_scalar(*b)) else {
-                        self.text.keep(rest);
+                        self.text.append(rest);
                         return bytes.len();
                     };
                     self.scalar(Some(&rest[..read]), on);
@@ -350,7 +351,7 @@ impl<T: Copy> JsonReader<T> {
         let token = match last {
             Some(all) if self.text.head().is_empty() => Some(all).filter(|all| all.len() <= NUMBER_BYTES),
             last => {
-                self.text.keep(last.unwrap_or_default());
+                self.text.append(last.unwrap_or_default());
                 self.text.whole(NUMBER_BYTES)
             }
         };
@@ -361,10 +362,6 @@ impl<T: Copy> JsonReader<T> {
             None => {}
         }
     }
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }
 
 /// Whether a number or a word may contain this byte.

@@ -3,9 +3,7 @@
 //!
 //! Linear: a byte is tested once, and white space at the end of a run or a piece once more.
 
-use super::is_space;
-use super::skip::{WINDOW, commas};
-use super::vectors::vectorised;
+use super::vectors::{WINDOW, commas, is_space, vectorised};
 
 /// A run of numbers that is being skipped.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::skip::WINDOW;
+use super::vectors::WINDOW;
 
 /// Finds the quote that ends a string that is not kept: the first with an even number of backslashes before it. This is much
 /// faster than stopping at every escape, of which a text that is not ASCII may be full. Returns the position after it. If it does

@@ -6,9 +6,7 @@
 //! its bits; one that ends beyond it moves the window there.
 
 use super::quote::closing_quote;
-use super::vectors::vectorised;
-
-pub(crate) const WINDOW: usize = 64;
+use super::vectors::{WINDOW, commas, vectorised};
 
 /// A container that is being skipped.
 #[derive(Clone, Debug)]
@@ -141,12 +139,6 @@ impl Skip {
 fn has_marks(window: &[u8; WINDOW]) -> bool {
     // `[`, `]`, `{` and `}` are 0x7f with these bits set (so are a few letters that no number has)
     window.iter().fold(0, |hit, byte| hit | u8::from(*byte == b'"') | u8::from(byte | 0x26 == 0x7f)) != 0
-}
-
-/// The number of commas in a window.
-#[inline(always)]
-pub(crate) fn commas(window: &[u8; WINDOW]) -> u64 {
-    window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
 }
 
 /// One bit for each byte of a window for which `test` returns 1, in order.

@@ -82,14 +82,14 @@ impl Text {
                 return Some((self.closed(at + read), None));
             }
             let Some(n) = memchr2(b'"', b'\\', rest) else {
-                self.keep(rest);
+                self.append(rest);
                 break;
             };
             if rest[n] == b'"' && self.bytes == 0 && at == 0 {
                 self.bytes = n as u64;
                 return Some((n + 1, Some(&rest[..n])));
             }
-            self.keep(&rest[..n]);
+            self.append(&rest[..n]);
             at += n + 1;
             if rest[n] == b'"' {
                 return Some((self.closed(at), None));
@@ -108,7 +108,7 @@ impl Text {
     }
 
     /// Adds to the head as much as fits.
-    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
         if self.is_kept && !bytes.is_empty() {
             self.lone_half();
             self.push(bytes);
@@ -160,7 +160,7 @@ impl Text {
             other => other,
         };
         self.escape = Escape::No;
-        self.keep(&[plain]);
+        self.append(&[plain]);
         true
     }
 

@@ -3,6 +3,8 @@
 
 use pulp::Arch;
 
+/// How many bytes a loop looks at together.
+pub(crate) const WINDOW: usize = 64;
 /// Fewer bytes are not worth asking the processor.
 const MIN_BYTES: usize = 512;
 
@@ -10,4 +12,15 @@ const MIN_BYTES: usize = 512;
 #[inline(always)]
 pub(crate) fn vectorised<T>(bytes: usize, pass: impl FnOnce() -> T) -> T {
     if bytes < MIN_BYTES { pass() } else { Arch::new().dispatch(pass) }
+}
+
+/// The number of commas in a window.
+#[inline(always)]
+pub(crate) fn commas(window: &[u8; WINDOW]) -> u64 {
+    window.iter().fold(0, |n: u8, byte| n + u8::from(*byte == b',')).into()
+}
+
+/// Whether the byte is white space between values.
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::encoder::EncodedText;
-use super::texts::TokenizerInput;
+use super::text::{EncodedText, TokenizerInput};
 
 /// Why a tokenizer cannot be used. The message follows the file's name.
 #[derive(Debug, thiserror::Error)]

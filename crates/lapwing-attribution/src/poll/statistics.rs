@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::poll::UpstreamEvidence;
+use super::evidence::UpstreamEvidence;
 use lapwing_ledger::Server;
 use lapwing_metrics::{PolledInterval, PolledKey};
 

@@ -4,15 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::model::{ModelError, ModelTokenizer};
-
-/// A text as tokens, in order; special tokens are among them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EncodedText {
-    /// The tokens.
-    pub ids: Vec<u32>,
-    /// The segment of each, as many as there are tokens.
-    pub type_ids: Vec<u32>,
-}
+use super::text::EncodedText;
 
 /// Turns texts into tokens.
 pub struct TextEncoder(ModelTokenizer);
