@@ -280,7 +280,9 @@ fn a_receiver_takes_the_codings_that_it_names() {
 #[test]
 fn one_coding_is_undone_within_its_limit_and_its_bound() {
     let body = vec![0; 1 << 20];
-    for (coding, packed) in [(C::Gzip, gzip(&body)), (C::Deflate, zlib(&body)), (C::Deflate, deflate(&body)), (C::Zstd, zstd(&body))] {
+    for (coding, packed) in
+        [(C::Gzip, gzip(&body)), (C::Deflate, zlib(&body)), (C::Deflate, deflate(&body)), (C::Zstd, zstd(&body))]
+    {
         let (coding, packed) = (BodyCoding::from(coding), bytes::Bytes::from(packed));
         assert!(coding.max_unpacked(packed.len()) >= body.len() && !coding.is_plain());
         assert_eq!(coding.unpack(&packed, body.len()).map(|body| body.len()), Ok(1 << 20));

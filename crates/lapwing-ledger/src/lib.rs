@@ -1,7 +1,18 @@
 //! One request's account: stages, spans, sources, outcome, identity, the law that time is conserved, and the merge
 //! of what is observed with what is reported.
 //!
-//! Everything here is plain data without I/O, and every other module may use it.
+//! Plain data: nothing here does I/O, waits, or knows HTTP, a server or a metric, so that whatever measures a request can depend on it.
+//!
+//! ```
+//! use lapwing_ledger::{Claim, Source, Stage, conserve};
+//!
+//! let claim = |stage, source, start_ns, end_ns| Claim { stage, phase: None, source, start_ns, end_ns, depth: 0 };
+//! // the proxy saw 100 ns of ingress; the upstream reports a forward that would begin before it
+//! let claims = [claim(Stage::Ingress, Source::Observed, 0, 100), claim(Stage::Forward, Source::Reported, 50, 900)];
+//! let account = conserve(1_000, &claims);
+//! let ns = [Stage::Ingress, Stage::Forward, Stage::Unattributed].map(|stage| account.stage_ns(stage));
+//! assert_eq!((ns, account.total_ns()), ([100, 800, 100], 1_000));
+//! ```
 
 #![forbid(unsafe_code)]
 

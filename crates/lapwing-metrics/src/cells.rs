@@ -34,13 +34,13 @@ pub(crate) struct Cells {
 }
 
 /// How many cells of a page are listed, as many as there is room for beside a pointer.
-const FEW: usize = 7;
+const LISTED_CELLS: usize = 7;
 
 /// The counts of a page, as wide as the largest needs.
 #[derive(Debug)]
 enum Page {
     /// The cells that were hit, and how often; no count is zero before the first that is.
-    Few([u8; FEW], [u8; FEW]),
+    Few([u8; LISTED_CELLS], [u8; LISTED_CELLS]),
     U8(Box<[u8; PAGE]>),
     U16(Box<[u16; PAGE]>),
     U32(Box<[u32; PAGE]>),
@@ -83,7 +83,7 @@ impl Cells {
                 if self.before.len() == self.before.capacity() {
                     self.before.reserve_exact(4 + self.before.len() / 8);
                 }
-                self.before.insert(place, Page::Few([0; FEW], [0; FEW]));
+                self.before.insert(place, Page::Few([0; LISTED_CELLS], [0; LISTED_CELLS]));
             }
             let now = &self.now[usize::from(self.places[number])];
             for (column, now) in now.iter().enumerate().filter(|(_, now)| **now > 0) {
@@ -132,8 +132,8 @@ impl Page {
     }
 
     /// The place of a cell in a list, or the first free one; `None` if there is neither.
-    fn listed(columns: &[u8; FEW], counts: &[u8; FEW], column: usize) -> Option<usize> {
-        (0..FEW).find(|at| counts[*at] == 0 || usize::from(columns[*at]) == column)
+    fn listed(columns: &[u8; LISTED_CELLS], counts: &[u8; LISTED_CELLS], column: usize) -> Option<usize> {
+        (0..LISTED_CELLS).find(|at| counts[*at] == 0 || usize::from(columns[*at]) == column)
     }
 
     /// Adds to a count, and widens the page where it no longer fits.

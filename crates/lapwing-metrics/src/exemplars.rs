@@ -55,7 +55,7 @@ impl Exemplars {
 
     /// Keeps a request with the values that it added to histograms, in place of the one before in its slot, or else of the oldest.
     #[cold]
-    pub(crate) fn keep(&mut self, slot: u8, exchange: &Exchange, values: &[(Measure, u64)]) {
+    pub(crate) fn replace(&mut self, slot: u8, exchange: &Exchange, values: &[(Measure, u64)]) {
         let ledger = &exchange.ledger;
         self.fresh |= 1 << slot;
         match self.kept.iter().position(|(own, _)| *own == slot) {
@@ -99,7 +99,7 @@ mod tests {
 
     fn offer(exemplars: &mut Exemplars, exchange: &Exchange) -> bool {
         let slot = exemplars.wants(exchange);
-        slot.into_iter().for_each(|slot| exemplars.keep(slot, exchange, &[(Measure::Total, exchange.ledger.total_ns)]));
+        slot.into_iter().for_each(|slot| exemplars.replace(slot, exchange, &[(Measure::Total, exchange.ledger.total_ns)]));
         slot.is_some()
     }
 

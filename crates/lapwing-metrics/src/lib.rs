@@ -1,4 +1,20 @@
 //! Histograms, windows and counters: everything that is measured, defined once.
+//!
+//! [`Registry`] records finished exchanges in the histograms of their series, [`Counters`] what Lapwing itself did; both are read as
+//! snapshots. Nothing here does I/O, writes a format, or judges what it counted, and no histogram mixes measured values with means.
+//!
+//! ```
+//! use lapwing_metrics::{Counter, Counters, Layout};
+//!
+//! let counters = Counters::default();
+//! counters.bump(Counter::PollsOk);
+//! assert_eq!(counters.get(Counter::PollsOk), 1);
+//!
+//! let mut forward = Layout::Time.histogram();
+//! forward.saturating_record(250_000_000);
+//! // at most 0.1 % above the exact value
+//! assert!((250_000_000..=250_250_000).contains(&forward.max()));
+//! ```
 
 #![forbid(unsafe_code)]
 

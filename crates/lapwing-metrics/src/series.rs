@@ -128,7 +128,7 @@ impl Series {
         let mut values = Vec::with_capacity(Measure::MOST);
         let each = |measure, value| values.push((measure, value));
         SeriesTotals::default().record(exchange, comparable, self.facts.optimum, each);
-        self.exemplars.keep(slot, exchange, &values);
+        self.exemplars.replace(slot, exchange, &values);
     }
 
     /// Counts an exchange that was recorded before and is mended now. Returns whether it is the first event since the last rotation.

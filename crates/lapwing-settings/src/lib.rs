@@ -1,7 +1,20 @@
 //! Quantities as text: durations, sizes, shares and addresses. Also faults, which name path, value and reason.
 //!
 //! Every type parses from text (or, in a configuration file, from a number) and prints its canonical text, which parses to
-//! the same value. Nothing here does I/O or knows any module's settings.
+//! the same value. Nothing here does I/O, knows any module's settings, or shows a secret.
+//!
+//! ```
+//! use lapwing_settings::{Checks, Period, Size};
+//!
+//! let timeout: Period = "1m30s".parse().unwrap();
+//! assert_eq!((timeout.as_nanos(), timeout.to_string().as_str()), (90_000_000_000, "1m30s"));
+//! assert_eq!("64KiB".parse::<Size>().unwrap().get(), 65_536);
+//! assert!("30".parse::<Period>().is_err(), "no unit");
+//!
+//! let mut checks = Checks::new(Default::default());
+//! checks.section("proxy", |checks| checks.range("workers", &0, 1..=64));
+//! assert_eq!(checks.into_faults()[0].to_string(), "proxy.workers: 0: must be between 1 and 64");
+//! ```
 
 #![forbid(unsafe_code)]
 
