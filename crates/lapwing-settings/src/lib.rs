@@ -7,7 +7,7 @@
 //! use lapwing_settings::{Checks, Period, Size};
 //!
 //! let timeout: Period = "1m30s".parse().unwrap();
-//! assert_eq!((timeout.as_nanos(), timeout.to_string().as_str()), (90_000_000_000, "1m30s"));
+//! assert_eq!((timeout.as_nanos(), timeout.to_string().as_str()), (90_000_000_000, "90s"));
 //! assert_eq!("64KiB".parse::<Size>().unwrap().get(), 65_536);
 //! assert!("30".parse::<Period>().is_err(), "no unit");
 //!
