@@ -4,10 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 #[path = "../examples/axum_server.rs"]
-#[allow(dead_code, reason = "its main is not called")]
+#[allow(dead_code, unreachable_pub, reason = "its main is not called, and it is no module there")]
 mod axum_server;
 #[path = "../examples/tonic_server.rs"]
-#[allow(dead_code, reason = "its main is not called")]
+#[allow(dead_code, unreachable_pub, reason = "its main is not called, and it is no module there")]
 mod tonic_server;
 
 use std::sync::Arc;
