@@ -89,7 +89,7 @@ fn registry(n: usize) -> (Registry, Vec<SeriesKey>) {
     let mut registry = Registry::new(config, labels, Arc::new(Counters::default()));
     let mut random = Random(1);
     for key in keys.iter().cycle().take(n * WARM) {
-        registry.keep(merge(ledger(*key, &mut random), Vec::new()), Stamp::now(), 0);
+        registry.record_recent(merge(ledger(*key, &mut random), Vec::new()), Stamp::now(), 0);
     }
     (registry, keys)
 }
@@ -117,7 +117,7 @@ fn exchange(c: &mut Criterion) {
                     });
                     batch.iter().for_each(|ledger| registry.warm(ledger.series));
                     for ledger in batch {
-                        registry.keep(merge(ledger, Vec::new()), now, 0);
+                        registry.record_recent(merge(ledger, Vec::new()), now, 0);
                     }
                 }
                 Duration::from_nanos(began.elapsed() * iterations / (batches * BATCH))

@@ -102,7 +102,7 @@ async fn closed(queue: Option<&ArrayQueue<Box<Ledger>>>) {
     let Some(queue) = queue else { return };
     loop {
         if let Some(mut ledger) = queue.pop() {
-            LABELS.settle(&mut ledger, Stamp::default());
+            LABELS.resolve_names(&mut ledger, Stamp::default());
             assert_eq!(ledger.outcome, Outcome::Ok);
             return;
         }

@@ -75,7 +75,7 @@ pub(crate) fn record(_: bool) -> Repeat {
     let mut count = 0;
     Box::new(move |n| {
         for _ in 0..n {
-            registry.keep(merged[count % merged.len()].clone(), now, 0);
+            registry.record_recent(merged[count % merged.len()].clone(), now, 0);
             count += 1;
             now = now.plus(8_000 * US);
             if count % 250 == 0 {

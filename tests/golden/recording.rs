@@ -95,7 +95,7 @@ impl Recording {
         while now_ms + TICK_MS <= ms {
             now_ms += TICK_MS;
             self.now_ms = now_ms;
-            self.aggregator.tick(at(now_ms), &mut |exchange| registry.keep(exchange, at(now_ms), 0));
+            self.aggregator.tick(at(now_ms), &mut |exchange| registry.record_recent(exchange, at(now_ms), 0));
             if now_ms.is_multiple_of(ROTATE_MS) {
                 registry.rotate(at(now_ms));
             }
@@ -107,12 +107,12 @@ impl Recording {
 
     fn close(&mut self, ledger: Ledger) {
         let (mut registry, now) = (self.registry.lock(), at(self.now_ms));
-        self.aggregator.ledger(ledger, now, &mut |exchange| registry.keep(exchange, now, 0));
+        self.aggregator.ledger(ledger, now, &mut |exchange| registry.record_recent(exchange, now, 0));
     }
 
     fn spans(&mut self, spans: Vec<IncomingSpan>) {
         let (mut registry, now) = (self.registry.lock(), at(self.now_ms));
-        self.aggregator.spans(spans, now, &mut |exchange| registry.keep(exchange, now, 0));
+        self.aggregator.spans(spans, now, &mut |exchange| registry.record_recent(exchange, now, 0));
         self.aggregator.mend(&mut |exchange| registry.mend(exchange));
     }
 

@@ -66,7 +66,7 @@ impl Labels {
 
     /// Gives a closed ledger the ids of its new names: if its answer proves them, they are learnt; else they remain `other`, unless
     /// another exchange has proved them meanwhile. Names that remain `other` stay in the ledger, for `/exchanges`.
-    pub fn settle(&self, ledger: &mut Ledger, now: Stamp) {
+    pub fn resolve_names(&self, ledger: &mut Ledger, now: Stamp) {
         if ledger.new_names.is_some() {
             let is_proven = ledger.proves_names();
             self.name(ledger, now, is_proven);
@@ -162,7 +162,7 @@ mod tests {
         let labels = Labels::new(4, 4, 4);
         let settled = |route: &str, model: &str, status| {
             let mut ledger = closed(route, model, status);
-            labels.settle(&mut ledger, Stamp::now());
+            labels.resolve_names(&mut ledger, Stamp::now());
             let texts = (labels.routes.text(ledger.series.route), labels.models.text(ledger.series.model));
             (texts.0.to_string(), texts.1.to_string(), ledger.new_names.is_some())
         };
@@ -181,7 +181,7 @@ mod tests {
     fn a_full_table_counts_what_it_does_not_take() {
         let labels = Labels::new(1, 9, 1);
         for route in ["a", "b", "b"] {
-            labels.settle(&mut closed(route, "m", 200), Stamp::now());
+            labels.resolve_names(&mut closed(route, "m", 200), Stamp::now());
         }
         assert_eq!(labels.unnamed(), [(0, 2), (0, 0)]);
     }

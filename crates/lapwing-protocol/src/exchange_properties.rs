@@ -109,7 +109,7 @@ pub(crate) fn glance(reader: &mut ExchangeReader, headers: &HeaderMap) -> Glance
 
 /// Passes a piece of an answer to its readers, as the proxy does.
 pub(crate) fn read_response(reader: &mut ExchangeReader, glance: &mut Glance, piece: &[u8], at_ns: u64) {
-    if let Some(before) = glance.look(piece) {
+    if let Some(before) = glance.feed(piece) {
         reader.read_document_errors();
         reader.response(&before, at_ns);
     }

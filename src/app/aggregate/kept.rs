@@ -74,7 +74,7 @@ impl Kept<'_> {
                     exchange.ledger.outcome = Outcome::TimedOut;
                 }
                 copies.pairs.copy(&exchange, self.now);
-                copies.registry.keep(exchange, self.now, behind);
+                copies.registry.record_recent(exchange, self.now, behind);
             }
             copies => {
                 if let Some(copies) = copies {
@@ -89,7 +89,7 @@ impl Kept<'_> {
                 if let Some(diagnosis) = &mut self.diagnosis {
                     diagnosis.record(&exchange, self.now);
                 }
-                self.registry.keep(exchange, self.now, behind);
+                self.registry.record_recent(exchange, self.now, behind);
             }
         }
     }

@@ -208,7 +208,7 @@ impl Aggregation {
     /// Gives a closed ledger what the request path has no time for: the wall clock at its start, and the ids of its new names.
     fn settle(&self, ledger: &mut Ledger, wall: WallClock, now: Stamp) {
         ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
-        self.labels.settle(ledger, now);
+        self.labels.resolve_names(ledger, now);
     }
 
     /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn. Returns how many they were.

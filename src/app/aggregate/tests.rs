@@ -78,7 +78,7 @@ fn counted_tokens_are_what_is_recorded() {
     aggregation.look();
     aggregation
         .aggregator
-        .flush(Stamp::now(), &mut |exchange| aggregation.destinations.registry.lock().keep(exchange, Stamp::now(), 0));
+        .flush(Stamp::now(), &mut |exchange| aggregation.destinations.registry.lock().record_recent(exchange, Stamp::now(), 0));
     let recorded = aggregation.destinations.registry.lock().exchanges(Order::Recent, 9);
     let tokens: Vec<_> = recorded.iter().map(|exchange| exchange.ledger.work.get(Unit::InputToken)).collect();
     // bees, and the points as one token

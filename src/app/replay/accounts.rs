@@ -106,7 +106,7 @@ impl Accounts {
         for exchange in merged {
             self.taken += 1;
             self.exchange(&exchange, t_ns)?;
-            self.registry.lock().keep(exchange, now, 0);
+            self.registry.lock().record_recent(exchange, now, 0);
         }
         while let Some(ComparedOutputs { pair, target, verdict }) = self.compared.pop() {
             self.apply(&PairEvent::output(t_ns, pair, target, verdict.result))?;

@@ -24,7 +24,7 @@ fn keep(surfaces: &Surfaces, route: &str, rows: Option<u64>, total_ns: u64) {
     let mut registry = surfaces.registry.lock();
     let assessor = DebtAssessor::new(surfaces.optima.clone(), registry.labels().clone());
     assessor.assess(&mut one, |_| false);
-    registry.keep(one, Stamp::now(), 0);
+    registry.record_recent(one, Stamp::now(), 0);
 }
 
 #[test]

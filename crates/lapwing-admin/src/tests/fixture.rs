@@ -212,7 +212,7 @@ pub(crate) fn busy() -> Surfaces {
     let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
     let keep = |mut exchange| {
         assessor.assess(&mut exchange, |_| false);
-        surfaces.registry.lock().keep(exchange, Stamp::now(), 0);
+        surfaces.registry.lock().record_recent(exchange, Stamp::now(), 0);
     };
     keep(chat(&surfaces));
     poll(&surfaces);

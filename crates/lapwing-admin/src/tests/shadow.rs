@@ -35,7 +35,7 @@ pub(crate) fn one_pair(surfaces: &Surfaces) -> ShadowSurface {
     pairs.outputs(PairId::new(1).unwrap(), 0, OutputResult::Mismatch, now);
     pairs.difference(PairId::new(1).unwrap(), 0, 0.5);
     let mut registry = Registry::new(Config::default(), labels.clone(), surfaces.counters.clone());
-    registry.keep(copy, now, 0);
+    registry.record_recent(copy, now, 0);
 
     let comparer =
         Comparer::new(&lapwing_compare::outputs::Config { keep_samples: 4, ..lapwing_compare::outputs::Config::default() });

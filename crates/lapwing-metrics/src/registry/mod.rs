@@ -184,7 +184,7 @@ impl Registry {
 
     /// Records an exchange, keeps it among the recent ones, and among the slowest if it is slow. `behind` is the number of
     /// exchanges known to follow at once: if they would push it out of the recent ones anyway, it is not put there.
-    pub fn keep(&mut self, exchange: Exchange, now: Stamp, behind: usize) {
+    pub fn record_recent(&mut self, exchange: Exchange, now: Stamp, behind: usize) {
         self.record(&exchange);
         let is_slow = exchange.ledger.kind == ExchangeKind::Request && self.slowest.wants(exchange.ledger.total_ns, now);
         let is_recent = behind < self.config.recent_exchanges;

@@ -48,8 +48,8 @@ impl Glance {
         matches!(self, Self::On(_))
     }
 
-    /// Looks at the next piece. Returns the bytes before this piece if the answer must be read.
-    pub fn look(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
+    /// Reads the next piece. Returns the bytes before this piece if the answer must be read.
+    pub fn feed(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
         let Self::On(before) = self else { return None };
         let seen = if before.is_empty() {
             glimpse(piece)
@@ -214,7 +214,7 @@ mod tests {
                 let (mut glance, mut read) = (Glance::on(), None);
                 let mut passed = 0;
                 for piece in text.as_bytes().chunks(length) {
-                    if let Some(before) = glance.look(piece) {
+                    if let Some(before) = glance.feed(piece) {
                         assert_eq!(before, &text.as_bytes()[..passed]);
                         read = Some(());
                     }

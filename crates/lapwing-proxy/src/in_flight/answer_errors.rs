@@ -73,7 +73,7 @@ impl AnswerErrors {
         bytes: &Bytes,
         (at, started): (Stamp, Stamp),
     ) {
-        let Some(before) = self.glance.look(bytes) else { return };
+        let Some(before) = self.glance.feed(bytes) else { return };
         if reader.is_none() {
             *reader = observer.error_reader().map(BodyReader::new);
         }

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((queue.len(), counters.get(Counter::DroppedChannelFull)), (1, 2));
         let mut ledger = queue.pop().unwrap();
         (ledger.window, ledger.name_proof) = (Some(UpstreamWindow::default()), NameProof::Proven);
-        labels.settle(&mut ledger, Stamp::now());
+        labels.resolve_names(&mut ledger, Stamp::now());
         let series = ledger.series;
         assert_eq!(&*labels.routes.text(series.route), "POST /v2/models/{model}/infer");
         assert_eq!(&*labels.models.text(series.model), "m");
@@ -187,7 +187,7 @@ mod tests {
         (ledger.status, ledger.window) = (status, Some(UpstreamWindow::default()));
         ledger.name_proof = NameProof::of_status(status);
         body.into_iter().for_each(|name| profiler.model(name, &mut ledger));
-        profiler.labels.settle(&mut ledger, Stamp::now());
+        profiler.labels.resolve_names(&mut ledger, Stamp::now());
         let Labels { routes, models, .. } = &*profiler.labels;
         (routes.text(ledger.series.route).to_string(), models.text(ledger.series.model).to_string())
     }

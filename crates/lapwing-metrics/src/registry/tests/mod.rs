@@ -72,7 +72,7 @@ fn a_mended_exchange_replaces_itself_where_it_stands_and_the_difference_is_count
         e.account.add(Stage::Forward, Source::Traced, total_ns - queue_ns);
         e
     };
-    (1..=4).for_each(|n| registry.keep(of(n, if n == 1 { 900 } else { 100 }, 0), now, 0));
+    (1..=4).for_each(|n| registry.record_recent(of(n, if n == 1 { 900 } else { 100 }, 0), now, 0));
     registry.mend(of(4, 100, 30));
     registry.mend(of(4, 100, 50));
     registry.mend(of(1, 900, 400)); // among the slowest only
@@ -99,7 +99,7 @@ fn a_mended_exchange_keeps_its_gaps_between_tokens() {
         e.ledger.generation = Some(Box::new(Generation { gaps_us: gaps_us.to_vec(), ..Generation::default() }));
         e
     };
-    registry.keep(with_gaps(&[5, 6]), Stamp::now(), 0);
+    registry.record_recent(with_gaps(&[5, 6]), Stamp::now(), 0);
     registry.mend(with_gaps(&[]));
     for order in [Order::Recent, Order::Slowest] {
         assert_eq!(registry.exchanges(order, 1)[0].ledger.generation, with_gaps(&[5, 6]).ledger.generation);
@@ -199,16 +199,16 @@ fn what_is_above_the_bounds_is_clipped_and_counted() {
 fn the_latest_are_kept_in_order_and_streams_are_not_among_the_slowest() {
     let mut registry = registry(Config { recent_exchanges: 3, slowest_exchanges: 2, ..Config::default() });
     for total in [5, 9, 1, 7] {
-        registry.keep(exchange(SeriesKey::default(), total), Stamp::now(), 0);
+        registry.record_recent(exchange(SeriesKey::default(), total), Stamp::now(), 0);
     }
     let mut stream = exchange(SeriesKey::default(), 100);
     stream.ledger.kind = ExchangeKind::Stream;
-    registry.keep(stream, Stamp::now(), 0);
+    registry.record_recent(stream, Stamp::now(), 0);
     let totals = |order, limit| registry.exchanges(order, limit).iter().map(|e| e.ledger.total_ns).collect::<Vec<_>>();
     assert_eq!((totals(Order::Recent, 9), totals(Order::Recent, 2)), (vec![100, 7, 1], vec![100, 7]));
     assert_eq!(totals(Order::Slowest, 9), [9, 7]);
     let mut none = self::registry(Config { recent_exchanges: 0, slowest_exchanges: 0, ..Config::default() });
-    none.keep(exchange(SeriesKey::default(), 5), Stamp::now(), 0);
+    none.record_recent(exchange(SeriesKey::default(), 5), Stamp::now(), 0);
     assert!(none.exchanges(Order::Recent, 9).is_empty() && none.exchanges(Order::Slowest, 9).is_empty());
 }
 
