@@ -12,7 +12,7 @@
 //! use lapwing_telemetry::{TailSampler, TraceQueue};
 //!
 //! let (queue, mut taken) = TraceQueue::new(Arc::new(Counters::default()));
-//! let own_traces = Arc::new(OwnTraces::new(lapwing_attribution::otlp::TraceMark::random()));
+//! let own_traces = Arc::new(OwnTraces::new(lapwing_ledger::TraceMark::random()));
 //! let sampler = TailSampler::new(SamplingThreshold::EVERYTHING, BTreeMap::new(), Arc::new(Labels::new(8, 8, 8)), queue, own_traces);
 //! drop(sampler);
 //! assert!(taken.blocking_recv().is_none(), "the exporter ends with the sampler");
