@@ -1,8 +1,10 @@
 //! The data plane: accepts connections, carries requests, and keeps their ledgers. It knows nothing of histograms or exporters.
 //!
-//! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and
-//! `upstream`; `head` has the rules for messages' heads, `upload` ends those that come too slowly, `in_flight` is the request in flight, which all of them write into, and `error`
-//! holds Lapwing's own responses.
+//! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and `upstream`.
+//! `in_flight` is its account: who measures, decides and observes, each a type of its own; once it is handed over, nothing can be written
+//! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `health` is what is known of the upstream as
+//! a whole, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload,
+//! in_flight, body, upstream, layer, connection_settings, stack, serve.
 
 #![forbid(unsafe_code)]
 

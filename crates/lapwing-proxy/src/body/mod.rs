@@ -2,7 +2,6 @@
 //!
 //! Nothing here knows how the upstream is reached: a response's body drives a [`Drive`].
 
-mod accounted;
 mod beside;
 mod broken;
 pub(crate) mod capture;
@@ -24,7 +23,6 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use accounted::{AccountedRequest, AccountedResponse};
 pub(crate) use beside::{Beside, GoesOn};
 pub(crate) use collect::collect;
 pub(crate) use continue_gate::ContinueGate;
@@ -35,5 +33,5 @@ pub(crate) use h2_source::{H2Source, Rest};
 pub(crate) use repeat::KeptRequest;
 pub(crate) use request::{RequestBody, RequestBodyError};
 pub(crate) use rewrite::{MAX_GATHERED_BYTES, ResponseRewrite};
-pub(crate) use tracked_request::TrackedRequest;
+pub(crate) use tracked_request::{AccountedRequest, AccountedResponse, TrackedRequest};
 pub(crate) use upload_watch::slow_upload;

@@ -1,12 +1,16 @@
-//! What travels through the stack: the client's request with its open ledger.
+//! What travels through the stack: the client's request with its open ledger; and what the ledger's layer asks of bodies: a request's keeps
+//! the account, a response's ends it. The layer knows no other body.
 
 use std::sync::Arc;
 
 use http::Request;
+use http_body::Body;
+use hyper::body::Incoming;
 
+use super::delivery::ResponseBody;
 use super::request::RequestBody;
-use crate::connection::SocketMeter;
-use crate::in_flight::InFlight;
+use crate::connection::{ConnectionStamps, SocketMeter};
+use crate::in_flight::{AccountGuard, InFlight};
 
 /// A request with its open ledger.
 #[derive(Debug)]
@@ -15,4 +19,35 @@ pub(crate) struct TrackedRequest<B = RequestBody, M = SocketMeter> {
     pub(crate) request: Box<Request<B>>,
     /// Its ledger.
     pub(crate) in_flight: Arc<InFlight<M>>,
+}
+
+/// A request's body around the client's own, `B`, that keeps the account.
+pub(crate) trait AccountedRequest<B, M: ConnectionStamps>: Sized {
+    /// Wraps the body that the client sends.
+    fn wrap(body: B, in_flight: Arc<InFlight<M>>) -> Self;
+}
+
+/// A response's body that decides when the exchange ends.
+pub(crate) trait AccountedResponse<M: ConnectionStamps>: Body + Sized {
+    /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
+    fn guard(&mut self, guard: AccountGuard<M>, has_timing_trailer: bool);
+
+    /// The body of a response that has none by its status or its request's method.
+    fn emptied(self, is_multiplexed: bool) -> Self;
+}
+
+impl AccountedRequest<Incoming, SocketMeter> for RequestBody {
+    fn wrap(body: Incoming, in_flight: Arc<InFlight>) -> Self {
+        Self::new(body, in_flight)
+    }
+}
+
+impl AccountedResponse<SocketMeter> for ResponseBody {
+    fn guard(&mut self, guard: AccountGuard, has_timing_trailer: bool) {
+        Self::guard(self, guard, has_timing_trailer);
+    }
+
+    fn emptied(self, is_multiplexed: bool) -> Self {
+        Self::emptied(self, is_multiplexed)
+    }
 }

@@ -1,8 +1,17 @@
 //! The account of one request: its ledger while it is open. Once that is handed over there is nothing to write to, and what comes then is
 //! counted.
 
+use std::fmt::Debug;
+
 use lapwing_ledger::Ledger;
 use lapwing_metrics::{Counter, Counters};
+
+/// Called once when a request's ledger closes, before it is handed over: its work is known, and its answer has left. It must be quick,
+/// must not wait, and must not touch the request in flight, whose lock is held.
+pub(crate) trait OnClose: Debug + Send {
+    /// The ledger closes.
+    fn on_close(self: Box<Self>, ledger: &mut Ledger);
+}
 
 /// A request's ledger, or that it has been handed over.
 #[derive(Debug)]

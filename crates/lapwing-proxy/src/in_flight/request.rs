@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
-use super::account::Account;
+use super::account::{Account, OnClose};
 use super::body_observation::{BodyObservation, count_refused};
 use super::body_reader::BodyReader;
 use super::circumstances::note_arrival;
@@ -17,7 +17,6 @@ use super::context::RequestContext;
 use super::first_byte::GRPC;
 use super::grpc_status::grpc_outcome;
 use super::observer::Observer;
-use super::on_close::OnClose;
 use super::request_stamps::RequestStamps;
 use crate::connection::{ClientWaits, ConnectionStamps, SocketMeter};
 use crate::upload::Upload;
