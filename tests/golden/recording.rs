@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use lapwing_admin::Surfaces;
-use lapwing_metrics::views::ProfilerLimits;
 use lapwing_attribution::{Aggregator, IncomingSpan, JoinSettings};
 use lapwing_ledger::{Ledger, Stamp};
+use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{Config, Counter, Counters, Labels, PolledInterval, PolledKey, Registry};
 use lapwing_settings::ConfigHandle;
 use parking_lot::Mutex;

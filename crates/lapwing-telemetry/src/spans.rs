@@ -14,8 +14,8 @@ use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use super::SampledExchange;
 use super::conventions::{gen_ai_operation, http_route, rpc_method};
 use super::resource::{attribute, text};
-use lapwing_ledger::{WaterfallBar, waterfall_bars};
 use lapwing_ledger::{Basis, ExchangeKind, Ledger, Outcome, SpanId, Stage, Unit};
+use lapwing_ledger::{WaterfallBar, waterfall_bars};
 use lapwing_metrics::Labels;
 
 /// The most spans of one exchange; further pieces of its waterfall are left out.

@@ -24,7 +24,7 @@ use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::repository_index_response::ModelIndex;
 use super::deadline::RequestTimeout;
 use super::error::RequestError;
-use super::in_flight::{InFlightInference, InferenceRequest};
+use super::in_flight::InFlightInference;
 use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::state::ServerState;

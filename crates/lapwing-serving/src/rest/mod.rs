@@ -10,12 +10,8 @@ mod response;
 
 use axum::Router;
 use axum::routing::{get, post};
-use bytes::Bytes;
 
-use super::error::RequestError;
-use super::in_flight::InferenceRequest;
 use super::state::ServerState;
-use lapwing_engine::service::About;
 
 /// Every path of REST, with health and metrics.
 pub(crate) fn routes() -> Router<ServerState> {

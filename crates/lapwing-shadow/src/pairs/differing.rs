@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::figure::PairFigure;
 use super::half::PairHalf;
-use lapwing_ledger::{WaterfallBar, waterfall_bars};
 use lapwing_ledger::{Exchange, LabelId, PairId, TraceId};
+use lapwing_ledger::{WaterfallBar, waterfall_bars};
 
 /// How many of the latest sides are kept, for results that are still to come.
 const MAX_RECENT: usize = 512;

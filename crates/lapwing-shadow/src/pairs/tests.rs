@@ -1,8 +1,8 @@
 //! Pairs whose sides come in any order, late, or never.
 
 use super::*;
-use lapwing_ledger::merge;
 use lapwing_compare::ab::LatencyReport;
+use lapwing_ledger::merge;
 use lapwing_ledger::{CopyCause, LabelTable, Ledger, Outcome, Report, ReportPlace, SeriesKey, Stage, UpstreamWindow};
 
 const MS: u64 = 1_000_000;

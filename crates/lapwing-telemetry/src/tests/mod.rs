@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::*;
-use lapwing_ledger::merge;
 use lapwing_attribution::otlp::OwnTraces;
+use lapwing_ledger::merge;
 use lapwing_ledger::{
     Exchange, Ledger, ObservedEvent, Outcome, Report, ReportPlace, SeriesKey, Span, SpanId, Stage, Stamp, TraceId, TraceMark,
     UpstreamWindow,
