@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use lapwing_attribution::{Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind, merge};
-use lapwing_ledger::waterfall_bars;
+use lapwing_attribution::{Aggregator, CacheLookups, IncomingSpan, JoinSettings, ProcessId, SpanExpectation, SpanKind};
 use lapwing_ledger::{
     Exchange, Ledger, ObservedEvent, Report, ReportPlace, Source, SpanId, SpanNote, Stage, Stamp, TraceId, TracedSpan,
-    UpstreamWindow,
+    UpstreamWindow, merge, waterfall_bars,
 };
 use lapwing_metrics::{Counter, Counters};
 use proptest::prelude::*;

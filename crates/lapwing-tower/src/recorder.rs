@@ -220,12 +220,12 @@ impl Recording {
             depth += 1;
             ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
             self.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
-            self.labels.settle(&mut ledger, now);
+            self.labels.resolve_names(&mut ledger, now);
             let hooks = &mut records.hooks;
             let recorded = catch_unwind(AssertUnwindSafe(|| {
                 let exchange = merge(ledger, Vec::new());
                 hooks.iter_mut().for_each(|hook| hook(&exchange, &self.labels));
-                self.registry.lock().keep(exchange, now, 0);
+                self.registry.lock().record_recent(exchange, now, 0);
             }));
             if recorded.is_err() {
                 self.counters.bump(Counter::DroppedPanic);
