@@ -25,6 +25,8 @@ use self::messages::repository_index_response::ModelIndex;
 use super::deadline::RequestTimeout;
 use super::error::RequestError;
 use super::in_flight::InFlightInference;
+#[cfg(any(test, feature = "testing"))]
+use super::in_flight::InferenceRequest;
 use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::state::ServerState;

@@ -11,6 +11,10 @@ mod response;
 use axum::Router;
 use axum::routing::{get, post};
 
+#[cfg(any(test, feature = "testing"))]
+use super::error::RequestError;
+#[cfg(any(test, feature = "testing"))]
+use super::in_flight::InferenceRequest;
 use super::state::ServerState;
 
 /// Every path of REST, with health and metrics.
@@ -35,6 +39,10 @@ pub(crate) fn routes() -> Router<ServerState> {
 
 /// What `body` asks of the model `about`; for tests only.
 #[cfg(any(test, feature = "testing"))]
-pub(crate) fn decoded(body: &Bytes, json_length: Option<usize>, about: &About) -> Result<InferenceRequest, RequestError> {
+pub(crate) fn decoded(
+    body: &bytes::Bytes,
+    json_length: Option<usize>,
+    about: &lapwing_engine::service::About,
+) -> Result<InferenceRequest, RequestError> {
     request::read(body, json_length, body.len(), about).map(|read| read.asked)
 }
