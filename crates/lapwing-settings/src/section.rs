@@ -57,6 +57,10 @@ pub struct Record {
 }
 
 /// The fields of the struct that `T` is read from, as serde's derive names them. Tests compare [`Record::keys`] with them.
+///
+/// # Panics
+///
+/// If `T` is no struct.
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn fields_of<T: DeserializeOwned>() -> Vec<&'static str> {
@@ -96,6 +100,10 @@ pub fn fields_of<T: DeserializeOwned>() -> Vec<&'static str> {
 #[cfg(any(test, feature = "testing"))]
 impl Record {
     /// Asserts that this record has the keys of `T`, and that its stand-in can be read as one.
+    ///
+    /// # Panics
+    ///
+    /// If it has not, or cannot.
     pub fn assert_describes<T: DeserializeOwned>(&self) {
         let keys: Vec<_> = self.keys.iter().map(|(key, _)| *key).collect();
         assert_eq!(keys, fields_of::<T>());
