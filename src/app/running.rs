@@ -16,6 +16,7 @@ use super::shadow::{self, ShadowThreads};
 pub use super::start_error::StartError;
 use super::telemetry;
 use crate::config::Loaded;
+use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
@@ -72,8 +73,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
-    let admin_token =
-        lapwing_console::admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
+    let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let counters = Arc::new(Counters::default());
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));

@@ -66,6 +66,10 @@ where
 }
 
 /// Serves calls from `listener`, whose ledgers go to `recorder`.
+///
+/// # Errors
+///
+/// If the server fails.
 pub async fn serve(listener: tokio::net::TcpListener, recorder: &ServerRecorder) -> Result<(), tonic::transport::Error> {
     let incoming = tonic::transport::server::TcpIncoming::from(listener);
     let mut server = tonic::transport::Server::builder().layer(LedgerLayer::new(recorder).with_server_timing());

@@ -65,6 +65,10 @@ fn decompressed(codings: &Codings, body: &Bytes, limit: usize) -> Result<Bytes, 
 }
 
 /// The messages of a gRPC body, each decompressed; together at most `limit` bytes.
+///
+/// # Errors
+///
+/// If the body is not framed as gRPC, a message cannot be decompressed, or they are larger.
 pub fn grpc_messages(answer: &FinishedAnswer<'_>, body: &Bytes, limit: usize) -> Result<Vec<Bytes>, DecodeError> {
     let (mut messages, mut rest, mut left) = (Vec::new(), body.clone(), limit);
     let coding = || Codings::named(grpc_encoding(answer.headers)).map_err(|unknown| DecodeError::Encoding(unknown.0));
