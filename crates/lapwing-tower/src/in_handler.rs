@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use crate::recorder::Recording;
+use crate::recording::Recording;
 use lapwing_ledger::{
     ExchangeKind, Ledger, NameProof, ObservedEvent, OpenLedger, Outcome, Span, Stage, Stamp, TraceContext, UpstreamWindow,
 };

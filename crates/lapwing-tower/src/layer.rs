@@ -15,7 +15,8 @@ use crate::ResponseBody;
 use crate::body::RequestBody;
 use crate::future::ResponseFuture;
 use crate::in_handler::{ClosingGuard, InHandler, ledger_of};
-use crate::recorder::{Recording, ServerRecorder};
+use crate::recorder::ServerRecorder;
+use crate::recording::Recording;
 use crate::stages::RequestStages;
 use lapwing_ledger::{Stamp, fold_path, label_text};
 

@@ -47,6 +47,7 @@ mod future;
 mod in_handler;
 mod layer;
 mod recorder;
+mod recording;
 mod stages;
 mod stats_service;
 

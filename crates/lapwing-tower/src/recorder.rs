@@ -1,34 +1,18 @@
-//! Closed ledgers on their way to the histograms: a bounded queue, and a thread that empties it every 20 ms.
-//!
-//! A thread, not a lock around the registry: recording takes as long as the rest of the layer together, finds its cells outside the
-//! processor's caches, and waits while a page copies a series. The request's thread only pushes; it never waits, and never wakes
-//! anyone. A full queue costs the record, which is counted as `lapwing_exchanges_dropped_total`.
+//! A server's recorder: how one is made, what it tells, and the thread that records every 20 ms what waits.
 
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
+use crate::recording::{Hook, Recording};
 use crate::stats_service::StatsService;
-use lapwing_ledger::{Exchange, LabelId, Ledger, NewNames, Stamp, WallClock, clock, merge};
-use lapwing_metrics::views::ProfilerLimits;
-use lapwing_metrics::{Config, Counter, Counters, Labels, Order, Registry};
+use lapwing_ledger::Exchange;
+use lapwing_metrics::{Config, Counter, Labels, Order};
 
-/// Closed ledgers that wait to be recorded.
-const QUEUE: usize = 4096;
-/// How often they are recorded.
+/// How often closed ledgers are recorded.
 const EVERY: Duration = Duration::from_millis(20);
-/// How often a slot of the windows closes, in nanoseconds.
-const ROTATE_NS: u64 = 2_000_000_000;
-
-type Hook = Box<dyn FnMut(&Exchange, &Labels) + Send>;
 
 /// Records the requests of a server. Clones are the same recorder; it runs until the last one, and the last layer, is dropped.
 #[derive(Clone, Debug)]
@@ -68,7 +52,7 @@ impl RecorderBuilder {
     ///
     /// When its thread cannot be started.
     pub fn start(self) -> io::Result<ServerRecorder> {
-        let recording = Recording::new(self);
+        let recording = Recording::new(&self.name, self.config, self.hooks);
         let weak = Arc::downgrade(&recording);
         thread::Builder::new().name("lapwing-tower".to_owned()).spawn(move || run(&weak))?;
         Ok(ServerRecorder(recording))
@@ -111,7 +95,7 @@ impl ServerRecorder {
     /// How often a handler said something of a request that had ended.
     #[must_use]
     pub fn late(&self) -> u64 {
-        self.0.late.load(Relaxed)
+        self.0.late()
     }
 
     /// A service that answers `/stats`, `/exchanges` and `/metrics`.
@@ -122,130 +106,6 @@ impl ServerRecorder {
 
     pub(crate) fn recording(&self) -> Arc<Recording> {
         self.0.clone()
-    }
-}
-
-/// What layers, pages and the recorder's thread share.
-pub(crate) struct Recording {
-    queue: SyncSender<Box<Ledger>>,
-    records: Mutex<Records>,
-    late: AtomicU64,
-    upstream: LabelId,
-    pub(crate) labels: Arc<Labels>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) registry: Mutex<Registry>,
-    pub(crate) started: Stamp,
-    pub(crate) started_unix_ns: u64,
-}
-
-struct Records {
-    queue: Receiver<Box<Ledger>>,
-    hooks: Vec<Hook>,
-    rotated: Stamp,
-    /// How many names had given way at the last look.
-    evicted: u64,
-}
-
-impl fmt::Debug for Recording {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording").field("started", &self.started).finish_non_exhaustive()
-    }
-}
-
-impl Recording {
-    fn new(builder: RecorderBuilder) -> Arc<Self> {
-        let RecorderBuilder { name, config, hooks } = builder;
-        let (labels, counters) = (Arc::new(Labels::bounded_by(&config, 1)), Arc::new(Counters::default()));
-        let (sender, receiver) = sync_channel(QUEUE);
-        let started = Stamp::now();
-        Arc::new(Self {
-            queue: sender,
-            records: Mutex::new(Records { queue: receiver, hooks, rotated: started, evicted: 0 }),
-            late: AtomicU64::new(0),
-            upstream: labels.upstreams.intern(&name),
-            registry: Mutex::new(Registry::new(config, labels.clone(), counters.clone())),
-            labels,
-            counters,
-            started,
-            started_unix_ns: clock::unix_ns(),
-        })
-    }
-
-    /// The bounds that the registry does not know.
-    pub(crate) const fn limits() -> ProfilerLimits {
-        ProfilerLimits { queue: QUEUE, pending: 0, orphan_spans: 0 }
-    }
-
-    /// Names the series of a new ledger. Names that are in no table are learnt once the answer proves them.
-    pub(crate) fn name_series(&self, ledger: &mut Ledger, route: &str, model: Option<&str>) {
-        ledger.series.upstream = self.upstream;
-        self.name_route(ledger, route);
-        let known = model.map_or(Some(self.labels.no_model()), |model| self.labels.models.find(model));
-        ledger.series.model = known.unwrap_or_default();
-        if let (None, Some(model)) = (known, model) {
-            ledger.name_new_model(model);
-        }
-    }
-
-    /// Names the route.
-    pub(crate) fn name_route(&self, ledger: &mut Ledger, route: &str) {
-        let known = self.labels.routes.find(route);
-        ledger.series.route = known.unwrap_or_default();
-        match known {
-            Some(_) => ledger.new_names.iter_mut().for_each(|names| names.route = None),
-            None => {
-                let names: &mut Box<NewNames> = ledger.new_names.get_or_insert_default();
-                names.route = Some(route.into());
-            }
-        }
-    }
-
-    /// Something was said of a request that had ended.
-    pub(crate) fn count_late(&self) {
-        self.late.fetch_add(1, Relaxed);
-    }
-
-    /// Takes a closed ledger, if there is room.
-    pub(crate) fn push(&self, ledger: Box<Ledger>) {
-        if self.queue.try_send(ledger).is_err() {
-            self.counters.bump(Counter::DroppedChannelFull);
-        }
-    }
-
-    /// Records what waits, but nothing that arrives meanwhile beyond a full queue.
-    pub(crate) fn record(&self) {
-        let records = &mut *self.records.lock();
-        let (now, wall, mut depth) = (Stamp::now(), WallClock::read(), 0);
-        for mut ledger in records.queue.try_iter().take(QUEUE) {
-            depth += 1;
-            ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
-            self.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
-            self.labels.resolve_names(&mut ledger, now);
-            let hooks = &mut records.hooks;
-            let recorded = catch_unwind(AssertUnwindSafe(|| {
-                let exchange = merge(ledger, Vec::new());
-                hooks.iter_mut().for_each(|hook| hook(&exchange, &self.labels));
-                self.registry.lock().record_recent(exchange, now, 0);
-            }));
-            if recorded.is_err() {
-                self.counters.bump(Counter::DroppedPanic);
-            }
-        }
-        self.counters.set(Counter::QueueDepth, depth);
-        if records.evicted != self.labels.evicted() {
-            records.evicted = self.labels.evicted();
-            self.registry.lock().retire_unnamed();
-        }
-        if now.since(records.rotated) >= ROTATE_NS {
-            records.rotated = now;
-            self.registry.lock().rotate(now);
-        }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.record(); // hooks see what waits
     }
 }
 

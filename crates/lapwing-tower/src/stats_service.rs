@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tower_service::Service;
 
-use crate::recorder::Recording;
+use crate::recording::Recording;
 use lapwing_metrics::exposition::{ExpositionFormat, ExpositionTextEncoder, Scrape, ScrapeScope};
 use lapwing_metrics::views::{QueryFields, StatsView, exchanges};
 

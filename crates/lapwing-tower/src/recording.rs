@@ -1,0 +1,155 @@
+//! Closed ledgers on their way to the histograms: a bounded queue, which a thread empties every 20 ms.
+//!
+//! A thread, not a lock around the registry: recording takes as long as the rest of the layer together, finds its cells outside the
+//! processor's caches, and waits while a page copies a series. The request's thread only pushes; it never waits, and never wakes
+//! anyone. A full queue costs the record, which is counted as `lapwing_exchanges_dropped_total`.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use parking_lot::Mutex;
+
+use lapwing_ledger::{Exchange, LabelId, Ledger, NewNames, Stamp, WallClock, clock, merge};
+use lapwing_metrics::views::ProfilerLimits;
+use lapwing_metrics::{Config, Counter, Counters, Labels, Registry};
+
+/// Closed ledgers that wait to be recorded.
+const QUEUE: usize = 4096;
+/// How often a slot of the windows closes, in nanoseconds.
+const ROTATE_NS: u64 = 2_000_000_000;
+
+/// Is called with each exchange before it is recorded.
+pub(crate) type Hook = Box<dyn FnMut(&Exchange, &Labels) + Send>;
+
+/// What layers, pages and the recorder's thread share.
+pub(crate) struct Recording {
+    queue: SyncSender<Box<Ledger>>,
+    records: Mutex<Records>,
+    late: AtomicU64,
+    upstream: LabelId,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) started: Stamp,
+    pub(crate) started_unix_ns: u64,
+}
+
+struct Records {
+    queue: Receiver<Box<Ledger>>,
+    hooks: Vec<Hook>,
+    rotated: Stamp,
+    /// How many names had given way at the last look.
+    evicted: u64,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("started", &self.started).finish_non_exhaustive()
+    }
+}
+
+impl Recording {
+    /// Nothing recorded yet, of the server `name`.
+    pub(crate) fn new(name: &str, config: Config, hooks: Vec<Hook>) -> Arc<Self> {
+        let (labels, counters) = (Arc::new(Labels::bounded_by(&config, 1)), Arc::new(Counters::default()));
+        let (sender, receiver) = sync_channel(QUEUE);
+        let started = Stamp::now();
+        Arc::new(Self {
+            queue: sender,
+            records: Mutex::new(Records { queue: receiver, hooks, rotated: started, evicted: 0 }),
+            late: AtomicU64::new(0),
+            upstream: labels.upstreams.intern(name),
+            registry: Mutex::new(Registry::new(config, labels.clone(), counters.clone())),
+            labels,
+            counters,
+            started,
+            started_unix_ns: clock::unix_ns(),
+        })
+    }
+
+    /// The bounds that the registry does not know.
+    pub(crate) const fn limits() -> ProfilerLimits {
+        ProfilerLimits { queue: QUEUE, pending: 0, orphan_spans: 0 }
+    }
+
+    /// Names the series of a new ledger. Names that are in no table are learnt once the answer proves them.
+    pub(crate) fn name_series(&self, ledger: &mut Ledger, route: &str, model: Option<&str>) {
+        ledger.series.upstream = self.upstream;
+        self.name_route(ledger, route);
+        let known = model.map_or(Some(self.labels.no_model()), |model| self.labels.models.find(model));
+        ledger.series.model = known.unwrap_or_default();
+        if let (None, Some(model)) = (known, model) {
+            ledger.name_new_model(model);
+        }
+    }
+
+    /// Names the route.
+    pub(crate) fn name_route(&self, ledger: &mut Ledger, route: &str) {
+        let known = self.labels.routes.find(route);
+        ledger.series.route = known.unwrap_or_default();
+        match known {
+            Some(_) => ledger.new_names.iter_mut().for_each(|names| names.route = None),
+            None => {
+                let names: &mut Box<NewNames> = ledger.new_names.get_or_insert_default();
+                names.route = Some(route.into());
+            }
+        }
+    }
+
+    /// Something was said of a request that had ended.
+    pub(crate) fn count_late(&self) {
+        self.late.fetch_add(1, Relaxed);
+    }
+
+    /// How often that was.
+    pub(crate) fn late(&self) -> u64 {
+        self.late.load(Relaxed)
+    }
+
+    /// Takes a closed ledger, if there is room.
+    pub(crate) fn push(&self, ledger: Box<Ledger>) {
+        if self.queue.try_send(ledger).is_err() {
+            self.counters.bump(Counter::DroppedChannelFull);
+        }
+    }
+
+    /// Records what waits, but nothing that arrives meanwhile beyond a full queue.
+    pub(crate) fn record(&self) {
+        let records = &mut *self.records.lock();
+        let (now, wall, mut depth) = (Stamp::now(), WallClock::read(), 0);
+        for mut ledger in records.queue.try_iter().take(QUEUE) {
+            depth += 1;
+            ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
+            self.counters.add(Counter::LedgerOverflowed, u64::from(ledger.overflowed));
+            self.labels.resolve_names(&mut ledger, now);
+            let hooks = &mut records.hooks;
+            let recorded = catch_unwind(AssertUnwindSafe(|| {
+                let exchange = merge(ledger, Vec::new());
+                hooks.iter_mut().for_each(|hook| hook(&exchange, &self.labels));
+                self.registry.lock().record_recent(exchange, now, 0);
+            }));
+            if recorded.is_err() {
+                self.counters.bump(Counter::DroppedPanic);
+            }
+        }
+        self.counters.set(Counter::QueueDepth, depth);
+        if records.evicted != self.labels.evicted() {
+            records.evicted = self.labels.evicted();
+            self.registry.lock().retire_unnamed();
+        }
+        if now.since(records.rotated) >= ROTATE_NS {
+            records.rotated = now;
+            self.registry.lock().rotate(now);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.record(); // hooks see what waits
+    }
+}
