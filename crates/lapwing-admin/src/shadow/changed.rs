@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ComparisonView;
+use super::comparison::{ComparisonView, place};
 use lapwing_compare::ab::{CHANGED_ROUTES_CLAIM, LatencyReport, changed_routes};
 
 /// What changed at one target.
@@ -73,7 +73,7 @@ impl fmt::Display for ChangedView {
         }
         writeln!(f, "  changed in total, strongest first: {} of {of} routes, models and classes; {claim}", named.len())?;
         for ChangedRoute { route, model, class, direction, wins, losses, .. } in named {
-            let place = super::place(route, model.as_deref(), *class);
+            let place = place(route, model.as_deref(), *class);
             writeln!(f, "    {place}: {direction}, {wins} pairs faster, {losses} slower")?;
         }
         Ok(())

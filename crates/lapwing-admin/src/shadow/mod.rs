@@ -1,31 +1,33 @@
 //! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
 //!
 //! - `changed`: which of many routes changed;
+//! - `comparison`: a route, model and cost class of a target;
 //! - `routes`: why requests are not copied that could have been;
 //! - `waterfalls`: both sides of the pairs that differ most, next to each other.
 
 mod changed;
+mod comparison;
 mod routes;
 mod waterfalls;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::changed::ChangedView;
+use self::comparison::{ComparisonView, place};
 use self::routes::RouteView;
 use self::waterfalls::{DifferingView, Waterfalls};
 use super::stats::{Series, SeriesDebt, debts, series_of_copies};
 use super::surfaces::{ShadowSurface, Surfaces};
-use lapwing_compare::ab::{ASSUMPTIONS, LatencyReport, sentence};
+use lapwing_compare::ab::ASSUMPTIONS;
 use lapwing_compare::outputs::{DifferencesSnapshot, OutputsVerdict};
 use lapwing_ledger::CopyCause;
 use lapwing_metrics::views::Pairs;
-use lapwing_shadow::{CardSnapshot, PairFigure, QuotaOfRoute, QuotaResult, ShadowDrop};
+use lapwing_shadow::{QuotaOfRoute, QuotaResult, ShadowDrop};
 
 /// The name of the requests that are copied, as a candidate against those that are not.
 const COPIED: &str = "copied requests";
@@ -122,25 +124,6 @@ struct SamplesWithheld {
     reason: &'static str,
 }
 
-/// One target, route, model and cost class.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ComparisonView {
-    route: Arc<str>,
-    model: Option<Arc<str>>,
-    /// The least amount of work in the cost class; absent if the work is unknown.
-    class: Option<u64>,
-    text: String,
-    notes: Vec<String>,
-    figures: Pairs<LatencyReport>,
-}
-
-impl ComparisonView {
-    /// The report of the whole time at the server.
-    fn total(&self) -> Option<&LatencyReport> {
-        self.figures.0.iter().find(|(name, _)| *name == PairFigure::Total.name()).map(|(_, report)| report)
-    }
-}
-
 /// What is known of each target until now, in the order of their indices. `payloads` is why kept samples are not shown, if so.
 #[must_use]
 pub fn compared_targets(shadow: &ShadowSurface, payloads: Result<(), &'static str>) -> ComparedTargets {
@@ -150,7 +133,7 @@ pub fn compared_targets(shadow: &ShadowSurface, payloads: Result<(), &'static st
     };
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, (snapshot, differing)))| {
         let counters = shadow.counters.target(index)?;
-        let comparisons: Vec<_> = snapshot.cards.into_iter().map(|card| comparison(shadow, &info.name, card)).collect();
+        let comparisons: Vec<_> = snapshot.cards.into_iter().map(|card| ComparisonView::of(shadow, &info.name, card)).collect();
         let [mut outputs, mut outputs_by_quota] = {
             let outputs = shadow.outputs.lock();
             CopyCause::ALL.map(|cause| outputs.of(index, cause))
@@ -209,7 +192,7 @@ pub(crate) fn report(surfaces: &Surfaces, shadow: &ShadowSurface, payloads: Resu
         routes: (shadow.routes)().into_iter().map(RouteView::from).collect(),
         unpaired,
         overflowed,
-        contention: contention.into_iter().map(|card| comparison(shadow, COPIED, card)).collect(),
+        contention: contention.into_iter().map(|card| ComparisonView::of(shadow, COPIED, card)).collect(),
         debts: debts(surfaces),
         budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,
@@ -225,27 +208,6 @@ fn quota(of_route: &QuotaOfRoute) -> QuotaView {
 /// The reasons that occurred.
 fn dropped(count: impl Fn(ShadowDrop) -> u64) -> Pairs<u64> {
     ShadowDrop::ALL.iter().map(|reason| (reason.name(), count(*reason))).filter(|(_, count)| *count > 0).collect()
-}
-
-fn comparison(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> ComparisonView {
-    let model = shadow.labels.models.text(card.model);
-    // the model first, because that is what a candidate changes; then the whole window
-    let mut order: Vec<&(PairFigure, LatencyReport)> = card.figures.iter().collect();
-    order.sort_by_key(|(figure, _)| match figure.name() {
-        "forward" => 0,
-        "total" => 1,
-        _ => 2,
-    });
-    let spoken: Vec<(&str, &LatencyReport)> = order.iter().map(|(figure, report)| (figure.name(), report)).collect();
-    let total = card.figures.iter().find(|(figure, _)| *figure == PairFigure::Total);
-    ComparisonView {
-        route: shadow.labels.routes.text(card.route),
-        model: Some(model).filter(|model| !model.is_empty()),
-        class: card.class.map(|class| 1 << class),
-        text: sentence(target, &spoken),
-        notes: total.map(|(_, report)| report.notes()).unwrap_or_default(),
-        figures: card.figures.iter().map(|(figure, report)| (figure.name(), report.clone())).collect(),
-    }
 }
 
 /// The report in words, which have no payloads.
@@ -269,13 +231,6 @@ fn quota_in_words(quota: &QuotaView) -> String {
 fn contention_in_words(comparison: &ComparisonView) -> String {
     let place = place(&comparison.route, comparison.model.as_deref(), None);
     format!("what copies cost clients, {place}:\n    {}\n", comparison.text)
-}
-
-/// A route, model and cost class in words.
-fn place(route: &str, model: Option<&str>, class: Option<u64>) -> String {
-    let model = model.map_or(String::new(), |model| format!(", model {model}"));
-    let class = class.map_or(String::new(), |class| format!(", from {class} units of work"));
-    format!("{route}{model}{class}")
 }
 
 impl fmt::Display for ComparedTargets {
