@@ -5,10 +5,11 @@ use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, get, post};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::server::{self, Admin, JSON, TEXT};
+use super::answers::{Admin, JSON, TEXT};
+use super::record_options::RecordOptions;
 use super::shadow::ShadowView;
 use super::stats::Stats;
-use super::{openapi, page, query, record};
+use super::{handlers, page, query, record};
 use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views::{DEFAULT_LIMIT, Exchanges, MAX_LIMIT};
@@ -81,7 +82,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         shows: "where the time goes, per route, model and upstream (JSON); ?window=10s|1m|5m|all, default 1m; &route=…&model=… for some",
         parameters: &[WINDOW, ROUTE, MODEL],
         answers: &[ok("the figures of the window", &[(JSON, |schemas| schemas.subschema_for::<Stats>())])],
-        handler: || get(server::stats),
+        handler: || get(handlers::stats),
     },
     Endpoint {
         path: "/stats/stream",
@@ -109,7 +110,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             },
         ],
         answers: &[ok("the requests", &[(JSON, |schemas| schemas.subschema_for::<Exchanges>())])],
-        handler: || get(server::exchanges),
+        handler: || get(handlers::exchanges),
     },
     Endpoint {
         path: "/metrics",
@@ -125,7 +126,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
                 (ExpositionFormat::Protobuf.content_type(), any_bytes),
             ],
         )],
-        handler: || get(server::metrics),
+        handler: || get(handlers::metrics),
     },
     Endpoint {
         path: "/hdr",
@@ -134,7 +135,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         shows: "every histogram in full (HdrHistogram V2 interval log); ?window=10s|1m|5m|all, default all",
         parameters: &[Parameter { name: "window", about: "the window of the histograms", schema: |_| window(Window::All) }],
         answers: &[ok("an interval log", PLAIN)],
-        handler: || get(server::hdr),
+        handler: || get(handlers::hdr),
     },
     Endpoint {
         path: "/diagnosis",
@@ -158,7 +159,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             ),
             no(404, "nothing is diagnosed: `diagnosis.enabled` is off"),
         ],
-        handler: || get(server::diagnosis),
+        handler: || get(handlers::diagnosis),
     },
     Endpoint {
         path: "/shadow",
@@ -170,7 +171,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             ok("sentences, or every figure", &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<ShadowView>())]),
             NO_TOKEN,
         ],
-        handler: || get(server::shadow_report),
+        handler: || get(handlers::shadow_report),
     },
     Endpoint {
         path: "/record",
@@ -183,7 +184,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             Parameter {
                 name: "max_requests",
                 about: "how many requests at most",
-                schema: |_| json_schema!({"type": "integer", "format": "uint64", "minimum": 0, "default": record::RecordOptions::default().max_requests}),
+                schema: |_| json_schema!({"type": "integer", "format": "uint64", "minimum": 0, "default": RecordOptions::default().max_requests}),
             },
             Parameter { name: "max_size", about: "about how many bytes at most, as 512MiB; default 1GiB", schema: any_text },
         ],
@@ -202,7 +203,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         shows: "the effective configuration, secrets masked (JSON)",
         parameters: &[],
         answers: &[ok("the settings of docs/CONFIGURATION.md", &[(JSON, shown_config)])],
-        handler: || get(server::config),
+        handler: || get(handlers::config),
     },
     Endpoint {
         path: "/openapi.json",
@@ -214,7 +215,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             "this document",
             &[(JSON, |_| json_schema!({"type": "object", "required": ["openapi", "info", "paths"]}))],
         )],
-        handler: || get(openapi::document),
+        handler: || get(handlers::openapi),
     },
     Endpoint {
         path: "/livez",
@@ -223,7 +224,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         shows: "200 while the process runs",
         parameters: &[],
         answers: &[ok("it runs", PLAIN)],
-        handler: || get(server::livez),
+        handler: || get(handlers::livez),
     },
     Endpoint {
         path: "/readyz",
@@ -232,7 +233,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         shows: "200 while the upstream accepts connections, the engine's models are ready and lapwing is not shutting down, else 503 and why",
         parameters: &[],
         answers: &[ok("ready", PLAIN), no(503, "not ready, and why")],
-        handler: || get(server::readyz),
+        handler: || get(handlers::readyz),
     },
     Endpoint {
         path: "/",

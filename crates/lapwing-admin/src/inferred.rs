@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::surfaces::Surfaces;
 use lapwing_diagnosis::InferredStages;
 use lapwing_ledger::{SeriesKey, Stamp};
+use lapwing_metrics::Labels;
 
 /// For how long what was inferred is shown again.
 const KEPT_NS: u64 = 10_000_000_000;
@@ -51,13 +51,10 @@ type SeriesNames = [Arc<str>; 3];
 pub(crate) struct InferredSeries(BTreeMap<SeriesNames, InferredStages>);
 
 impl InferredSeries {
-    /// What the diagnosis infers; `None` where it is off.
-    pub(crate) fn of(surfaces: &Surfaces) -> Option<Self> {
-        let diagnosis = surfaces.diagnosis.as_ref()?;
-        let labels = surfaces.registry.lock().labels().clone();
-        let inferred = diagnosis.inferred(Stamp::now());
+    /// What is inferred, without the series whose names gave way.
+    pub(crate) fn of(inferred: Vec<(SeriesKey, InferredStages)>, labels: &Labels) -> Self {
         let live = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key);
-        Some(Self(live.map(|(key, stages)| (labels.texts(key), stages)).collect()))
+        Self(live.map(|(key, stages)| (labels.texts(key), stages)).collect())
     }
 
     /// Those of one series.

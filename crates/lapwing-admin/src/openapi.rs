@@ -2,28 +2,19 @@
 //!
 //! Its schemas are JSON Schema 2020-12, the dialect of OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.1.html>).
 
-use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::endpoints::{Answer, BAD_QUERY, BUSY, ENDPOINTS, Endpoint, NO_TOKEN, Parameter, SHOWN_CONFIG, any_text};
+use super::endpoints::{Answer, BAD_QUERY, BUSY, ENDPOINTS, Endpoint, NO_TOKEN, Parameter, SHOWN_CONFIG, SchemaOf, any_text};
 use super::page;
-use super::server::{Admin, JSON};
 
 const ABOUT: &str = "What a running Lapwing measured, and how it is doing. Every path that is asked by GET answers HEAD too. Names that end in \
                      `_ns` are nanoseconds, in `_ps` picoseconds; docs/STATS.md explains every figure. Answers must not be cached, and \
                      no other origin may read them.";
 
-/// Answers `GET /openapi.json`. The document is made at the first request.
-pub(crate) async fn document(State(admin): State<Admin>) -> Response {
-    let document = admin.openapi.get_or_init(|| made(&admin.surfaces.config_schema).to_string().into());
-    ([(header::CONTENT_TYPE, JSON)], document.clone()).into_response()
-}
-
-fn made(config_schema: &Value) -> Value {
+/// The document. `config_schema` is the schema of what `/config` shows.
+pub(crate) fn document(config_schema: &Value) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -97,8 +88,8 @@ fn operation_id(method: &str, path: &str) -> String {
     format!("{method}_{}", if name.is_empty() { "root" } else { &name })
 }
 
-fn content(kinds: &[(&str, super::endpoints::SchemaOf)], schemas: &mut SchemaGenerator) -> Value {
-    let described = |(kind, schema): &(&str, super::endpoints::SchemaOf)| {
+fn content(kinds: &[(&str, SchemaOf)], schemas: &mut SchemaGenerator) -> Value {
+    let described = |(kind, schema): &(&str, SchemaOf)| {
         let schema = schema(schemas);
         let has_none = schema.as_object().is_some_and(Map::is_empty);
         ((*kind).to_owned(), if has_none { json!({}) } else { json!({"schema": schema}) })

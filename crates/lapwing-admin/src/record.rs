@@ -3,61 +3,22 @@
 //! Only a process on this machine may ask, or one with the admin token (`access`).
 
 use std::convert::Infallible;
-use std::str::FromStr;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures_util::stream::poll_fn;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::sync::mpsc;
 
 use super::access::may_read_payloads;
-use super::query;
-use super::server::{Admin, deny, refuse, text};
-use lapwing_metrics::views::QueryError;
+use super::answers::{Admin, deny, refuse, text};
+use super::record_options::options;
 use lapwing_net::Peer;
-use lapwing_settings::{Period, Share, Size};
 
 /// The content type of a recording.
 pub(crate) const LINES: &str = "application/x-ndjson";
-
-/// What is to be recorded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RecordOptions {
-    /// The share of requests. Default 1%.
-    pub sample: Share,
-    /// For how long. Default 10 min; at most 24 h.
-    pub duration: Period,
-    /// How many requests at most. Default 1,000,000.
-    pub max_requests: u64,
-    /// How many bytes at most. Default 1 GiB.
-    pub max_size: Size,
-}
-
-impl Default for RecordOptions {
-    fn default() -> Self {
-        Self {
-            sample: "1%".parse().unwrap_or_else(|_| unreachable!("a share")),
-            duration: Period::from_secs(600),
-            max_requests: 1_000_000,
-            max_size: Size::mib(1024),
-        }
-    }
-}
-
-/// The longest recording.
-const MAX_DURATION: Period = Period::from_secs(24 * 3600);
-
-/// The lines of a recording as they come; the end of the channel is the end of the recording.
-pub type RecordedLines = mpsc::Receiver<Bytes>;
-
-/// Starts a recording, or says why none can be started now.
-pub type StartRecording = Arc<dyn Fn(RecordOptions) -> Result<RecordedLines, String> + Send + Sync>;
 
 /// Answers `POST /record`.
 pub(crate) async fn record(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap, uri: Uri) -> Response {
@@ -75,54 +36,5 @@ pub(crate) async fn record(State(admin): State<Admin>, peer: Option<Extension<Pe
             ([(header::CONTENT_TYPE, LINES)], Body::new(StreamBody::new(frames))).into_response()
         }
         Err(reason) => text(StatusCode::CONFLICT, reason),
-    }
-}
-
-fn options(uri: &Uri) -> Result<RecordOptions, QueryError> {
-    let [sample, duration, max_requests, max_size] = query::fields(uri, ["sample", "for", "max_requests", "max_size"])?;
-    let default = RecordOptions::default();
-    let options = RecordOptions {
-        sample: parsed("sample", sample, default.sample)?,
-        duration: parsed("for", duration, default.duration)?,
-        max_requests: parsed("max_requests", max_requests, default.max_requests)?,
-        max_size: parsed("max_size", max_size, default.max_size)?,
-    };
-    if options.duration > MAX_DURATION {
-        let (value, reason) = (options.duration.to_string(), "must be at most 24h".to_owned());
-        return Err(QueryError::Invalid { field: "for", value, reason });
-    }
-    Ok(options)
-}
-
-fn parsed<T: FromStr<Err: std::fmt::Display>>(field: &'static str, value: Option<String>, default: T) -> Result<T, QueryError> {
-    let Some(value) = value else { return Ok(default) };
-    value.parse().map_err(|error: T::Err| QueryError::Invalid { field, value, reason: error.to_string() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_query_says_what_and_for_how_long() {
-        let read = |query: &str| options(&format!("/record{query}").parse().unwrap());
-        assert_eq!(read(""), Ok(RecordOptions::default()));
-        let wanted = RecordOptions {
-            sample: "50%".parse().unwrap(),
-            duration: Period::from_secs(90),
-            max_requests: 7,
-            max_size: Size::mib(2),
-        };
-        assert_eq!(read("?sample=50%25&for=1m30s&max_requests=7&max_size=2MiB"), Ok(wanted));
-        for (query, reason) in [
-            ("?sample=7", "sample=\"7\""),
-            ("?for=25h", "at most 24h"),
-            ("?for=ten", "for=\"ten\""),
-            ("?max_requests=-1", "max_requests=\"-1\""),
-            ("?rate=5", "no such field"),
-        ] {
-            let error = read(query).unwrap_err().to_string();
-            assert!(error.contains(reason), "{query}: {error}");
-        }
     }
 }

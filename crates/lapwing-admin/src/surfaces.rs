@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::diagnosis::DiagnosisSurface;
-use super::record::StartRecording;
-use super::stats::HostedModels;
+use super::hosted::HostedModels;
+use super::inferred::InferredSeries;
+use super::record_options::StartRecording;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::views::ProfilerLimits;
@@ -85,4 +86,13 @@ pub struct Surfaces {
     pub started_unix_ns: u64,
     /// When the process started, by the monotonic clock.
     pub started: Stamp,
+}
+
+impl Surfaces {
+    /// What the diagnosis infers; `None` where it is off.
+    pub(crate) fn inferred(&self) -> Option<InferredSeries> {
+        let diagnosis = self.diagnosis.as_ref()?;
+        let labels = self.registry.lock().labels().clone();
+        Some(InferredSeries::of(diagnosis.inferred(Stamp::now()), &labels))
+    }
 }

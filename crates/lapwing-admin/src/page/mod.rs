@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::server::{Admin, accepts};
+use super::answers::{Admin, accepts, text};
 
 pub(crate) use stream::{STREAMS, stream};
 
@@ -52,7 +52,7 @@ pub(crate) fn root(head: &HeaderMap, list: String) -> Response {
     if accepts(head, "text/html") {
         return file(HTML, include_str!("index.html"));
     }
-    super::server::text(StatusCode::OK, list)
+    text(StatusCode::OK, list)
 }
 
 fn file(kind: &'static str, content: &'static str) -> Response {

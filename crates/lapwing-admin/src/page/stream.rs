@@ -14,8 +14,8 @@ use http_body_util::StreamBody;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::answers::{Admin, refuse, text};
 use crate::query;
-use crate::server::{Admin, refuse, text};
 use crate::stats;
 use lapwing_metrics::views::Names;
 use lapwing_metrics::{Counter, Window};

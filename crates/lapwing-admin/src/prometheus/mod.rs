@@ -77,7 +77,7 @@ impl AdminFamilies {
             shadow: surfaces.shadow.as_ref().map(|shadow| shadow::Shadow::of(shadow, scope)),
             recording: surfaces.recording.clone(),
             excess: surfaces.diagnosis.as_ref().map(excess),
-            inferred: InferredSeries::of(surfaces),
+            inferred: surfaces.inferred(),
         }
     }
 }

@@ -3,18 +3,15 @@
 use parking_lot::Mutex;
 
 use self::debt::DebtView;
-use self::engine::Engine;
-use super::inferred::InferredSeries;
+use super::hosted::Engine;
 use super::surfaces::Surfaces;
 use lapwing_diagnosis::InferredStages;
 use lapwing_metrics::views::{Names, SeriesView, StatsView, series_view};
 use lapwing_metrics::{HistogramScratch, Registry, Window, gather};
 
 mod debt;
-mod engine;
 
 pub(crate) use debt::{SeriesDebt, debts};
-pub use engine::{HostedFallback, HostedModel, HostedModels};
 
 /// A series with what is inferred of it, and its debt.
 pub(crate) type Series = SeriesView<InferredStages, DebtView>;
@@ -33,7 +30,7 @@ pub(crate) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Ve
 /// The figures of `window`, of the series that are asked for. What belongs to no series is shown whatever `names` are.
 pub(crate) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats {
     let covered_ns = surfaces.registry.lock().covered_ns(window);
-    let inferred = InferredSeries::of(surfaces).unwrap_or_default();
+    let inferred = surfaces.inferred().unwrap_or_default();
     let mut scratch = HistogramScratch::default();
     let series = gather::series(&surfaces.registry, window, |series| {
         names.take(&series.route, &series.model).then(|| {

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::diagnosis::DiagnosisSurface;
+use crate::hosted::{HostedFallback, HostedModel, HostedModels};
 use crate::inferred::Inference;
-use crate::stats::{HostedFallback, HostedModel, HostedModels};
 use crate::surfaces::Surfaces;
 use lapwing_diagnosis::cost::{self, DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};

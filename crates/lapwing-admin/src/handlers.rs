@@ -1,0 +1,111 @@
+//! The handlers of the paths that read a surface and answer at once; those of the live page and of `/record` are with these.
+
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use super::access::may_read_payloads;
+use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
+use super::surfaces::Surfaces;
+use super::{diagnosis, hdr, health, prometheus, query, shadow, stats};
+use lapwing_ledger::Stamp;
+use lapwing_metrics::Window;
+use lapwing_metrics::exposition::ExpositionFormat;
+use lapwing_metrics::views;
+use lapwing_net::Peer;
+
+pub(crate) async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::stats(&uri) {
+        Ok((window, names)) => admin.make(move |surfaces| json(&stats::stats(surfaces, window, &names))).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+pub(crate) async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::exchanges(&uri) {
+        Ok(asked) => admin.make(move |surfaces| json(&views::exchanges(&surfaces.registry, &asked))).await,
+        Err(error) => refuse(&error),
+    }
+}
+
+/// In words, unless JSON is asked for by name: who types `curl` wants to read.
+pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let query::DiagnosisQuery { window, names, format } = match query::diagnosis(&uri) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(&error),
+    };
+    let Some(surface) = admin.surfaces.diagnosis.clone() else {
+        return text(StatusCode::NOT_FOUND, "nothing is diagnosed: diagnosis.enabled is off");
+    };
+    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
+    admin
+        .make(move |_| {
+            let latest = surface.latest(window.unwrap_or(surface.window), Stamp::now());
+            let chosen = diagnosis::chosen(&latest, &names);
+            if wants_json { json(&chosen) } else { Ok((TEXT, vec![(surface.words)(&chosen).into_bytes()])) }
+        })
+        .await
+}
+
+pub(crate) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
+    let format = ExpositionFormat::accepted(&head, &ExpositionFormat::ALL);
+    let made = move |surfaces: &Surfaces| prometheus::write(surfaces, format).map(|body| (format.content_type(), body));
+    admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
+}
+
+/// Everyone may read what copies say; kept samples are payloads of users, and only shown to those who may read these.
+pub(crate) async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap) -> Response {
+    let wants_json = accepts(&head, "application/json");
+    let access = may_read_payloads(admin.surfaces.admin_token.as_ref(), peer.map(|Extension(peer)| peer), &head);
+    let payloads = match access {
+        Err(denied) if denied.status == StatusCode::UNAUTHORIZED => return deny(denied),
+        access => access.map_err(|denied| denied.reason),
+    };
+    admin
+        .make(move |surfaces| match &surfaces.shadow {
+            Some(shadow) if wants_json => json(&shadow::report(surfaces, shadow, payloads)),
+            Some(shadow) => Ok((TEXT, vec![shadow::text(surfaces, shadow).into_bytes()])),
+            None if wants_json => Ok((JSON, vec![b"{\"targets\":[]}".to_vec()])),
+            None => Ok((TEXT, vec![b"there is no shadow target; --shadow URL adds one\n".to_vec()])),
+        })
+        .await
+}
+
+pub(crate) async fn hdr(State(admin): State<Admin>, uri: Uri) -> Response {
+    match query::window(&uri, Window::All) {
+        Ok(window) => {
+            let log = move |surfaces: &Surfaces| {
+                let mut log = Vec::new();
+                hdr::log(surfaces, window, &mut log).map(|()| (TEXT, vec![log]))
+            };
+            admin.make(log).await
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Answers `GET /openapi.json`.
+pub(crate) async fn openapi(State(admin): State<Admin>) -> Response {
+    ([(header::CONTENT_TYPE, JSON)], admin.openapi()).into_response()
+}
+
+pub(crate) async fn config(State(admin): State<Admin>) -> Response {
+    admin
+        .make(|surfaces| {
+            let mut body = serde_json::to_vec_pretty(&*surfaces.config.load()).map_err(|e| e.to_string())?;
+            body.push(b'\n');
+            Ok((JSON, vec![body]))
+        })
+        .await
+}
+
+pub(crate) async fn livez() -> Response {
+    text(StatusCode::OK, "alive")
+}
+
+pub(crate) async fn readyz(State(admin): State<Admin>) -> Response {
+    match health::readiness(&admin.surfaces).await {
+        Ok(()) => text(StatusCode::OK, "ready"),
+        Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, reason),
+    }
+}
