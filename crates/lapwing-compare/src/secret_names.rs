@@ -2,7 +2,7 @@
 
 /// Where a name is that of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum NamePlace {
     /// A parameter of a query.
     Query,
     /// A member of the outermost object of a body, or a field of a form.
@@ -65,19 +65,19 @@ const PARTS_IN_QUERIES: &[&str] =
 
 /// Whether a member of a document has the name of a secret; `is_top`: of the outermost object.
 pub fn names_secret(member: &str, is_top: bool) -> bool {
-    is_secret(member, if is_top { Place::Top } else { Place::Inside })
+    is_secret(member, if is_top { NamePlace::Top } else { NamePlace::Inside })
 }
 
 /// Whether this is the name of a secret by the rules above.
-pub fn is_secret(name: &str, place: Place) -> bool {
+pub fn is_secret(name: &str, place: NamePlace) -> bool {
     let plain: String = name.chars().filter(|c| !matches!(c, '-' | '_' | '.' | '$')).collect::<String>().to_ascii_lowercase();
     let plain = plain.as_str();
     let is_everywhere = EVERYWHERE.contains(&plain);
     match place {
-        Place::Inside => is_everywhere,
-        Place::Top => is_everywhere || AT_THE_TOP.contains(&plain),
+        NamePlace::Inside => is_everywhere,
+        NamePlace::Top => is_everywhere || AT_THE_TOP.contains(&plain),
         // nothing that a model reads is in a query, so that more may be taken for a secret
-        Place::Query => {
+        NamePlace::Query => {
             is_everywhere
                 || AT_THE_TOP.contains(&plain)
                 || IN_QUERIES.contains(&plain)

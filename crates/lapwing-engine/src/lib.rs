@@ -25,18 +25,8 @@
 //! # }
 //! ```
 //!
-//! The modules stand on floors, and each uses lower floors only (`tests/layout.rs` of the root package checks it):
-//!
-//! | floor | modules |
-//! |---|---|
-//! | 0 | [`clock`], [`tensor`], [`plan`], [`process`] |
-//! | 1 | [`onnx`], [`lower`], [`fuse`], [`exec`], [`batch`] |
-//! | 2 | [`roofline`] |
-//! | 3 | [`cpu`], [`gpu`] |
-//! | 4 | [`quant`] |
-//! | 5 | [`model`] |
-//! | 6 | [`service`] |
-//! | 7 | [`served`] |
+//! In the order in which a model becomes a run: [`onnx`] reads, [`lower`] and [`fuse`] make a [`plan`] of it, [`cpu`] and [`gpu`]
+//! execute it, [`model`] is all of that behind one call, [`batch`] and [`served`] run waiting calls together.
 
 pub mod batch;
 pub mod clock;

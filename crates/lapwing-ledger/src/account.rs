@@ -14,47 +14,55 @@ pub struct Account {
 
 impl Account {
     /// Adds `ns` to `stage`, as reported by `source`.
+    #[inline]
     pub const fn add(&mut self, stage: Stage, source: Source, ns: u64) {
         self.ns[stage.index()][source.index()] += ns;
     }
 
     /// Records that `ns` of the time of forward belong to `phase`.
+    #[inline]
     pub const fn add_phase(&mut self, phase: Phase, source: Source, ns: u64) {
         self.phases[phase.index()][source.index()] += ns;
     }
 
     /// The time of `phase` within forward, from all sources.
     #[must_use]
+    #[inline]
     pub fn phase_ns(&self, phase: Phase) -> u64 {
         self.phases[phase.index()].iter().sum()
     }
 
     /// The source of most of the time of `phase`; `None` if the phase owns no time.
     #[must_use]
+    #[inline]
     pub fn phase_source(&self, phase: Phase) -> Option<Source> {
         most(&self.phases[phase.index()])
     }
 
     /// The time of `stage`, from all sources.
     #[must_use]
+    #[inline]
     pub fn stage_ns(&self, stage: Stage) -> u64 {
         self.ns[stage.index()].iter().sum()
     }
 
     /// The time of `stage` that comes from `source`.
     #[must_use]
+    #[inline]
     pub const fn by_source_ns(&self, stage: Stage, source: Source) -> u64 {
         self.ns[stage.index()][source.index()]
     }
 
     /// The source of most of the time of `stage`, the stronger one on a tie; `None` if the stage owns no time.
     #[must_use]
+    #[inline]
     pub fn source(&self, stage: Stage) -> Option<Source> {
         most(&self.ns[stage.index()])
     }
 
     /// How much time another account of the same exchange gives to other stages.
     #[must_use]
+    #[inline]
     pub fn moved_ns(&self, other: &Self) -> u64 {
         Stage::ALL.into_iter().map(|stage| self.stage_ns(stage).saturating_sub(other.stage_ns(stage))).sum()
     }
@@ -62,6 +70,7 @@ impl Account {
     /// The stages that own time and are `shown`, as the value of a `Server-Timing` field (W3C): `forward;dur=11.300000`, in milliseconds,
     /// joined by commas.
     #[must_use]
+    #[inline]
     pub fn server_timing(&self, shown: impl Fn(Stage) -> bool) -> String {
         let mut text = String::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.source(*stage).is_some() && shown(*stage)) {
@@ -74,6 +83,7 @@ impl Account {
 
     /// The sum over all stages.
     #[must_use]
+    #[inline]
     pub fn total_ns(&self) -> u64 {
         self.ns.iter().flatten().sum()
     }

@@ -81,17 +81,20 @@ pub struct Annotations(u16);
 
 impl Annotations {
     /// Adds one.
+    #[inline]
     pub const fn add(&mut self, annotation: Annotation) {
         self.0 |= 1 << annotation as u16;
     }
 
     /// Whether it is among them.
     #[must_use]
+    #[inline]
     pub const fn has(self, annotation: Annotation) -> bool {
         self.0 & (1 << annotation as u16) != 0
     }
 
     /// Those that are there.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = Annotation> {
         Annotation::ALL.into_iter().filter(move |annotation| self.has(*annotation))
     }

@@ -48,12 +48,14 @@ pub struct ClippedReports {
 impl ClippedReports {
     /// All of them.
     #[must_use]
+    #[inline]
     pub const fn total(self) -> u32 {
         self.too_long.saturating_add(self.before).saturating_add(self.after)
     }
 
     /// The counts with the names of their causes.
     #[must_use]
+    #[inline]
     pub const fn by_cause(self) -> [(&'static str, u32); 3] {
         [("too_long", self.too_long), ("before", self.before), ("after", self.after)]
     }
@@ -81,6 +83,7 @@ pub struct Exchange {
 impl Exchange {
     /// An exchange of which nothing but its ledger is known.
     #[must_use]
+    #[inline]
     pub fn of(ledger: impl Into<Box<Ledger>>) -> Self {
         Self {
             ledger: ledger.into(),
@@ -95,6 +98,7 @@ impl Exchange {
 
     /// How many of its spans were moved into the upstream window with their process.
     #[must_use]
+    #[inline]
     pub fn shifted(&self) -> u32 {
         let moved = self.traced.iter().filter(|span| span.note.shifted_ns != 0).count();
         u32::try_from(moved).unwrap_or(u32::MAX)
@@ -103,6 +107,7 @@ impl Exchange {
     /// The share of the upstream window that reports claim, `0..=1`; `None` if there is no window.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
+    #[inline]
     pub fn coverage(&self) -> Option<f64> {
         let window = self.ledger.window?.length_ns();
         (window > 0).then(|| self.claimed_ns as f64 / window as f64)
@@ -111,6 +116,7 @@ impl Exchange {
     /// The time of `stage` and its source; `None` if the stage owns no time. A stage whose reports are below their own resolution
     /// is present with 0 ns. A stage whose reports found no free time is absent.
     #[must_use]
+    #[inline]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
         if let Some(source) = self.account.source(stage) {
             return Some((self.account.stage_ns(stage), source));
@@ -124,12 +130,14 @@ impl Exchange {
 
     /// The queue time inside the upstream, from all sources. The rest of the stage is the proxy's own queue.
     #[must_use]
+    #[inline]
     pub fn upstream_queue_ns(&self) -> u64 {
         self.account.stage_ns(Stage::Queue) - self.account.by_source_ns(Stage::Queue, Source::Observed)
     }
 
     /// The coarsest resolution of the reports of `stage`, in nanoseconds; `None` if all are exact.
     #[must_use]
+    #[inline]
     pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {
         let reports = self.ledger.reports.iter().filter(|r| r.stage == stage && r.resolution_ns > 1);
         reports.map(|r| r.resolution_ns).max()
@@ -137,12 +145,14 @@ impl Exchange {
 
     /// The time of `phase` and its source; `None` if the phase owns no time.
     #[must_use]
+    #[inline]
     pub fn phase(&self, phase: Phase) -> Option<(u64, Source)> {
         Some((self.account.phase_ns(phase), self.account.phase_source(phase)?))
     }
 
     /// Time to first token as the proxy measured it: from the request's start to the first content.
     #[must_use]
+    #[inline]
     pub fn first_token_ns(&self) -> Option<u64> {
         self.ledger.generation.as_ref()?.first_ns
     }
@@ -150,6 +160,7 @@ impl Exchange {
     /// Time per output token as the proxy measured it, by AIPerf's definition: from the first content to the last, divided by the
     /// output tokens after the first. `None` if several sequences were generated at once.
     #[must_use]
+    #[inline]
     pub fn per_output_token_ns(&self) -> Option<u64> {
         if self.ledger.work.sequences > 1 {
             return None;
@@ -161,6 +172,7 @@ impl Exchange {
     /// The time of forward as the server reported or traced it for this very request; `None` where it did not, or where the time
     /// is below the resolution of its report.
     #[must_use]
+    #[inline]
     pub fn measured_forward_ns(&self) -> Option<u64> {
         let (ns, source) = self.stage(Stage::Forward)?;
         (ns > 0 && source != Source::Observed).then_some(ns)
@@ -168,6 +180,7 @@ impl Exchange {
 
     /// Its forward beside the optimum; `None` where either is unknown. It means nothing of a request that was not answered.
     #[must_use]
+    #[inline]
     pub fn forward_debt(&self) -> Option<ForwardDebt> {
         let optimum_ps = self.optimal_forward?.ps?;
         Some(ForwardDebt { forward_ns: self.measured_forward_ns()?, optimum_ps })
@@ -176,6 +189,7 @@ impl Exchange {
     /// The time of a per-unit slot and the number of units to divide it by; `None` if either is unknown. Only answered requests
     /// have one.
     #[must_use]
+    #[inline]
     pub fn per_unit(&self, slot: PerUnit) -> Option<(u64, u64)> {
         let (stage, phase) = slot.stage();
         let (ns, _) = match phase {

@@ -46,11 +46,13 @@ impl Generation {
     pub const GAPS: usize = 16_384;
 
     /// Records a chunk with content, `at_ns` from the request's start, which brought one token as far as is known.
+    #[inline]
     pub fn content(&mut self, at_ns: u64) {
         self.content_of(1, at_ns);
     }
 
     /// Records a chunk with content, `at_ns` from the request's start, which brought `tokens`, at least one.
+    #[inline]
     pub fn content_of(&mut self, tokens: u64, at_ns: u64) {
         self.chunks += 1;
         self.first_ns.get_or_insert(at_ns);
@@ -66,6 +68,7 @@ impl Generation {
 
     /// Marks the content as that of several sequences at once. Gaps between chunks are then not the pace of any sequence, and
     /// neither is the time divided by all tokens, so both are dropped. The first and the last content stay valid.
+    #[inline]
     pub fn is_of_many(&mut self) {
         self.gaps_us = Vec::new();
         (self.gaps_dropped, self.server_per_output_token_ns) = (0, None);
@@ -75,6 +78,7 @@ impl Generation {
     /// is that of the tokens that came: of those that the client was not sent, neither their number nor the time before the first
     /// content after them counts, and where that number is unknown, so is this.
     #[must_use]
+    #[inline]
     pub fn per_output_token_ns(&self, output_tokens: u64) -> Option<u64> {
         let (hidden, first_ns) = match self.hidden {
             HiddenTokens::None => (0, self.first_ns?),

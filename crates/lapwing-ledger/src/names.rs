@@ -20,6 +20,7 @@ const MARK_BYTES: usize = 9;
 /// The label of `text`: the text itself up to [`LABEL_BYTES`], else its beginning, `~` and eight hexadecimal digits of a hash of the
 /// whole. The hash tells long texts apart; it is no protection against somebody who seeks two with the same one.
 #[must_use]
+#[inline]
 pub fn label_text(text: &str) -> Cow<'_, str> {
     if text.len() <= LABEL_BYTES {
         return Cow::Borrowed(text);
@@ -74,6 +75,7 @@ struct Entry {
 impl LabelTable {
     /// An empty table that holds at most `capacity` values besides `other`, none of which gives way.
     #[must_use]
+    #[inline]
     pub fn new(capacity: usize) -> Self {
         Self::with_idle(capacity, u64::MAX)
     }
@@ -81,6 +83,7 @@ impl LabelTable {
     /// An empty table that holds at most `capacity` values besides `other`. In a full one, a learnt value that was idle for
     /// `idle_ns` nanoseconds may give way.
     #[must_use]
+    #[inline]
     pub fn with_idle(capacity: usize, idle_ns: u64) -> Self {
         let other: Arc<str> = Arc::from("other");
         let table = Table {
@@ -95,11 +98,13 @@ impl LabelTable {
     }
 
     /// The id of `text`, interned for good if there is room.
+    #[inline]
     pub fn intern(&self, text: &str) -> LabelId {
         self.add(text, None).unwrap_or_default()
     }
 
     /// The id of `text`, interned now if there is room or if another value gives way; `None` if not, which is counted.
+    #[inline]
     pub fn learn(&self, text: &str, now: Stamp) -> Option<LabelId> {
         self.add(text, Some(now))
     }
@@ -144,6 +149,7 @@ impl LabelTable {
     }
 
     /// Records that these values are in use.
+    #[inline]
     pub fn touch(&self, id: LabelId, now: Stamp) {
         if let Some(Entry { used: Some(used), .. }) = self.table.write().entries.get_mut(&id) {
             *used = now.max(*used);
@@ -152,18 +158,21 @@ impl LabelTable {
 
     /// The id of `text`, if it was interned.
     #[must_use]
+    #[inline]
     pub fn find(&self, text: &str) -> Option<LabelId> {
         self.table.read().by_text.get(&*label_text(text)).copied()
     }
 
     /// Whether the value has not given way.
     #[must_use]
+    #[inline]
     pub fn holds(&self, id: LabelId) -> bool {
         id == LabelId::OTHER || self.table.read().entries.contains_key(&id)
     }
 
     /// The text of `id`; `other` for an id whose value gave way, and for one of another table.
     #[must_use]
+    #[inline]
     pub fn text(&self, id: LabelId) -> Arc<str> {
         let table = self.table.read();
         table.entries.get(&id).map_or(&table.other, |entry| &entry.text).clone()
@@ -171,12 +180,14 @@ impl LabelTable {
 
     /// How many values gave way.
     #[must_use]
+    #[inline]
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
 
     /// The number of values held besides `other`, and the number of look-ups that became `other` because the table was full.
     #[must_use]
+    #[inline]
     pub fn fill(&self) -> (usize, u64) {
         let table = self.table.read();
         (table.entries.len(), table.overflowed)

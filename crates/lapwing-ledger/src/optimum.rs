@@ -31,6 +31,7 @@ impl ForwardDebt {
 
     /// Forward divided by its optimum, in millionths, rounded; below [`Self::PPM`] where forward was quicker than the optimum.
     #[must_use]
+    #[inline]
     pub fn ratio_ppm(&self) -> u64 {
         let optimum_ps = self.optimum_ps.get();
         // one hardware division if it fits
@@ -43,6 +44,7 @@ impl ForwardDebt {
 
     /// The time of forward above the optimum, in picoseconds; negative where it was quicker.
     #[must_use]
+    #[inline]
     pub fn excess_ps(&self) -> i128 {
         i128::from(self.forward_ns) * 1_000 - i128::from(self.optimum_ps.get())
     }

@@ -49,6 +49,7 @@ impl Outcome {
 
     /// The name on every surface, in snake case.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -66,6 +67,7 @@ impl Outcome {
 
     /// The outcome of a call by its gRPC status: 0 is OK; codes that blame the caller are client errors; all others are server errors.
     #[must_use]
+    #[inline]
     pub const fn of_grpc(code: u32) -> Self {
         match code {
             0 => Self::Ok,
@@ -76,12 +78,14 @@ impl Outcome {
 
     /// The place in arrays by outcome, `0..Outcome::COUNT`.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// Whether it counts in `errors`: everything but [`Self::Ok`] and [`Self::Cancelled`].
     #[must_use]
+    #[inline]
     pub const fn is_error(self) -> bool {
         !matches!(self, Self::Ok | Self::Cancelled)
     }
@@ -89,6 +93,7 @@ impl Outcome {
     /// Whether the upstream answered in full, so that the duration counts as a latency. An answer whose body says that it failed
     /// does not count: an error line is short, however long a good answer takes.
     #[must_use]
+    #[inline]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Ok | Self::ClientError | Self::ServerError)
     }

@@ -11,12 +11,14 @@ pub struct PromptBudget(Arc<AtomicUsize>);
 impl PromptBudget {
     /// A budget of `bytes`.
     #[must_use]
+    #[inline]
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
     /// Bytes that are free.
     #[must_use]
+    #[inline]
     pub fn free(&self) -> usize {
         self.0.load(Relaxed)
     }
@@ -39,6 +41,7 @@ impl PromptBody {
 
     /// An empty body.
     #[must_use]
+    #[inline]
     pub fn new(room: &PromptBudget) -> Self {
         Self { bytes: Vec::new(), room: room.clone() }
     }
@@ -46,6 +49,7 @@ impl PromptBody {
     /// Appends a piece. Returns false and appends nothing if the body would exceed [`Self::MAX`] or the budget; the body is then
     /// incomplete and useless.
     #[must_use]
+    #[inline]
     pub fn push(&mut self, piece: &[u8]) -> bool {
         let fits = self.bytes.len() + piece.len() <= Self::MAX && self.room.take(piece.len());
         if fits {
@@ -56,6 +60,7 @@ impl PromptBody {
 
     /// The bytes received so far.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -49,6 +49,7 @@ pub enum ObservedEvent {
 impl ObservedEvent {
     /// The name on every surface, in lower case.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -120,6 +121,7 @@ pub struct UpstreamWindow {
 impl UpstreamWindow {
     /// The window's length, in nanoseconds.
     #[must_use]
+    #[inline]
     pub const fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -127,6 +129,7 @@ impl UpstreamWindow {
     /// How much a report or span may exceed the window without fault, in nanoseconds: clocks are read at different places, and a
     /// server ends its span after its last byte.
     #[must_use]
+    #[inline]
     pub fn tolerance_ns(&self) -> u64 {
         (self.length_ns() / 100).max(1_000_000)
     }
@@ -275,12 +278,14 @@ impl Ledger {
 
     /// The offset of `stamp` from the start, in nanoseconds; zero for an earlier stamp.
     #[must_use]
+    #[inline]
     pub const fn offset(&self, stamp: Stamp) -> u64 {
         stamp.since(self.started)
     }
 
     /// The upstream window inside the request, with its points in order; empty if there is none.
     #[must_use]
+    #[inline]
     pub fn bounded_window(&self) -> UpstreamWindow {
         let window = self.window.unwrap_or_default();
         let start_ns = window.start_ns.min(self.total_ns);
@@ -289,6 +294,7 @@ impl Ledger {
     }
 
     /// Adds an observed span, or counts it as overflowed if there is no room.
+    #[inline]
     pub fn observe(&mut self, stage: Stage, event: ObservedEvent, start: Stamp, end: Stamp) {
         let span = Span { stage, event, start_ns: self.offset(start), end_ns: self.offset(end.max(start)) };
         if self.spans.len() < Self::SPANS {
@@ -299,6 +305,7 @@ impl Ledger {
     }
 
     /// Adds an in-band report, or counts it as overflowed if there is no room.
+    #[inline]
     pub fn report(&mut self, report: Report) {
         if self.reports.len() < Self::REPORTS {
             self.reports.push(report);
@@ -310,6 +317,7 @@ impl Ledger {
     /// Whether the answer proves that route and model are real, so that they may become series. A copy's answer proves it only by
     /// success: what a shadow target fails at may be unknown to the upstream too.
     #[must_use]
+    #[inline]
     pub const fn proves_names(&self) -> bool {
         let has_content = match self.name_proof {
             NameProof::Unproven => false,
@@ -320,6 +328,7 @@ impl Ledger {
     }
 
     /// Keeps the model's name until the answer has proved it.
+    #[inline]
     pub fn name_new_model(&mut self, name: &str) {
         self.new_names.get_or_insert_default().model = Some(name.into());
     }
@@ -328,6 +337,7 @@ impl Ledger {
 impl Report {
     /// A report of a whole stage with the precision of a clock.
     #[must_use]
+    #[inline]
     pub const fn of(stage: Stage, duration_ns: u64, place: ReportPlace) -> Self {
         Self { stage, phase: None, duration_ns, resolution_ns: 1, place, is_sum: false }
     }

@@ -56,6 +56,7 @@ impl Stage {
 
     /// The name on every surface, in lower case.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
@@ -74,18 +75,21 @@ impl Stage {
 
     /// The place in an account's arrays, `0..Stage::COUNT`.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// Whether only Lapwing's own clock gives the stage its time, so that no report and no rule may name it.
     #[must_use]
+    #[inline]
     pub const fn is_observed_only(self) -> bool {
         matches!(self, Self::Ingress | Self::Egress | Self::Upstream)
     }
 
     /// The stage of that name; `None` if there is no such stage.
     #[must_use]
+    #[inline]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.name() == name)
     }
@@ -110,6 +114,7 @@ impl Phase {
 
     /// The name on every surface, in lower case.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Prefill => "prefill",
@@ -119,6 +124,7 @@ impl Phase {
 
     /// The place in arrays by phase.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -145,6 +151,7 @@ impl Source {
 
     /// The name on every surface, in lower case.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Observed => "observed",
@@ -155,6 +162,7 @@ impl Source {
 
     /// The place in arrays by source, `0..Source::COUNT`.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -37,6 +37,7 @@ impl Unit {
 
     /// The name on every surface.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Row => "row",
@@ -52,6 +53,7 @@ impl Unit {
 
     /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds, and sound is told in seconds.
     #[must_use]
+    #[inline]
     pub const fn per(self) -> u64 {
         match self {
             Self::Flop => 1_000_000_000,
@@ -62,6 +64,7 @@ impl Unit {
 
     /// The name of [`Self::per`] units, on every surface.
     #[must_use]
+    #[inline]
     pub const fn per_name(self) -> &'static str {
         match self {
             Self::Flop => "gflop",
@@ -72,6 +75,7 @@ impl Unit {
 
     /// The place in arrays by unit, `0..Unit::COUNT`.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -92,6 +96,7 @@ pub enum Basis {
 impl Basis {
     /// The name on every surface.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Estimated => "estimated",
@@ -142,11 +147,13 @@ pub struct Work {
 
 impl Work {
     /// Sets an amount. A better basis wins over a worse one, and the later amount wins over an equal one.
+    #[inline]
     pub fn set(&mut self, unit: Unit, amount: u64, basis: Basis) {
         self.rank(unit, amount, AmountRank::of(basis));
     }
 
     /// Sets an amount that a gateway in front of the server names. It counts as reported, until the server itself reports one.
+    #[inline]
     pub fn set_by_gateway(&mut self, unit: Unit, amount: u64) {
         self.rank(unit, amount, AmountRank::ReportedByGateway);
     }
@@ -160,18 +167,21 @@ impl Work {
 
     /// Whether the server itself has reported this amount.
     #[must_use]
+    #[inline]
     pub fn is_reported_by_server(&self, unit: Unit) -> bool {
         self.ranks[unit.index()] == Some(AmountRank::Reported)
     }
 
     /// An amount and how it is known.
     #[must_use]
+    #[inline]
     pub fn get(&self, unit: Unit) -> Option<(u64, Basis)> {
         Some((self.amounts[unit.index()], self.ranks[unit.index()]?.basis()))
     }
 
     /// The amount of the primary unit.
     #[must_use]
+    #[inline]
     pub fn primary_amount(&self) -> Option<u64> {
         Some(self.get(self.primary?)?.0)
     }
@@ -179,6 +189,7 @@ impl Work {
     /// The cost class: `k` if the primary amount is in `2^k..2^(k+1)`, at most [`Self::CLASSES`] − 1. `None` for an amount of
     /// zero.
     #[must_use]
+    #[inline]
     pub fn class(&self) -> Option<usize> {
         let k = self.primary_amount()?.checked_ilog2()? as usize;
         Some(k.min(Self::CLASSES - 1))
@@ -233,12 +244,14 @@ impl PerUnit {
 
     /// The place in arrays by slot.
     #[must_use]
+    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// The stage and phase that the time belongs to.
     #[must_use]
+    #[inline]
     pub const fn stage(self) -> (Stage, Option<Phase>) {
         match self {
             Self::Ingress => (Stage::Ingress, None),
@@ -255,6 +268,7 @@ impl PerUnit {
 
     /// The name of the stage or phase on every surface.
     #[must_use]
+    #[inline]
     pub const fn name(self) -> &'static str {
         match self.stage() {
             (_, Some(phase)) => phase.name(),
@@ -264,6 +278,7 @@ impl PerUnit {
 
     /// The unit of the slot if the primary unit is `primary`.
     #[must_use]
+    #[inline]
     pub const fn unit(self, primary: Unit) -> Unit {
         match (self, primary) {
             (Self::Ingress | Self::Egress, _) => Unit::Byte,
@@ -277,6 +292,7 @@ impl PerUnit {
 
     /// The number of units a request has for the slot; `None` if it is unknown or zero.
     #[must_use]
+    #[inline]
     pub fn amount(self, work: &Work, request_bytes: u64, response_bytes: u64) -> Option<u64> {
         let of = |unit| work.get(unit).map(|(amount, _)| amount);
         let amount = match self {

@@ -28,7 +28,7 @@ mod upstream;
 mod wakeups;
 mod workers;
 
-pub use body::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
+pub use body::capture::{BodyCapture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, QuickAck, TraceSampling, UpstreamProtocol};
 pub use connection_settings::ConnectionSettings;
 pub use error::Error;

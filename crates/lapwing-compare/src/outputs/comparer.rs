@@ -6,7 +6,7 @@ use super::check::{
 };
 use super::comparison::{Comparison, DifferenceDetail, DifferenceKind, FieldComparison, Incomparable};
 use super::config::Config;
-use super::decode::{AnswerReading, DecodeError, Decoded, TextPart, decode};
+use super::decode::{AnswerDecodeError, AnswerReading, Decoded, TextPart, decode};
 use super::differences::Differences;
 use super::paths::PathSet;
 use super::rules::{FieldScales, RuleTable, Rules};
@@ -97,11 +97,11 @@ impl Comparer {
         let (p, c) = match (p, c) {
             (Ok(p), Ok(c)) => (p, c),
             (Err(_), Err(_)) if has_same_body(primary, candidate) => return Comparison::of(fields),
-            (Err(DecodeError::TooLarge(_)), _) | (_, Err(DecodeError::TooLarge(_))) => {
+            (Err(AnswerDecodeError::TooLarge(_)), _) | (_, Err(AnswerDecodeError::TooLarge(_))) => {
                 return Comparison::incomparable(Incomparable::TooLarge);
             }
             // what is not read here is no fault of the candidate
-            (Err(DecodeError::Encoding(_)), _) | (_, Err(DecodeError::Encoding(_))) => {
+            (Err(AnswerDecodeError::Encoding(_)), _) | (_, Err(AnswerDecodeError::Encoding(_))) => {
                 return Comparison::incomparable(Incomparable::UnreadEncoding);
             }
             (Err(_), _) => return Comparison::incomparable(Incomparable::PrimaryUndecodable),

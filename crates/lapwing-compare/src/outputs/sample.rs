@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::decode::document::Value;
+use super::decode::document::DocumentValue;
 use super::decode::tensor::TensorData;
 use super::decode::{Decoded, DecodedTensor, Node};
 use super::paths::{PathPart, PathSet, PathState};
@@ -108,7 +108,7 @@ impl SampleWriter<'_> {
         self.push(if len > ELEMENTS { ", …]" } else { "]" });
     }
 
-    fn value(&mut self, value: Value<'_>, state: &PathState) {
+    fn value(&mut self, value: DocumentValue<'_>, state: &PathState) {
         if self.redact.matches(state) {
             return self.push(REDACTED);
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::decode::content::whole;
-use super::decode::document::{Document, Value};
+use super::decode::document::{Document, DocumentValue};
 
 /// Where requests of generating APIs have their sampling parameters, beside the top of the document: Ollama, TGI, SGLang.
 const PLACES: [&str; 3] = ["options", "parameters", "sampling_params"];
@@ -27,7 +27,7 @@ pub fn may_be_drawn(headers: &HeaderMap, body: &[Bytes], limit: usize) -> bool {
     flag("do_sample").unwrap_or(!is_tgi)
 }
 
-fn flag(value: Value<'_>) -> Option<bool> {
+fn flag(value: DocumentValue<'_>) -> Option<bool> {
     if let super::decode::Node::Bool(is_true) = value.node() { Some(is_true) } else { None }
 }
 

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::broken::{Break, Cause};
-use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
+use super::capture::{AttachedCaptures, BodyCapture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
 use super::drive::Drive;
 use super::h2_source::H2Source;
@@ -95,7 +95,7 @@ impl ResponseBody {
     }
 
     /// Copies within `budget` what the client is given.
-    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> BodyCapture {
         let (writer, copy) = capture(budget);
         self.captures.attach(writer);
         copy

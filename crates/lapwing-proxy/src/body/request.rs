@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 
-use super::capture::{AttachedCaptures, Capture, CaptureBudget, capture};
+use super::capture::{AttachedCaptures, BodyCapture, CaptureBudget, capture};
 use super::continue_gate::ContinueGate;
 use super::drain::drain;
 use super::split_write::FirstPiece;
@@ -150,7 +150,7 @@ impl RequestBody {
     }
 
     /// Copies the body within `budget` while it passes: as it stands in the request at the layer that calls this.
-    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> Capture {
+    pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> BodyCapture {
         let (mut writer, copy) = capture(budget);
         if self.is_end_stream() {
             writer.finish()

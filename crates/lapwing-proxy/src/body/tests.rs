@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 
-use super::capture::{Capture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete};
+use super::capture::{BodyCapture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete};
 use super::tracked_request::TrackedRequest;
 use super::*;
 use crate::connection::QuietWaker;
@@ -197,7 +197,7 @@ async fn response(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
     (response.unwrap().into_body(), connection, far)
 }
 
-async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<Capture>) {
+async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<BodyCapture>) {
     let (incoming, connection, mut far) = response(sent).await;
     let mut body =
         ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false, QuietWaker::default()))), Stamp::now());
@@ -235,7 +235,7 @@ async fn request(sent: &Sent) -> (Incoming, Connection, DuplexStream) {
     (incoming.await.unwrap(), connection, far)
 }
 
-async fn request_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<Capture>) {
+async fn request_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Vec<Step>, Option<BodyCapture>) {
     let (incoming, mut connection, mut far) = request(sent).await;
     let mut body = RequestBody::new(incoming, fixtures::in_flight());
     let copy = budget.map(|budget| body.capture(budget));

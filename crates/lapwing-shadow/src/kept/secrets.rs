@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use super::NameRules;
 use crate::config::{Config, CopyRule};
 use lapwing_compare::outputs::whole_body;
-use lapwing_compare::secret_names::{Place, is_secret};
+use lapwing_compare::secret_names::{NamePlace, is_secret};
 use lapwing_protocol::Media;
 
 /// What stands for a secret in a record.
@@ -46,10 +46,10 @@ impl Secrets {
     #[must_use]
     pub fn without(&self, path: &PathAndQuery) -> PathAndQuery {
         let Some(query) = path.query() else { return path.clone() };
-        if !pairs(query).any(|pair| self.is_secret_pair(pair, Place::Query)) {
+        if !pairs(query).any(|pair| self.is_secret_pair(pair, NamePlace::Query)) {
             return path.clone();
         }
-        let kept: Vec<&str> = pairs(query).filter(|pair| !self.is_secret_pair(pair, Place::Query)).collect();
+        let kept: Vec<&str> = pairs(query).filter(|pair| !self.is_secret_pair(pair, NamePlace::Query)).collect();
         let mark = if kept.is_empty() { "" } else { "?" };
         let shorter = format!("{}{mark}{}", path.path(), kept.join("&"));
         shorter.parse().unwrap_or_else(|_| PathAndQuery::from_static("/"))
@@ -88,7 +88,7 @@ impl Secrets {
             }
             BodyForm::Form => {
                 let hide = |pair: &str| match pair.split_once('=') {
-                    Some((name, _)) if self.is_secret_pair(pair, Place::Top) => format!("{name}={HIDDEN}"),
+                    Some((name, _)) if self.is_secret_pair(pair, NamePlace::Top) => format!("{name}={HIDDEN}"),
                     _ => pair.to_owned(),
                 };
                 Ok(pairs(&text(&body)).map(hide).collect::<Vec<_>>().join("&").into())
@@ -109,7 +109,7 @@ impl Secrets {
         let form = if is_json { BodyForm::Json } else { form };
         let has_secret = match form {
             BodyForm::Json => !self.values(&body).is_empty(),
-            BodyForm::Form => pairs(&text(&body)).any(|pair| self.is_secret_pair(pair, Place::Top)),
+            BodyForm::Form => pairs(&text(&body)).any(|pair| self.is_secret_pair(pair, NamePlace::Top)),
             BodyForm::Parts => self.has_secret_part(&body),
             BodyForm::Other => false,
         };
@@ -120,11 +120,11 @@ impl Secrets {
         secret_values(body, |name, place| self.is_secret(name, place))
     }
 
-    fn is_secret(&self, name: &str, place: Place) -> bool {
+    fn is_secret(&self, name: &str, place: NamePlace) -> bool {
         self.rules.of(name).map_or_else(|| is_secret(name, place), |rule| rule == CopyRule::Remove)
     }
 
-    fn is_secret_pair(&self, pair: &str, place: Place) -> bool {
+    fn is_secret_pair(&self, pair: &str, place: NamePlace) -> bool {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         !value.is_empty() && self.is_secret(&decoded(name), place)
     }
@@ -136,7 +136,7 @@ impl Secrets {
             let rest = &body[at + NAME.len()..];
             let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
             let length = rest.iter().take(128).take_while(|byte| !matches!(byte, b'"' | b';' | b'\r' | b'\n')).count();
-            self.is_secret(&text(&rest[..length]), Place::Top)
+            self.is_secret(&text(&rest[..length]), NamePlace::Top)
         })
     }
 }
@@ -183,7 +183,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// The places of the texts and numbers whose member's name `is_secret`, in their order.
-pub(crate) fn secret_values(text: &[u8], is_secret: impl Fn(&str, Place) -> bool) -> Vec<Range<usize>> {
+pub(crate) fn secret_values(text: &[u8], is_secret: impl Fn(&str, NamePlace) -> bool) -> Vec<Range<usize>> {
     let (mut found, mut depth, mut at) = (Vec::new(), 0_usize, 0);
     while let Some(byte) = text.get(at) {
         match byte {
@@ -196,7 +196,7 @@ pub(crate) fn secret_values(text: &[u8], is_secret: impl Fn(&str, Place) -> bool
                     at = end;
                     continue;
                 };
-                let place = if depth <= 1 { Place::Top } else { Place::Inside };
+                let place = if depth <= 1 { NamePlace::Top } else { NamePlace::Inside };
                 if key(text.get(at..end).unwrap_or_default()).is_some_and(|key| is_secret(&key, place))
                     && let Some(span) = scalar(text, value)
                 {

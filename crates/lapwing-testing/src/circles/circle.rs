@@ -24,7 +24,7 @@ pub struct Edge {
     /// The member that is used.
     pub to: String,
     /// The items that are used, each with the places of its uses.
-    pub items: BTreeMap<String, Vec<Place>>,
+    pub items: BTreeMap<String, Vec<UsePlace>>,
     /// Whether it is one of the edges without which the circle is none: those that name the fewest items.
     pub is_cut: bool,
 }
@@ -39,7 +39,7 @@ impl Edge {
 
 /// Where a path stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct UsePlace {
     /// The file.
     pub file: PathBuf,
     /// Its line, from 1.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::circle::{Circle, Edge, Place};
+use super::circle::{Circle, Edge, UsePlace};
 use super::cut;
 use super::resolve::Edges;
 use super::tree::{ModuleId, Tree};
@@ -12,7 +12,7 @@ use super::tree::{ModuleId, Tree};
 const OWN: &str = "self";
 
 /// The uses at one level, by members: user, used, and the places by items.
-type Level = BTreeMap<(String, String), BTreeMap<String, Vec<Place>>>;
+type Level = BTreeMap<(String, String), BTreeMap<String, Vec<UsePlace>>>;
 
 /// The circles of a crate, in the order of their levels.
 pub(crate) fn circles(of: &str, edges: &Edges, tree: &Tree, relative_to: &Path) -> Vec<Circle> {
@@ -23,7 +23,7 @@ pub(crate) fn circles(of: &str, edges: &Edges, tree: &Tree, relative_to: &Path) 
         let file = file.strip_prefix(relative_to).unwrap_or(file);
         let all = levels.entry(level).or_default().entry((user, used)).or_default();
         for (item, lines) in items {
-            let places = lines.iter().map(|line| Place { file: file.to_owned(), line: *line });
+            let places = lines.iter().map(|line| UsePlace { file: file.to_owned(), line: *line });
             all.entry(item.clone()).or_default().extend(places);
         }
     }

@@ -30,7 +30,7 @@ mod workspace;
 
 use std::path::Path;
 
-pub use circle::{Circle, Edge, Place};
+pub use circle::{Circle, Edge, UsePlace};
 pub use report::{Detail, KnownCircle, describe, differences, known, parse_known};
 pub use workspace::{Crate, Package, packages};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::circle::{Circle, Edge, Place};
+use super::circle::{Circle, Edge, UsePlace};
 
 /// A circle without its uses, as a list of known ones has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,8 +101,8 @@ pub fn describe(circle: &Circle, detail: Detail) -> String {
 }
 
 fn write_edge(text: &mut String, what: &str, edge: &Edge, detail: Detail) {
-    let at = |place: &Place| format!("{}:{}", place.file.display(), place.line);
-    let item = |(name, places): (&String, &Vec<Place>)| match places.first() {
+    let at = |place: &UsePlace| format!("{}:{}", place.file.display(), place.line);
+    let item = |(name, places): (&String, &Vec<UsePlace>)| match places.first() {
         Some(first) => format!("{name} ({})", at(first)),
         None => name.clone(),
     };

@@ -12,7 +12,7 @@ const MAX_MESSAGES: usize = 65_536;
 
 /// Why a body cannot be decoded.
 #[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
+pub enum AnswerDecodeError {
     /// It is larger than the limit.
     #[error("larger than {0} bytes")]
     TooLarge(usize),
@@ -24,14 +24,14 @@ pub enum DecodeError {
     Malformed(String),
 }
 
-impl DecodeError {
+impl AnswerDecodeError {
     pub(crate) fn malformed(reason: impl Into<String>) -> Self {
         Self::Malformed(reason.into())
     }
 }
 
 /// The whole body, decompressed to at most `limit` bytes.
-pub(crate) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, DecodeError> {
+pub(crate) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, AnswerDecodeError> {
     whole(answer.headers, answer.body, limit)
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, D
 ///
 /// # Errors
 ///
-/// [`DecodeError`]: it is larger, corrupt, or in an unknown encoding.
-pub fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usize) -> Result<Bytes, DecodeError> {
+/// [`AnswerDecodeError`]: it is larger, corrupt, or in an unknown encoding.
+pub fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usize) -> Result<Bytes, AnswerDecodeError> {
     let length = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
     if length > limit {
-        return Err(DecodeError::TooLarge(limit));
+        return Err(AnswerDecodeError::TooLarge(limit));
     }
     let body = match pieces {
         [one] => one.clone(),
@@ -53,14 +53,14 @@ pub fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usize) -> Result<Byte
             joined.freeze()
         }
     };
-    let codings = Codings::of(headers).map_err(|unknown| DecodeError::Encoding(unknown.0))?;
+    let codings = Codings::of(headers).map_err(|unknown| AnswerDecodeError::Encoding(unknown.0))?;
     if codings.is_plain() { Ok(body) } else { decompressed(&codings, &body, limit) }
 }
 
-fn decompressed(codings: &Codings, body: &Bytes, limit: usize) -> Result<Bytes, DecodeError> {
+fn decompressed(codings: &Codings, body: &Bytes, limit: usize) -> Result<Bytes, AnswerDecodeError> {
     unpack(codings, body, limit).map_err(|error| match error {
-        UnpackError::TooLarge(limit) => DecodeError::TooLarge(limit),
-        UnpackError::Corrupt(error) => DecodeError::malformed(format!("not compressed as announced: {error}")),
+        UnpackError::TooLarge(limit) => AnswerDecodeError::TooLarge(limit),
+        UnpackError::Corrupt(error) => AnswerDecodeError::malformed(format!("not compressed as announced: {error}")),
     })
 }
 
@@ -69,20 +69,20 @@ fn decompressed(codings: &Codings, body: &Bytes, limit: usize) -> Result<Bytes, 
 /// # Errors
 ///
 /// If the body is not framed as gRPC, a message cannot be decompressed, or they are larger.
-pub fn grpc_messages(answer: &FinishedAnswer<'_>, body: &Bytes, limit: usize) -> Result<Vec<Bytes>, DecodeError> {
+pub fn grpc_messages(answer: &FinishedAnswer<'_>, body: &Bytes, limit: usize) -> Result<Vec<Bytes>, AnswerDecodeError> {
     let (mut messages, mut rest, mut left) = (Vec::new(), body.clone(), limit);
-    let coding = || Codings::named(grpc_encoding(answer.headers)).map_err(|unknown| DecodeError::Encoding(unknown.0));
+    let coding = || Codings::named(grpc_encoding(answer.headers)).map_err(|unknown| AnswerDecodeError::Encoding(unknown.0));
     while !rest.is_empty() {
         let Some(([flag, length @ ..], _)) = rest.split_first_chunk::<5>() else {
-            return Err(DecodeError::malformed("a gRPC frame is cut off"));
+            return Err(AnswerDecodeError::malformed("a gRPC frame is cut off"));
         };
         let (is_compressed, length) = (*flag == 1, u32::from_be_bytes(*length) as usize);
         if *flag > 1 {
-            return Err(DecodeError::malformed("not framed as gRPC"));
+            return Err(AnswerDecodeError::malformed("not framed as gRPC"));
         }
         let mut frame = rest.split_off(5);
         if length > frame.len() || messages.len() == MAX_MESSAGES {
-            return Err(DecodeError::malformed("a gRPC message is cut off, or there are too many"));
+            return Err(AnswerDecodeError::malformed("a gRPC message is cut off, or there are too many"));
         }
         rest = frame.split_off(length);
         let message = if is_compressed { decompressed(&coding()?, &frame, left)? } else { frame };

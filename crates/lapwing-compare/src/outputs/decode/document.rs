@@ -57,8 +57,8 @@ impl Document {
     }
 
     /// The value of the whole document.
-    pub fn root(&self) -> Value<'_> {
-        Value { document: self, at: 0 }
+    pub fn root(&self) -> DocumentValue<'_> {
+        DocumentValue { document: self, at: 0 }
     }
 
     fn end(&self) -> u32 {
@@ -113,12 +113,12 @@ impl Document {
 
 /// A value of a document.
 #[derive(Clone, Copy, Debug)]
-pub struct Value<'a> {
+pub struct DocumentValue<'a> {
     document: &'a Document,
     at: usize,
 }
 
-impl<'a> Value<'a> {
+impl<'a> DocumentValue<'a> {
     /// Its node; `null` for an empty document.
     pub(crate) fn node(self) -> Node {
         self.document.nodes.get(self.at).copied().unwrap_or(Node::Null)
@@ -154,12 +154,12 @@ impl<'a> Value<'a> {
     }
 
     /// The elements, if it is an array.
-    pub(crate) fn elements(self) -> Option<impl Iterator<Item = Value<'a>> + Clone> {
+    pub(crate) fn elements(self) -> Option<impl Iterator<Item = DocumentValue<'a>> + Clone> {
         matches!(self.node(), Node::Array { .. }).then(|| self.inside())
     }
 
     /// The members, if it is an object.
-    pub(crate) fn members(self) -> Option<impl Iterator<Item = (&'a str, Value<'a>)> + Clone> {
+    pub(crate) fn members(self) -> Option<impl Iterator<Item = (&'a str, DocumentValue<'a>)> + Clone> {
         let pairs = Pairs(self.inside());
         matches!(self.node(), Node::Object { .. }).then_some(pairs)
     }
@@ -188,10 +188,10 @@ struct Inside<'a> {
 }
 
 impl<'a> Iterator for Inside<'a> {
-    type Item = Value<'a>;
+    type Item = DocumentValue<'a>;
 
-    fn next(&mut self) -> Option<Value<'a>> {
-        let value = Value { document: self.document, at: self.at };
+    fn next(&mut self) -> Option<DocumentValue<'a>> {
+        let value = DocumentValue { document: self.document, at: self.at };
         (self.at < self.end).then(|| {
             self.at = value.end();
             value
@@ -204,7 +204,7 @@ impl<'a> Iterator for Inside<'a> {
 struct Pairs<'a>(Inside<'a>);
 
 impl<'a> Iterator for Pairs<'a> {
-    type Item = (&'a str, Value<'a>);
+    type Item = (&'a str, DocumentValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         Some((self.0.next()?.text().unwrap_or_default(), self.0.next()?))
@@ -212,7 +212,9 @@ impl<'a> Iterator for Pairs<'a> {
 }
 
 /// The members of an object by key, of equal keys the last one.
-pub(crate) fn sorted_members<'a>(members: impl Iterator<Item = (&'a str, Value<'a>)>) -> SmallVec<[(&'a str, Value<'a>); 16]> {
+pub(crate) fn sorted_members<'a>(
+    members: impl Iterator<Item = (&'a str, DocumentValue<'a>)>,
+) -> SmallVec<[(&'a str, DocumentValue<'a>); 16]> {
     let mut sorted: SmallVec<[_; 16]> = members.collect();
     sorted.sort_by_key(|(key, _)| *key);
     sorted.reverse();

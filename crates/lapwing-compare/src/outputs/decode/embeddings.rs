@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::document::{Document, Value};
+use super::document::{Document, DocumentValue};
 
 /// Vectors, in the order of the inputs.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) fn decode(document: &Document) -> Option<Embeddings> {
     if let Some(data) = root.get("data").and_then(|data| data.elements()) {
         let mut indexed = Vec::new();
         for (at, item) in data.enumerate() {
-            let index = item.get("index").and_then(Value::count).unwrap_or(at as u64);
+            let index = item.get("index").and_then(DocumentValue::count).unwrap_or(at as u64);
             let from = vectors.len();
             take(item.get("embedding")?, &mut vectors)?;
             indexed.extend(vectors.drain(from..).map(|vector| (index, vector)));
@@ -35,7 +35,7 @@ pub(crate) fn decode(document: &Document) -> Option<Embeddings> {
 }
 
 /// Appends a vector, or a list of vectors (of one input, where tokens are not pooled); `None` for another value.
-fn take(value: Value<'_>, vectors: &mut Vec<Vec<f64>>) -> Option<()> {
+fn take(value: DocumentValue<'_>, vectors: &mut Vec<Vec<f64>>) -> Option<()> {
     if let Some(text) = value.text() {
         vectors.push(floats(text)?);
         return Some(());

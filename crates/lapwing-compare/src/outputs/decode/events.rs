@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{DecodeError, Document};
+use super::{AnswerDecodeError, Document};
 use lapwing_protocol::Media;
 use lapwing_protocol::wire::{SsePiece, SseReader};
 
@@ -60,7 +60,7 @@ pub(crate) fn documents(media: Media, body: &Bytes) -> Documents {
 }
 
 /// The documents of a stream as the elements of one array.
-pub(crate) fn as_array(documents: &Documents) -> Result<Document, DecodeError> {
+pub(crate) fn as_array(documents: &Documents) -> Result<Document, AnswerDecodeError> {
     let mut array = Document::default();
     let at = array.open_array();
     for text in documents.iter() {

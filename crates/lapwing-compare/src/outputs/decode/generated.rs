@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::DecodeError;
-use super::document::{Document, Node, Value};
+use super::AnswerDecodeError;
+use super::document::{Document, DocumentValue, Node};
 use super::events::Documents;
 
 /// A part of what a model wrote.
@@ -45,7 +45,7 @@ pub(crate) fn from_document(document: &Document) -> Option<GeneratedTexts> {
 }
 
 /// The text of a stream; `None` if no document has any that is known.
-pub(crate) fn from_stream(documents: &Documents) -> Result<Option<GeneratedTexts>, DecodeError> {
+pub(crate) fn from_stream(documents: &Documents) -> Result<Option<GeneratedTexts>, AnswerDecodeError> {
     let (mut texts, mut document, mut is_known) = (GeneratedTexts::default(), Document::default(), false);
     for text in documents.iter() {
         document.clear();
@@ -65,7 +65,7 @@ impl GeneratedTexts {
     }
 
     /// Takes the text of one document. Returns whether it has a known form.
-    fn take(&mut self, root: Value<'_>) -> bool {
+    fn take(&mut self, root: DocumentValue<'_>) -> bool {
         if let Some(list) = root.elements() {
             // TGI's `/` and SGLang with several prompts answer with a list
             let known: Vec<bool> = list.enumerate().map(|(at, item)| self.take_native(item, at as u64)).collect();
@@ -80,10 +80,10 @@ impl GeneratedTexts {
     }
 
     /// OpenAI's chat and completions.
-    fn take_choices(&mut self, root: Value<'_>) -> bool {
+    fn take_choices(&mut self, root: DocumentValue<'_>) -> bool {
         let Some(choices) = root.get("choices").and_then(|choices| choices.elements()) else { return false };
         for (at, choice) in choices.enumerate() {
-            let index = choice.get("index").and_then(Value::count).unwrap_or(at as u64);
+            let index = choice.get("index").and_then(DocumentValue::count).unwrap_or(at as u64);
             for message in ["message", "delta"].into_iter().filter_map(|key| choice.get(key)) {
                 self.take_message(index, message);
             }
@@ -97,7 +97,7 @@ impl GeneratedTexts {
         true
     }
 
-    fn take_message(&mut self, choice: u64, message: Value<'_>) {
+    fn take_message(&mut self, choice: u64, message: DocumentValue<'_>) {
         for (key, part) in [
             ("content", TextPart::Content),
             ("reasoning_content", TextPart::Reasoning),
@@ -120,7 +120,7 @@ impl GeneratedTexts {
     }
 
     /// OpenAI's responses: a whole answer has `output`, the events of a stream have a type and their piece in `delta`.
-    fn take_responses(&mut self, root: Value<'_>) -> bool {
+    fn take_responses(&mut self, root: DocumentValue<'_>) -> bool {
         if let Some(event) = root.get_text("type").filter(|event| event.starts_with("response.")) {
             let part = if event.contains("reasoning") {
                 TextPart::Reasoning
@@ -132,7 +132,7 @@ impl GeneratedTexts {
                 TextPart::Content
             };
             if let Some(delta) = root.get_text("delta").filter(|_| event.ends_with(".delta")) {
-                self.append(root.get("output_index").and_then(Value::count).unwrap_or(0), part, delta);
+                self.append(root.get("output_index").and_then(DocumentValue::count).unwrap_or(0), part, delta);
             }
             return true;
         }
@@ -152,7 +152,7 @@ impl GeneratedTexts {
     }
 
     /// The servers' own routes.
-    fn take_native(&mut self, root: Value<'_>, choice: u64) -> bool {
+    fn take_native(&mut self, root: DocumentValue<'_>, choice: u64) -> bool {
         let before = self.0.len();
         let mut is_known = false;
         // pieces, which follow each other: llama.cpp, Triton, Ollama
@@ -163,7 +163,7 @@ impl GeneratedTexts {
             ("thinking", TextPart::Reasoning),
         ] {
             if let Some(text) = root.get_text(key) {
-                let index = root.get("index").and_then(Value::count).unwrap_or(choice);
+                let index = root.get("index").and_then(DocumentValue::count).unwrap_or(choice);
                 self.append(index, part, text);
                 is_known = true;
             }
@@ -194,14 +194,14 @@ impl GeneratedTexts {
     }
 }
 
-fn is_true(value: Value<'_>) -> bool {
+fn is_true(value: DocumentValue<'_>) -> bool {
     value.node() == Node::Bool(true)
 }
 
 /// Takes the text of a document in the forms of Anthropic's messages and of OpenAI's streamed transcriptions. Returns whether it has
 /// one of these forms. A whole message with a call of a tool has not: its arguments
 /// are a document, which is compared as one.
-fn take_typed(texts: &mut GeneratedTexts, root: Value<'_>) -> bool {
+fn take_typed(texts: &mut GeneratedTexts, root: DocumentValue<'_>) -> bool {
     match root.get_text("type") {
         Some("message") => take_message(texts, root),
         Some("message_start" | "message_stop" | "content_block_stop" | "ping") => true,
@@ -235,7 +235,7 @@ fn take_typed(texts: &mut GeneratedTexts, root: Value<'_>) -> bool {
     }
 }
 
-fn take_message(texts: &mut GeneratedTexts, root: Value<'_>) -> bool {
+fn take_message(texts: &mut GeneratedTexts, root: DocumentValue<'_>) -> bool {
     let Some(blocks) = root.get("content").and_then(|content| content.elements()) else { return false };
     if blocks.clone().any(|block| !matches!(block.get_text("type"), Some("text" | "thinking"))) {
         return false;
@@ -248,7 +248,7 @@ fn take_message(texts: &mut GeneratedTexts, root: Value<'_>) -> bool {
 }
 
 /// A block of a message, or a piece of one.
-fn take_block(texts: &mut GeneratedTexts, block: Value<'_>) {
+fn take_block(texts: &mut GeneratedTexts, block: DocumentValue<'_>) {
     for (key, part) in [
         ("text", TextPart::Content),
         ("thinking", TextPart::Reasoning),

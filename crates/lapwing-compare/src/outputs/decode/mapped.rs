@@ -6,7 +6,7 @@ use super::document::Document;
 use super::element::ElementType;
 use super::nested::{NestedFault, NestedTensor, read_numbers};
 use super::tensor::{DecodedTensor, TensorData};
-use super::{DecodeError, content};
+use super::{AnswerDecodeError, content};
 use crate::outputs::paths::ValuePath;
 
 /// An input or output of a model.
@@ -106,11 +106,11 @@ pub(crate) fn decode(
     answer: &FinishedAnswer<'_>,
     outputs: &OutputMapping,
     limit: usize,
-) -> Result<Vec<DecodedTensor>, DecodeError> {
+) -> Result<Vec<DecodedTensor>, AnswerDecodeError> {
     let document = Document::parse(&content::body(answer, limit)?)?;
     let tensor = |output: &MappedTensor| {
         let MappedTensor { port, path } = output;
-        let fault = |fault: NestedFault| DecodeError::malformed(format!("output {}: {path} {fault}", port.name));
+        let fault = |fault: NestedFault| AnswerDecodeError::malformed(format!("output {}: {path} {fault}", port.name));
         // the document bounds the elements
         let NestedTensor { shape, stored, data } = output.read(&document, usize::MAX).map_err(fault)?;
         let shape = port.fit(&shape).unwrap_or(shape);

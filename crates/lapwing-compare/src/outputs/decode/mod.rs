@@ -22,7 +22,7 @@ use bytes::Bytes;
 use super::answer::FinishedAnswer;
 use lapwing_protocol::{Media, OutputKind};
 
-pub(crate) use content::DecodeError;
+pub(crate) use content::AnswerDecodeError;
 pub use document::Document;
 pub(crate) use document::Node;
 pub(crate) use element::Number;
@@ -76,8 +76,12 @@ impl Decoded {
 ///
 /// # Errors
 ///
-/// [`DecodeError`]: too large, in an unknown encoding, or not in the announced format.
-pub(crate) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, limit: usize) -> Result<Decoded, DecodeError> {
+/// [`AnswerDecodeError`]: too large, in an unknown encoding, or not in the announced format.
+pub(crate) fn decode(
+    answer: &FinishedAnswer<'_>,
+    reading: AnswerReading<'_>,
+    limit: usize,
+) -> Result<Decoded, AnswerDecodeError> {
     let kind = match reading {
         AnswerReading::Protocol(kind) => kind,
         AnswerReading::Mapped(outputs) => return mapped::decode(answer, outputs, limit).map(Decoded::Tensors),
@@ -94,7 +98,7 @@ pub(crate) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, li
         }
         Media::JsonBefore(bytes) => {
             let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= body.len());
-            let at = bytes.ok_or_else(|| DecodeError::malformed("the JSON before binary data is longer than the body"))?;
+            let at = bytes.ok_or_else(|| AnswerDecodeError::malformed("the JSON before binary data is longer than the body"))?;
             let document = Document::parse(&body[..at])?;
             oip_json::decode(&document, &body.slice(at..)).map(Decoded::Tensors)
         }
@@ -123,7 +127,7 @@ pub(crate) fn decode(answer: &FinishedAnswer<'_>, reading: AnswerReading<'_>, li
     }
 }
 
-fn of_document(document: Document, kind: OutputKind) -> Result<Decoded, DecodeError> {
+fn of_document(document: Document, kind: OutputKind) -> Result<Decoded, AnswerDecodeError> {
     Ok(match kind {
         OutputKind::Tensors if oip_json::has_outputs(&document) => Decoded::Tensors(oip_json::decode(&document, &Bytes::new())?),
         OutputKind::Embeddings => match embeddings::decode(&document) {

@@ -5,7 +5,7 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::document::{Node, Value};
+use super::document::{DocumentValue, Node};
 use super::element::ElementType;
 use super::oip_json::write;
 use super::tensor::MAX_DIMENSIONS;
@@ -16,12 +16,12 @@ use crate::outputs::paths::{ValuePath, ValueStep};
 pub enum NestedFault {
     /// A member or element of the path does not exist.
     #[error("leads to nothing{0}")]
-    Missing(Place),
+    Missing(ListPlace),
     /// The lists of one axis have different lengths.
     #[error("is ragged{at}: {found} elements where the first such list has {first}")]
     Ragged {
         /// Which list.
-        at: Place,
+        at: ListPlace,
         /// Its elements.
         found: usize,
         /// The elements of the first list of this axis.
@@ -29,7 +29,7 @@ pub enum NestedFault {
     },
     /// A list stands where others have a value, or a value where others have a list.
     #[error("is ragged{0}: lists and single values stand side by side")]
-    Mixed(Place),
+    Mixed(ListPlace),
     /// More axes than a tensor may have.
     #[error("has more than {MAX_DIMENSIONS} lists in one another")]
     Deep,
@@ -37,7 +37,7 @@ pub enum NestedFault {
     #[error("has {found}{at}, which is no {wanted}")]
     Element {
         /// Which value.
-        at: Place,
+        at: ListPlace,
         /// What it is.
         found: &'static str,
         /// The datatype that it should have.
@@ -50,9 +50,9 @@ pub enum NestedFault {
 
 /// Where in the lists; prints as ` at [3, 1]`, or as nothing outside of any list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(SmallVec<[usize; 4]>);
+pub struct ListPlace(SmallVec<[usize; 4]>);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ListPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, " at {:?}", self.0.as_slice()) }
     }
@@ -75,7 +75,7 @@ pub struct NestedTensor {
 ///
 /// [`NestedFault`]
 pub(crate) fn read_numbers(
-    root: Value<'_>,
+    root: DocumentValue<'_>,
     path: &ValuePath,
     element: ElementType,
     limit: usize,
@@ -98,7 +98,7 @@ pub(crate) fn read_numbers(
 /// # Errors
 ///
 /// [`NestedFault`]
-pub fn read_texts<'d>(root: Value<'d>, path: &ValuePath) -> Result<(Vec<usize>, Vec<&'d str>), NestedFault> {
+pub fn read_texts<'d>(root: DocumentValue<'d>, path: &ValuePath) -> Result<(Vec<usize>, Vec<&'d str>), NestedFault> {
     let mut texts = Vec::new();
     let shape = walk(root, path, |value, at| {
         let refused = || NestedFault::Element { at: at.clone(), found: kind_of(value), wanted: "text" };
@@ -110,23 +110,23 @@ pub fn read_texts<'d>(root: Value<'d>, path: &ValuePath) -> Result<(Vec<usize>, 
 
 /// Calls `leaf` with each value below the lists at `path`, in order. Returns the lengths of the lists, the outermost first.
 fn walk<'d>(
-    root: Value<'d>,
+    root: DocumentValue<'d>,
     path: &ValuePath,
-    leaf: impl FnMut(Value<'d>, &Place) -> Result<(), NestedFault>,
+    leaf: impl FnMut(DocumentValue<'d>, &ListPlace) -> Result<(), NestedFault>,
 ) -> Result<Vec<usize>, NestedFault> {
-    let mut walk = Walk { shape: SmallVec::new(), has_leaves: false, at: Place::default(), leaf };
+    let mut walk = Walk { shape: SmallVec::new(), has_leaves: false, at: ListPlace::default(), leaf };
     walk.visit(root, path.steps())?;
     Ok(walk.shape.to_vec())
 }
 
 /// A finite number that is too great for the type.
 #[expect(clippy::cast_possible_truncation, reason = "this is what is asked")]
-fn overflows(value: Value<'_>, element: ElementType) -> bool {
+fn overflows(value: DocumentValue<'_>, element: ElementType) -> bool {
     let of = |number: f64| number.is_finite() && !(number as f32).is_finite();
     element == ElementType::Fp32 && value.number().is_some_and(|number| of(number.as_f64()))
 }
 
-fn kind_of(value: Value<'_>) -> &'static str {
+fn kind_of(value: DocumentValue<'_>) -> &'static str {
     match value.node() {
         Node::Null => "null",
         Node::Bool(_) => "a boolean",
@@ -143,13 +143,13 @@ struct Walk<F> {
     shape: SmallVec<[usize; 4]>,
     /// Whether a value was met below the last axis of `shape`.
     has_leaves: bool,
-    at: Place,
+    at: ListPlace,
     leaf: F,
 }
 
-impl<'d, F: FnMut(Value<'d>, &Place) -> Result<(), NestedFault>> Walk<F> {
+impl<'d, F: FnMut(DocumentValue<'d>, &ListPlace) -> Result<(), NestedFault>> Walk<F> {
     /// A document nests 128 values at most, and a path has 30 steps.
-    fn visit(&mut self, value: Value<'d>, steps: &[ValueStep]) -> Result<(), NestedFault> {
+    fn visit(&mut self, value: DocumentValue<'d>, steps: &[ValueStep]) -> Result<(), NestedFault> {
         let missing = || NestedFault::Missing(self.at.clone());
         match steps.split_first() {
             Some((ValueStep::Key(key), rest)) => {
@@ -171,7 +171,11 @@ impl<'d, F: FnMut(Value<'d>, &Place) -> Result<(), NestedFault>> Walk<F> {
         }
     }
 
-    fn axis(&mut self, elements: impl Iterator<Item = Value<'d>> + Clone, steps: &[ValueStep]) -> Result<(), NestedFault> {
+    fn axis(
+        &mut self,
+        elements: impl Iterator<Item = DocumentValue<'d>> + Clone,
+        steps: &[ValueStep],
+    ) -> Result<(), NestedFault> {
         let (axis, found) = (self.at.0.len(), elements.clone().count());
         match self.shape.get(axis) {
             Some(first) if *first == found => {}
@@ -188,7 +192,7 @@ impl<'d, F: FnMut(Value<'d>, &Place) -> Result<(), NestedFault>> Walk<F> {
         Ok(())
     }
 
-    fn element(&mut self, value: Value<'d>) -> Result<(), NestedFault> {
+    fn element(&mut self, value: DocumentValue<'d>) -> Result<(), NestedFault> {
         if self.at.0.len() != self.shape.len() {
             return Err(NestedFault::Mixed(self.at.clone()));
         }

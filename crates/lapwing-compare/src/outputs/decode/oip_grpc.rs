@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::DecodeError;
+use super::AnswerDecodeError;
 use super::element::ElementType;
 use super::tensor::{DecodedTensor, MAX_TENSORS, TensorData, shown_name};
 
@@ -57,20 +57,20 @@ struct Fields {
 }
 
 /// The tensors of all messages, in order.
-pub(crate) fn decode(messages: &[Bytes]) -> Result<Vec<DecodedTensor>, DecodeError> {
+pub(crate) fn decode(messages: &[Bytes]) -> Result<Vec<DecodedTensor>, AnswerDecodeError> {
     let mut tensors = Vec::new();
     for message in messages {
         let mut fields = Fields::read(message.clone())?;
         if fields.outputs.is_empty() && fields.inner.is_none() && !fields.first.is_empty() {
             let error = shown_name(&String::from_utf8_lossy(&fields.first));
-            return Err(DecodeError::malformed(format!("an answer without outputs, or an error in a stream: {error}")));
+            return Err(AnswerDecodeError::malformed(format!("an answer without outputs, or an error in a stream: {error}")));
         }
         // in an answer field 2 is the model's version; in a stream it is the answer
         if let Some(inner) = fields.inner.take().filter(|_| fields.outputs.is_empty()) {
             fields = Fields::read(inner)?;
         }
         if tensors.len() + fields.outputs.len() > MAX_TENSORS {
-            return Err(DecodeError::malformed(format!("more than {MAX_TENSORS} outputs")));
+            return Err(AnswerDecodeError::malformed(format!("more than {MAX_TENSORS} outputs")));
         }
         append(&fields.outputs, fields.raw, &mut tensors)?;
     }
@@ -79,7 +79,7 @@ pub(crate) fn decode(messages: &[Bytes]) -> Result<Vec<DecodedTensor>, DecodeErr
 
 impl Fields {
     /// Reads the top level of a message. Beyond [`MAX_TENSORS`] outputs nothing is kept.
-    fn read(mut message: Bytes) -> Result<Self, DecodeError> {
+    fn read(mut message: Bytes) -> Result<Self, AnswerDecodeError> {
         let mut fields = Self::default();
         while message.has_remaining() {
             let (number, wire) = decode_key(&mut message).map_err(not_protobuf)?;
@@ -89,7 +89,7 @@ impl Fields {
             }
             let length = usize::try_from(decode_varint(&mut message).map_err(not_protobuf)?).unwrap_or(usize::MAX);
             if length > message.remaining() {
-                return Err(DecodeError::malformed("not protobuf: a field is cut off"));
+                return Err(AnswerDecodeError::malformed("not protobuf: a field is cut off"));
             }
             let value = message.split_to(length);
             match number {
@@ -104,16 +104,16 @@ impl Fields {
     }
 }
 
-fn not_protobuf(error: prost::DecodeError) -> DecodeError {
-    DecodeError::malformed(format!("not protobuf: {error}"))
+fn not_protobuf(error: prost::DecodeError) -> AnswerDecodeError {
+    AnswerDecodeError::malformed(format!("not protobuf: {error}"))
 }
 
-fn append(outputs: &[Bytes], raw: Vec<Bytes>, tensors: &mut Vec<DecodedTensor>) -> Result<(), DecodeError> {
+fn append(outputs: &[Bytes], raw: Vec<Bytes>, tensors: &mut Vec<DecodedTensor>) -> Result<(), AnswerDecodeError> {
     let is_raw = !raw.is_empty();
     let mut raw = raw.into_iter();
     for output in outputs {
         let output = OutputTensor::decode(output.clone()).map_err(not_protobuf)?;
-        let fault = |reason: &str| DecodeError::malformed(format!("tensor {}: {reason}", shown_name(&output.name)));
+        let fault = |reason: &str| AnswerDecodeError::malformed(format!("tensor {}: {reason}", shown_name(&output.name)));
         let element = ElementType::parse(&output.datatype).ok_or_else(|| fault("no known datatype"))?;
         let data = match output.contents {
             Some(contents) if !is_raw => {
@@ -125,7 +125,7 @@ fn append(outputs: &[Bytes], raw: Vec<Bytes>, tensors: &mut Vec<DecodedTensor>) 
         tensors.push(DecodedTensor::new(output.name, element, &output.shape, data)?);
     }
     if raw.next().is_some() {
-        return Err(DecodeError::malformed("more raw contents than outputs"));
+        return Err(AnswerDecodeError::malformed("more raw contents than outputs"));
     }
     Ok(())
 }

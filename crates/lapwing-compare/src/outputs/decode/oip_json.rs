@@ -6,8 +6,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::DecodeError;
-use super::document::{Document, Node, Value};
+use super::AnswerDecodeError;
+use super::document::{Document, DocumentValue, Node};
 use super::element::{ElementType, Number};
 use super::lenient::not_finite;
 use super::tensor::{DecodedTensor, MAX_TENSORS, TensorData, shown_name};
@@ -18,26 +18,26 @@ pub(crate) fn has_outputs(document: &Document) -> bool {
 }
 
 /// The tensors of an answer, of which `binary` follows the document.
-pub(crate) fn decode(document: &Document, binary: &Bytes) -> Result<Vec<DecodedTensor>, DecodeError> {
+pub(crate) fn decode(document: &Document, binary: &Bytes) -> Result<Vec<DecodedTensor>, AnswerDecodeError> {
     let outputs = document.root().get("outputs");
     let outputs = outputs.as_ref().and_then(|outputs| outputs.elements());
-    let outputs = outputs.ok_or_else(|| DecodeError::malformed("the answer has no list of outputs"))?;
+    let outputs = outputs.ok_or_else(|| AnswerDecodeError::malformed("the answer has no list of outputs"))?;
     let (mut tensors, mut rest) = (Vec::new(), binary.clone());
     for output in outputs {
         if tensors.len() == MAX_TENSORS {
-            return Err(DecodeError::malformed(format!("more than {MAX_TENSORS} outputs")));
+            return Err(AnswerDecodeError::malformed(format!("more than {MAX_TENSORS} outputs")));
         }
         tensors.push(tensor(output, &mut rest)?);
     }
     if !rest.is_empty() {
-        return Err(DecodeError::malformed(format!("{} bytes behind the last output", rest.len())));
+        return Err(AnswerDecodeError::malformed(format!("{} bytes behind the last output", rest.len())));
     }
     Ok(tensors)
 }
 
-fn tensor(output: Value<'_>, rest: &mut Bytes) -> Result<DecodedTensor, DecodeError> {
+fn tensor(output: DocumentValue<'_>, rest: &mut Bytes) -> Result<DecodedTensor, AnswerDecodeError> {
     let name = output.get_text("name").unwrap_or_default().to_owned();
-    let fault = |reason: &str| DecodeError::malformed(format!("tensor {}: {reason}", shown_name(&name)));
+    let fault = |reason: &str| AnswerDecodeError::malformed(format!("tensor {}: {reason}", shown_name(&name)));
     let element = output.get_text("datatype").and_then(ElementType::parse).ok_or_else(|| fault("no known datatype"))?;
     let shape = output.get("shape");
     let shape = shape.as_ref().and_then(|shape| shape.elements()).ok_or_else(|| fault("no shape"))?;
@@ -67,7 +67,7 @@ fn tensor(output: Value<'_>, rest: &mut Bytes) -> Result<DecodedTensor, DecodeEr
 
 /// Appends what a text such as `"NaN"` stands for in a float tensor, because protobuf's JSON has it so; `None` for any other.
 #[expect(clippy::cast_possible_truncation, reason = "no finite number is written")]
-fn write_word(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
+fn write_word(value: DocumentValue<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
     let number = value.text().and_then(|text| not_finite(text.as_bytes()))?;
     match element {
         ElementType::Fp32 => out.put_f32_le(number as f32),
@@ -78,7 +78,7 @@ fn write_word(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Opt
 }
 
 /// Calls `on` with each value that is not a list, in order; `None` as soon as it returns `None`. Lists nest at most 128 deep.
-fn flatten(value: Value<'_>, on: &mut impl FnMut(Value<'_>) -> Option<()>) -> Option<()> {
+fn flatten(value: DocumentValue<'_>, on: &mut impl FnMut(DocumentValue<'_>) -> Option<()>) -> Option<()> {
     match value.elements() {
         Some(mut elements) => elements.try_for_each(|element| flatten(element, on)),
         None => on(value),
@@ -87,7 +87,7 @@ fn flatten(value: Value<'_>, on: &mut impl FnMut(Value<'_>) -> Option<()>) -> Op
 
 /// Appends a value in this type; `None` if it does not fit.
 #[expect(clippy::cast_possible_truncation, reason = "a double is rounded to the tensor's own precision")]
-pub(crate) fn write(value: Value<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
+pub(crate) fn write(value: DocumentValue<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
     let number = match value.node() {
         Node::Bool(is_true) => Number::Integer(is_true.into()),
         Node::Null if element.is_float() => Number::Float(f64::NAN),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::DecodeError;
+use super::AnswerDecodeError;
 use super::element::{ElementType, Number};
 
 /// The most dimensions of a tensor.
@@ -35,8 +35,8 @@ impl DecodedTensor {
     /// # Errors
     ///
     /// The data do not fit the shape, or a dimension is negative, or there are too many.
-    pub(crate) fn new(name: String, element: ElementType, shape: &[i64], data: TensorData) -> Result<Self, DecodeError> {
-        let fault = |reason: String| DecodeError::malformed(format!("tensor {}: {reason}", shown_name(&name)));
+    pub(crate) fn new(name: String, element: ElementType, shape: &[i64], data: TensorData) -> Result<Self, AnswerDecodeError> {
+        let fault = |reason: String| AnswerDecodeError::malformed(format!("tensor {}: {reason}", shown_name(&name)));
         if shape.len() > MAX_DIMENSIONS {
             return Err(fault(format!("{} dimensions, more than {MAX_DIMENSIONS}", shape.len())));
         }
@@ -101,7 +101,7 @@ impl TensorData {
 
     /// Reads binary data as they follow a JSON head, or as they are in `raw_output_contents`: numbers little-endian, each text after
     /// its length in four bytes.
-    pub(crate) fn from_raw(element: ElementType, data: Bytes) -> Result<Self, DecodeError> {
+    pub(crate) fn from_raw(element: ElementType, data: Bytes) -> Result<Self, AnswerDecodeError> {
         if element.bytes().is_some() {
             return Ok(Self::Numbers(element, data));
         }
@@ -109,7 +109,7 @@ impl TensorData {
         while !rest.is_empty() {
             let length = rest.first_chunk().map(|length| u32::from_le_bytes(*length) as usize);
             let Some(length) = length.filter(|length| *length <= rest.len() - 4) else {
-                return Err(DecodeError::malformed("a text of binary data is longer than the data"));
+                return Err(AnswerDecodeError::malformed("a text of binary data is longer than the data"));
             };
             let mut text = rest.split_off(4);
             rest = text.split_off(length);

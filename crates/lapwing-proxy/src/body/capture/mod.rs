@@ -1,7 +1,7 @@
 //! Bounded copies of bodies, for later readers such as a mirror or a cache. A capture never delays its original.
 //!
 //! [`RequestBody::capture`] and [`ResponseBody::capture`] attach a writer to a body; it is given every frame just
-//! before the frame goes on. They return the other end, a [`Capture`]: a future of the [`CapturedBody`], or of the reason why
+//! before the frame goes on. They return the other end, a [`BodyCapture`]: a future of the [`CapturedBody`], or of the reason why
 //! there is none ([`Incomplete`]).
 //!
 //! # Memory
@@ -28,4 +28,4 @@ pub(crate) use attached::AttachedCaptures;
 pub use budget::{CaptureBudget, CaptureLimits, Incomplete};
 pub use captured::{CapturedBody, ReplayBody};
 pub(crate) use writer::capture;
-pub use writer::{Capture, capture_whole};
+pub use writer::{BodyCapture, capture_whole};

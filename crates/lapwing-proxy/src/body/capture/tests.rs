@@ -60,7 +60,7 @@ fn bytes_of(captured: &CapturedBody) -> Vec<u8> {
     captured.pieces().concat()
 }
 
-fn ended(capture: Capture) -> Result<CapturedBody, Incomplete> {
+fn ended(capture: BodyCapture) -> Result<CapturedBody, Incomplete> {
     capture.now_or_never().unwrap()
 }
 

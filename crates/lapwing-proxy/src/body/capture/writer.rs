@@ -23,11 +23,11 @@ const PIECE_COST: usize = 2 * size_of::<Bytes>();
 const FIELD_COST: usize = 256;
 
 /// Starts a capture: the writer for the body, and the future of its copy.
-pub(crate) fn capture(budget: &Arc<CaptureBudget>) -> (CaptureWriter, Capture) {
+pub(crate) fn capture(budget: &Arc<CaptureBudget>) -> (CaptureWriter, BodyCapture) {
     let (sender, receiver) = oneshot::channel();
     let reservation = Reservation::new(budget.clone());
     let content = Content { pieces: Vec::new(), block: BytesMut::new(), length: 0, trailers: None, reservation };
-    (CaptureWriter { open: Some(Box::new(Open { content, sender })) }, Capture(receiver))
+    (CaptureWriter { open: Some(Box::new(Open { content, sender })) }, BodyCapture(receiver))
 }
 
 /// Reads `body` to its end and returns a copy, within `budget`.
@@ -57,9 +57,9 @@ where
 
 /// The future of a copy. It is ready when the body has ended, was aborted, or exceeded its budget.
 #[derive(Debug)]
-pub struct Capture(oneshot::Receiver<Result<CapturedBody, Incomplete>>);
+pub struct BodyCapture(oneshot::Receiver<Result<CapturedBody, Incomplete>>);
 
-impl Future for Capture {
+impl Future for BodyCapture {
     type Output = Result<CapturedBody, Incomplete>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -4,7 +4,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use tokio::sync::oneshot;
 
-use crate::body::capture::Capture;
+use crate::body::capture::BodyCapture;
 use lapwing_ledger::{CopyCause, PairId, Stamp, TraceId};
 
 /// A sampled request. Its body, and the answer, may still be on their way.
@@ -25,7 +25,7 @@ pub struct ShadowJob {
     /// Its headers, as the client sent them.
     pub headers: HeaderMap,
     /// Its body, as far as it has come.
-    pub body: Capture,
+    pub body: BodyCapture,
     /// The upstream's answer. Closed without one if the request failed or the client left.
     pub answer: oneshot::Receiver<PrimaryAnswer>,
 }
@@ -40,5 +40,5 @@ pub struct PrimaryAnswer {
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body, as far as it has come.
-    pub body: Capture,
+    pub body: BodyCapture,
 }

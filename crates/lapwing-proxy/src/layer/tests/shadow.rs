@@ -32,7 +32,7 @@ pub(crate) fn role(shadow: Option<TapBranch>, recording: &Arc<RecordingSwitch>) 
     ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
 }
 
-pub(crate) async fn bytes_of(copy: crate::body::capture::Capture) -> Result<Vec<u8>, Incomplete> {
+pub(crate) async fn bytes_of(copy: crate::body::capture::BodyCapture) -> Result<Vec<u8>, Incomplete> {
     let copy = tokio::time::timeout(LIMIT, copy).await.unwrap()?;
     Ok(copy.pieces().concat())
 }

@@ -6,7 +6,7 @@
 mod unordered;
 
 use super::super::comparison::{DifferenceDetail, DifferenceKind, FieldComparison, FieldHint};
-use super::super::decode::document::{Value, sorted_members};
+use super::super::decode::document::{DocumentValue, sorted_members};
 use super::super::decode::{Document, Node, Number, not_finite};
 use super::super::paths::{PathPart, PathState, path_text};
 use super::super::rules::Rules;
@@ -39,7 +39,7 @@ struct Walk<'a, 'r> {
     tree: FieldTree<'a>,
     path: Vec<PathPart<'a>>,
     /// The whole document of the primary.
-    primary: Value<'a>,
+    primary: DocumentValue<'a>,
     /// Whether the magnitudes of all its fields are known; nothing needs them until two numbers differ.
     is_measured: bool,
 }
@@ -52,7 +52,7 @@ struct Place {
 }
 
 impl<'a> Walk<'a, '_> {
-    fn compare(&mut self, place: &Place, p: Value<'a>, c: Value<'a>) {
+    fn compare(&mut self, place: &Place, p: DocumentValue<'a>, c: DocumentValue<'a>) {
         if self.rules.ignore.matches(&place.ignore) {
             return;
         }
@@ -97,7 +97,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Adds up how large the primary's numbers are, by field.
-    fn measure(&mut self, field: FieldId, p: Value<'a>) {
+    fn measure(&mut self, field: FieldId, p: DocumentValue<'a>) {
         if let Some(number) = p.number() {
             self.tree.measure(field, number.as_f64(), true);
         } else if let Some(elements) = p.elements() {
@@ -111,7 +111,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn arrays(&mut self, place: &Place, p: Value<'a>, c: Value<'a>) {
+    fn arrays(&mut self, place: &Place, p: DocumentValue<'a>, c: DocumentValue<'a>) {
         if self.rules.unordered.matches(&place.unordered) {
             return self.arrays_in_any_order(place, p, c);
         }
@@ -125,7 +125,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn objects(&mut self, place: &Place, p: Value<'a>, c: Value<'a>) {
+    fn objects(&mut self, place: &Place, p: DocumentValue<'a>, c: DocumentValue<'a>) {
         let (Some(p_members), Some(c_members)) = (p.members(), c.members()) else { return };
         let (p_members, c_members) = (sorted_members(p_members), sorted_members(c_members));
         let (mut p_members, mut c_members) = (p_members.into_iter().peekable(), c_members.into_iter().peekable());
@@ -145,7 +145,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn texts(&mut self, place: &Place, p: Value<'a>, c: Value<'a>) {
+    fn texts(&mut self, place: &Place, p: DocumentValue<'a>, c: DocumentValue<'a>) {
         let (p, c) = (p.text().unwrap_or_default(), c.text().unwrap_or_default());
         if p == c {
             return;
@@ -170,7 +170,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A value that only one side has.
-    fn one_sided(&mut self, place: &Place, p: Option<Value<'a>>, c: Option<Value<'a>>) {
+    fn one_sided(&mut self, place: &Place, p: Option<DocumentValue<'a>>, c: Option<DocumentValue<'a>>) {
         if !self.rules.ignore.matches(&place.ignore) {
             self.differs(place.field, DifferenceKind::Structure, p, c);
         }
@@ -180,8 +180,8 @@ impl<'a> Walk<'a, '_> {
         &mut self,
         field: FieldId,
         kind: DifferenceKind,
-        p: impl Into<Option<Value<'a>>>,
-        c: impl Into<Option<Value<'a>>>,
+        p: impl Into<Option<DocumentValue<'a>>>,
+        c: impl Into<Option<DocumentValue<'a>>>,
     ) {
         let path = &self.path;
         self.tree.found(field).differs(kind, || {
@@ -205,8 +205,8 @@ impl<'a> Walk<'a, '_> {
 }
 
 /// Both values as numbers; texts such as `"NaN"`, which protobuf's JSON has, where the other side is a number.
-fn numbers(p: Value<'_>, c: Value<'_>) -> (Option<Number>, Option<Number>) {
-    let worded = |value: Value<'_>| value.text().and_then(|text| not_finite(text.as_bytes())).map(Number::Float);
+fn numbers(p: DocumentValue<'_>, c: DocumentValue<'_>) -> (Option<Number>, Option<Number>) {
+    let worded = |value: DocumentValue<'_>| value.text().and_then(|text| not_finite(text.as_bytes())).map(Number::Float);
     match (p.number(), c.number()) {
         (Some(p), None) => (Some(p), worded(c)),
         (None, Some(c)) => (worded(p), Some(c)),
@@ -221,7 +221,7 @@ fn row_of(path: &[PathPart<'_>]) -> u64 {
 }
 
 /// A value as it is shown: its type and size, never the text itself.
-fn shown(value: Value<'_>) -> String {
+fn shown(value: DocumentValue<'_>) -> String {
     match value.node() {
         Node::Null => "null".to_owned(),
         Node::Bool(is_true) => is_true.to_string(),

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use super::{DifferenceKind, Node, PathPart, Place, Value, Walk, sorted_members};
+use super::{DifferenceKind, DocumentValue, Node, PathPart, Place, Walk, sorted_members};
 use crate::outputs::paths::PathState;
 
 /// How many numbers of an element take part in the order.
@@ -22,7 +22,7 @@ struct Keyed<'a> {
     /// The first numbers in it.
     numbers: [f64; NUMBERS],
     index: usize,
-    value: Value<'a>,
+    value: DocumentValue<'a>,
 }
 
 /// Hashes of a value without what is ignored.
@@ -45,7 +45,7 @@ struct States<'s> {
 type Sides<'a> = [Vec<Keyed<'a>>; 2];
 
 impl<'a> Walk<'a, '_> {
-    pub(crate) fn arrays_in_any_order(&mut self, place: &Place, p: Value<'a>, c: Value<'a>) {
+    pub(crate) fn arrays_in_any_order(&mut self, place: &Place, p: DocumentValue<'a>, c: DocumentValue<'a>) {
         let sides = [self.keyed(place, p), self.keyed(place, c)];
         let sides = self.pair_by(place, sides, |keyed| keyed.hashes.whole);
         let mut left = self.pair_by(place, sides, |keyed| keyed.hashes.likeness);
@@ -89,7 +89,7 @@ impl<'a> Walk<'a, '_> {
         self.step(place, PathPart::Element(p.index), |walk, place| walk.compare(place, p.value, c.value));
     }
 
-    fn keyed(&self, place: &Place, array: Value<'a>) -> Vec<Keyed<'a>> {
+    fn keyed(&self, place: &Place, array: DocumentValue<'a>) -> Vec<Keyed<'a>> {
         let states = States { ignore: &place.ignore, unordered: &place.unordered };
         let elements = array.elements().into_iter().flatten().enumerate();
         elements
@@ -106,14 +106,20 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// The hashes of the value one step further.
-    fn hashes_at(&self, value: Value<'a>, states: States<'_>, part: &PathPart<'_>, on_number: &mut dyn FnMut(f64)) -> Hashes {
+    fn hashes_at(
+        &self,
+        value: DocumentValue<'a>,
+        states: States<'_>,
+        part: &PathPart<'_>,
+        on_number: &mut dyn FnMut(f64),
+    ) -> Hashes {
         let ignore = self.rules.ignore.step(states.ignore, part);
         let unordered = self.rules.unordered.step(states.unordered, part);
         self.hashes(value, States { ignore: &ignore, unordered: &unordered }, on_number)
     }
 
     /// The hashes of a value; its numbers are passed on in their order.
-    fn hashes(&self, value: Value<'a>, states: States<'_>, on_number: &mut dyn FnMut(f64)) -> Hashes {
+    fn hashes(&self, value: DocumentValue<'a>, states: States<'_>, on_number: &mut dyn FnMut(f64)) -> Hashes {
         if self.rules.ignore.matches(states.ignore) {
             return Hashes::default();
         }

@@ -14,7 +14,7 @@
 use memchr::memchr2;
 use smallvec::SmallVec;
 
-use super::DecodeError;
+use super::AnswerDecodeError;
 use super::document::{Document, Node};
 
 /// How many values may be nested.
@@ -28,23 +28,23 @@ impl Document {
     /// # Errors
     ///
     /// The text is not JSON as servers write it, or it is nested deeper than 128 values.
-    pub fn parse(text: &[u8]) -> Result<Self, DecodeError> {
+    pub fn parse(text: &[u8]) -> Result<Self, AnswerDecodeError> {
         let mut document = Self::default();
         document.append(text)?;
         Ok(document)
     }
 
     /// Parses a document and appends its nodes. What was appended before a fault stays.
-    pub(crate) fn append(&mut self, text: &[u8]) -> Result<(), DecodeError> {
+    pub(crate) fn append(&mut self, text: &[u8]) -> Result<(), AnswerDecodeError> {
         if self.would_overflow(text.len()) {
-            return Err(DecodeError::malformed("more than 4 GiB of JSON"));
+            return Err(AnswerDecodeError::malformed("more than 4 GiB of JSON"));
         }
         append(self, text)
     }
 }
 
 /// Appends a document, or several in a row as one array. What was appended before a fault stays.
-fn append(document: &mut Document, text: &[u8]) -> Result<(), DecodeError> {
+fn append(document: &mut Document, text: &[u8]) -> Result<(), AnswerDecodeError> {
     let from = document.len();
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut parser = Parser { text, at: 0, document };
@@ -111,19 +111,19 @@ impl Parser<'_, '_> {
         self.text.get(self.at).copied()
     }
 
-    fn fault(&self, what: &str) -> DecodeError {
-        DecodeError::malformed(format!("not JSON: {what} at byte {}", self.at))
+    fn fault(&self, what: &str) -> AnswerDecodeError {
+        AnswerDecodeError::malformed(format!("not JSON: {what} at byte {}", self.at))
     }
 
     /// Appends one value with all that is in it.
-    fn value(&mut self) -> Result<(), DecodeError> {
+    fn value(&mut self) -> Result<(), AnswerDecodeError> {
         let mut open: SmallVec<[Open; 16]> = SmallVec::new();
         self.has_more();
         loop {
             match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
                     if open.len() == MAX_DEPTH {
-                        return Err(DecodeError::malformed(format!("JSON nested deeper than {MAX_DEPTH} values")));
+                        return Err(AnswerDecodeError::malformed(format!("JSON nested deeper than {MAX_DEPTH} values")));
                     }
                     self.at += 1;
                     let is_object = byte == b'{';
@@ -175,7 +175,7 @@ impl Parser<'_, '_> {
     }
 
     /// Appends the key of the member that follows, if the innermost container is an object.
-    fn key(&mut self, open: &[Open]) -> Result<(), DecodeError> {
+    fn key(&mut self, open: &[Open]) -> Result<(), AnswerDecodeError> {
         if !open.last().is_some_and(|open| open.is_object) {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl Parser<'_, '_> {
     }
 
     /// Appends a text, from its opening quote on.
-    fn quoted(&mut self, quote: u8) -> Result<(), DecodeError> {
+    fn quoted(&mut self, quote: u8) -> Result<(), AnswerDecodeError> {
         let (text, mut at) = (self.text, self.at + 1);
         let is_closed = self.document.push_text(|into| {
             loop {
@@ -213,7 +213,7 @@ impl Parser<'_, '_> {
     }
 
     /// Appends a number or a word.
-    fn scalar(&mut self) -> Result<(), DecodeError> {
+    fn scalar(&mut self) -> Result<(), AnswerDecodeError> {
         let rest = &self.text[self.at..];
         let mut length = rest.iter().position(|byte| !is_scalar(*byte)).unwrap_or(rest.len());
         // `nan(ind)`

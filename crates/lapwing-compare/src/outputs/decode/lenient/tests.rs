@@ -84,7 +84,7 @@ proptest::proptest! {
     }
 }
 
-fn as_serde(value: super::super::document::Value<'_>) -> serde_json::Value {
+fn as_serde(value: super::super::document::DocumentValue<'_>) -> serde_json::Value {
     match value.node() {
         Node::Null => serde_json::Value::Null,
         Node::Bool(is_true) => is_true.into(),
