@@ -21,7 +21,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// All settings. [`load`] returns a checked configuration.
+/// All settings. [`load`](super::load) returns a checked configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {

@@ -89,9 +89,16 @@ impl Account {
     }
 }
 
+/// The first source with the most time, if there is any.
+#[inline]
 fn most(row: &[u64; Source::COUNT]) -> Option<Source> {
-    let most = *row.iter().max()?;
-    Source::ALL.into_iter().find(|s| most > 0 && row[s.index()] == most)
+    let (mut found, mut most_ns) = (None, 0);
+    for source in &Source::ALL {
+        if row[source.index()] > most_ns {
+            (found, most_ns) = (Some(*source), row[source.index()]);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
