@@ -36,11 +36,11 @@ impl ElementType {
     }
 }
 
-/// A value's index in [`Plan::values`].
+/// A value's index in `Plan::values`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
-/// A weight's index in [`Plan::weights`].
+/// A weight's index in `Plan::weights`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub usize);
 

@@ -39,7 +39,7 @@ pub(crate) fn body(answer: &FinishedAnswer<'_>, limit: usize) -> Result<Bytes, A
 ///
 /// # Errors
 ///
-/// [`AnswerDecodeError`]: it is larger, corrupt, or in an unknown encoding.
+/// `AnswerDecodeError`: it is larger, corrupt, or in an unknown encoding.
 pub fn whole(headers: &HeaderMap, pieces: &[Bytes], limit: usize) -> Result<Bytes, AnswerDecodeError> {
     let length = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
     if length > limit {

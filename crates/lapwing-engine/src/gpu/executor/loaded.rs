@@ -60,7 +60,7 @@ impl GemmPolicy {
     }
 }
 
-/// A plan on a device, ready to run on any number of threads, each with a [`CudaState`] of its own.
+/// A plan on a device, ready to run on any number of threads, each with a `CudaState` of its own.
 #[derive(Debug)]
 pub struct CudaExecutor {
     pub(crate) plan: Plan,

@@ -11,7 +11,7 @@ pub struct CaptureLimits {
     /// The capture of one body.
     pub body: usize,
     /// The largest buffer that a piece of a body is cut out of, if the piece is not the whole of its allocation: see
-    /// [`Config::max_read_buffer`](crate::Config::max_read_buffer).
+    /// `Config::max_read_buffer`.
     pub read_buffer: usize,
 }
 

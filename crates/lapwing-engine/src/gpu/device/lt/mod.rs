@@ -76,7 +76,7 @@ impl CublasLt {
     /// depends on it.
     ///
     /// # Errors
-    /// [`DeviceError::NoLt`] with the reason: the library is missing, is older than 12.0, lacks a function, or would
+    /// `DeviceError::NoLt` with the reason: the library is missing, is older than 12.0, lacks a function, or would
     /// change a precision by itself. Any other error is the device's.
     pub fn find(found: &Driver, device: &Arc<CudaDevice>) -> Result<Self> {
         let version = library::find(found.directory())?;
