@@ -108,6 +108,7 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_requests_amended_total": "what proxy.amend is for",
         "lapwing_amend_failed_total": "passed unchanged",
         "lapwing_recording_dropped_total": "the last line of a recording has it",
+        "lapwing_late_events_total": "ordinary after an early answer; in no figure of a request",
         "lapwing_spans_received_total": "lapwing_spans_total has it by result",
     }
     shown = " ".join(expr for dashboard in dashboards() for _, expr in queries(dashboard))
