@@ -40,8 +40,9 @@ def claude(llama):
 
 
 def messages(i):
-    # the most likely token each time: one that is drawn may end the answer before it begins
-    return {"model": "tiny", "max_tokens": 8 + i, "temperature": 0, "messages": [{"role": "user", "content": f"la mi re {i} do fa so"}]}
+    # a token that is drawn may end the answer before it begins
+    going_on = {"ignore_eos": True}
+    return {"model": "tiny", "max_tokens": 8 + i, "messages": [{"role": "user", "content": f"la mi re {i} do fa so"}], "extra_body": going_on}
 
 
 def read_of(usage):
