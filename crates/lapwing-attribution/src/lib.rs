@@ -47,7 +47,6 @@ pub use cache_hit::CacheHitConfig;
 pub use config::Config;
 pub use expect::SpanExpectation;
 pub use join_settings::JoinSettings;
-pub use lapwing_ledger::merge;
 pub use poll::{Poller, Statistics, UpstreamEvidence};
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
 pub use span::{CacheLookups, IncomingSpan, ProcessId, ServerSpan, SharedSpan, SpanKind, SpanPiece};

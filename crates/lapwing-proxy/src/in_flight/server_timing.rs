@@ -11,8 +11,7 @@ use http_body::Body;
 
 use super::request::InFlight;
 use crate::connection::ConnectionStamps;
-use lapwing_attribution::merge;
-use lapwing_ledger::{Stage, Stamp};
+use lapwing_ledger::{Stage, Stamp, merge};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
