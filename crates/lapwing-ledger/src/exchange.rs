@@ -118,9 +118,16 @@ impl Exchange {
     #[must_use]
     #[inline]
     pub fn stage(&self, stage: Stage) -> Option<(u64, Source)> {
-        if let Some(source) = self.account.source(stage) {
-            return Some((self.account.stage_ns(stage), source));
+        match self.account.source(stage) {
+            Some(source) => Some((self.account.stage_ns(stage), source)),
+            None if self.ledger.reports.is_empty() => None,
+            None => self.below_resolution(stage),
         }
+    }
+
+    /// What a stage without time has: 0 ns if reports said so that can say no less. Apart from [`Self::stage`], which is small then and
+    /// part of its callers.
+    fn below_resolution(&self, stage: Stage) -> Option<(u64, Source)> {
         let resolution_ns = u64::from(self.resolution_ns(stage)?);
         let place = self.ledger.reports.iter().filter(|r| r.stage == stage).map(|r| r.place).max()?;
         let valid = self.ledger.reports.iter().filter(|r| r.stage == stage && r.place == place);
@@ -191,12 +198,12 @@ impl Exchange {
     #[must_use]
     #[inline]
     pub fn per_unit(&self, slot: PerUnit) -> Option<(u64, u64)> {
+        let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
         let (stage, phase) = slot.stage();
         let (ns, _) = match phase {
             Some(phase) => self.phase(phase)?,
             None => self.stage(stage)?,
         };
-        let units = slot.amount(&self.ledger.work, self.ledger.request_bytes, self.ledger.response_bytes)?;
         // a time below its resolution is unknown and must not be divided
         (ns > 0).then_some((ns, units))
     }

@@ -161,7 +161,7 @@ const fn bounded(class: usize) -> usize {
 /// was not answered, or if nothing is known of its work.
 pub fn slots(exchange: &Exchange) -> impl Iterator<Item = (PerUnit, Unit, u64, u64)> {
     let primary = exchange.ledger.work.primary.filter(|_| Measure::of(exchange) == Measure::Total);
-    PerUnit::ALL.into_iter().filter_map(move |slot| {
+    PerUnit::ALL.iter().filter_map(move |&slot| {
         // if FLOPs are the primary unit, forward itself is per FLOP
         let primary = primary.filter(|primary| slot != PerUnit::ForwardFlop || *primary != Unit::Flop)?;
         let (ns, units) = exchange.per_unit(slot)?;
