@@ -1,4 +1,4 @@
-"""docs/DASHBOARDS.md: what each panel and each alert answers."""
+"""docs/DASHBOARDS.md: what each dashboard and each alert answers."""
 
 from pathlib import Path
 
@@ -6,9 +6,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """\
 # Dashboards
 
-What the dashboards of [dashboards/](../dashboards/README.md) answer, which also says how to import them. The description of each panel (*i* in Grafana) is the
-question that it answers. This page is written by `dashboards/generate.py` from the same code. The pictures are drawn by `dashboards/draw.py` from the answers of a
-real Prometheus to these panels' queries, not by Grafana.
+[dashboards/](../dashboards/README.md) says how to import these dashboards. The description of each panel (*i* in Grafana) is the question that it answers.
+`dashboards/generate.py` writes this page; `dashboards/draw.py` draws the pictures from the answers of a real Prometheus to the panels' queries.
 """
 ALERTS = """\
 ## Alerts
@@ -31,6 +30,5 @@ def text(dashboards, alerts):
         picture = f"dashboards/{one.name}.png"
         if (ROOT / "docs" / picture).exists():
             parts.append(f"![The panels of {one.title}]({picture})\n")
-        parts.append("".join(f"- {title}: {'; '.join(panel.title for panel in panels)}\n" for title, panels in one.rows))
     says = "".join(f"| `{rule.name}` | {rule.severity} | {cell(rule.description.split('. ')[0].rstrip('.'))} |\n" for rule in alerts)
     return "\n".join(parts) + "\n" + ALERTS + says
