@@ -39,16 +39,15 @@ REQUESTS = 100
 RELATIVE, ABSOLUTE_NS = 0.03, 300_000
 HEAD = """# Accuracy
 
-Each stage as the server measured it itself, and as Lapwing says it, for the same requests: real servers on one machine of {cores} cores ({cpu}). Written by this command, which fails if a mean is off by more than the section's bound:
+Each stage as the server measured it, and as Lapwing reports it, for the same requests: real servers on one machine of {cores} cores ({cpu}). This command writes the page, and fails if a mean is off by more than 3 % or 0.3 ms, the greater, or by more than the section's own bound:
 
     ACCURACY_FILE=docs/ACCURACY.md .venv/bin/python -m pytest tests/real/test_accuracy.py
 
 - **truth**, **figure**: the mean over all requests, in milliseconds, by the server's clock and by Lapwing.
 - **off**: figure less truth, in percent of the truth.
-- **half within**: half of the requests are off by no more than this. Where truth or figure is known as a sum only, there is no such figure.
+- **half within**: half of the requests are off by no more than this; unknown where truth or figure is a sum.
 
-What the servers of [UPSTREAMS.md](UPSTREAMS.md) that cannot run here would say is replayed from their source by
-`tests/real/test_replayed.py`, with the same bounds. Of a client's clock there is no bound: a busy machine keeps a client from its socket.
+Servers of [UPSTREAMS.md](UPSTREAMS.md) that cannot run here are replayed by `tests/real/test_replayed.py`, with the same bounds. Times by a client's clock have no bound.
 """
 
 
@@ -75,7 +74,8 @@ class Table:
             if not truth - room <= figure <= highest.get(stage, truth) + room:
                 off.append((stage, figure, truth, highest.get(stage)))
         assert not off, off
-        self.sections[f"## {server}: {how}\n"] = (f"{truth_by}. {rows[0][1]} requests. Bound: {100 * relative:g} % or 0.3 ms, the greater", rows)
+        bound = "" if relative == RELATIVE else f" Bound: {100 * relative:g} % or 0.3 ms."
+        self.sections[f"## {server}: {how}\n"] = (f"{truth_by}. {rows[0][1]} requests.{bound}", rows)
 
     def text(self, old=""):
         """With the sections of the old text that were not made now, in its order; of another machine's there is no use."""
@@ -88,7 +88,7 @@ class Table:
         """The text of each section by its title."""
         made = {}
         for title, (truth_by, rows) in self.sections.items():
-            lines = [title, f"Truth: {truth_by}.\n"]
+            lines = [title, f"Truth: {truth_by}\n"]
             lines += ["| stage | truth | figure | off | half within |", "|---|---|---|---|---|"]
             for stage, _, figure, truth, half in rows:
                 within = "" if half is None else f"{half / 1e3:.0f} µs"
@@ -139,7 +139,7 @@ def test_triton(request, table, kind):
     sums = {stage: (run.sum_of(stage), ns, len(run.exchanges)) for stage, ns in by_triton.items()}
     # it closes a step's last span late, and loses some traces of gRPC requests (test_triton.py)
     relative = 0.1 if kind == "grpc" else 0.05
-    table.add("Triton", f"an ensemble by {kind}, its spans", "its own statistics of each model, as sums (it counts the end of a last step that comes after the answer; Lapwing does not)", sums=sums, relative=relative)
+    table.add("Triton", f"an ensemble by {kind}, its spans", "its own statistics of each model, as sums (with the end of a last step that comes after the answer)", sums=sums, relative=relative)
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +175,8 @@ def test_bentoml(bentoml, table, report):
     assert all("forward" not in stages for stages, *_ in answers)
     pairs = {"upstream": [(stages["upstream"]["ns"], told["handler_ns"]) for stages, told, _ in answers]}
     truth_by = (
-        "`perf_counter` in the handler, all in all; what BentoML does before and after it is in no clock of the server (Lapwing counts it "
-        "as `upstream`; the bound is to what the client waited)"
+        "`perf_counter` around the handler, without what BentoML does before and after it, which `upstream` includes; the upper bound is "
+        "what the client waited"
     )
     table.add("BentoML", "nothing reported", truth_by, pairs, most={"upstream": [waited for *_, waited in answers]})
 
@@ -236,8 +236,8 @@ def test_ray(ray, table):
         most["preprocessing"].append(tok["answered"] - tok["taken"])
         most["forward"].append(told["answered"] - told["taken"] - waited - preprocessing)
     truth_by = (
-        "the handlers' wall clocks, and when Ray's replica took each request; `queue` is that before the inner deployments, and what a "
-        "replica does after its handler returned is in no handler's clock (Lapwing counts it; the bound is to when the caller had the answer)"
+        "the handlers' wall clocks, and when Ray's replica took each request, without what a replica does after its handler returned; "
+        "the upper bound is when the caller had the answer. `queue` is that before the inner deployments"
     )
     how = "a gateway and two deployments that take one request at a time, five clients, its spans"
     table.add("Ray Serve", how, truth_by, pairs, most=most)
