@@ -26,9 +26,9 @@ CASES = {"mlp": ("MLP 512-1024-1024-1, batch 1, fp32", ("mlp", "fp32", 1, None),
 CASES["minilm"] = ("MiniLM 32×128, fp16, sentence embedding", ("minilm", "fp16", 32, 128), MINILM, 430)
 COMPILED = ("torch.compile", "torch.compile+graph")
 IN_EACH = (
-    "In Lapwing's times: a batch's copy from ordinary into staging memory, copies to and from the device or reads in place, kernels, waiting, and the "
-    "answer's copy into ordinary memory; not concatenating requests nor splitting the answer. In PyTorch's: the copy of pinned inputs to the device, "
-    "the model, the answer's copy into pinned memory, and waiting; `torch.compile+graph` also copies the input to where its graph reads."
+    "In Lapwing's times: copies of the batch into staging memory and of the answer out of it, copies to and from the device, kernels and waiting; not "
+    "concatenating requests nor splitting the answer. In PyTorch's: copies of pinned inputs and answers, the model and waiting; `torch.compile+graph` "
+    "also copies the input to where its graph reads."
 )
 
 
@@ -166,7 +166,7 @@ def pieces(run, name):
     cells.append(["**sum; measured p50 / p99**", f"≈ {total}", " / ".join(shown)])
     made = table([title, "budget, µs", "measured, µs"], cells)
     if any(us < 0 for us in measured.values()):
-        made += "\n\nAn overlap: host and device worked at the same time, so the sum of the parts exceeds the whole."
+        made += "\n\nAn overlap: host and device worked at the same time."
     return made
 
 
@@ -203,17 +203,17 @@ def clocks(run):
     """Sentences about the device's clocks during the measurements, or None without samples."""
     told = []
     for about in run.get("watched") or []:
-        spans = [(about.get("sm_mhz"), "MHz of its multiprocessors"), (about.get("power_w"), "W")]
+        spans = [(about.get("sm_mhz"), "MHz"), (about.get("power_w"), "W")]
         parts = [f"{span[0]:.0f} to {span[2]:.0f}, at the median {span[1]:.0f} {unit}" for span, unit in spans if span]
         reasons = about.get("reasons")
         if reasons is not None:
             slowed = [f"{reason} {count}" for reason, count in reasons.items() if reason != "idle"]
-            parts.append("held back by nothing" if not slowed else f"held back ({', '.join(slowed)} of {about['samples']} times)")
+            parts.append("not throttled" if not slowed else f"throttled ({', '.join(slowed)} of {about['samples']} times)")
         if parts:
             told.append(f"{about['when']}: {'; '.join(parts)}")
     most = next((row["clocks.max.sm"] for row in run.get("clocks") or [] if row.get("clocks.max.sm")), None)
     most = f" (at most {most} MHz)" if most else ""
-    return f"The device, looked at twice a second, pauses between steps too{most}. " + ". ".join(map(capital, told)) + "." if told else None
+    return f"The device's clocks, sampled twice a second{most}. " + ". ".join(map(capital, told)) + "." if told else None
 
 
 def capital(text):

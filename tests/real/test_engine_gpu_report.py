@@ -130,7 +130,7 @@ def test_how_fast_the_device_was_is_said_as_far_as_it_is_known(place):
     text = made_into(place, made_up() | {"watched": watched, "clocks": [{"when": "at the end", "clocks.max.sm": "1980"}]})
     assert "(at most 1980 MHz)" in text and "345 to 1980, at the median 1980 MHz" in text and "at the median 301 W" in text, text
     assert "(power cap by software 7 of 40 times)" in text and "PyTorch: " not in text, text
-    assert "looked at twice" not in made_into(place, made_up()), "nothing was told"
+    assert "sampled twice" not in made_into(place, made_up()), "nothing was told"
 
 
 def test_the_library_that_did_products_is_named(place):
