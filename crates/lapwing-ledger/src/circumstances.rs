@@ -1,5 +1,5 @@
-//! What was seen beside an exchange's time: how many others were in flight, how its bytes came, and what the feature cache answered.
-//! It explains time and never claims any.
+//! What was seen of an exchange in addition to its time: how many others were in flight, how its bytes came, and what the feature
+//! cache answered. It explains time and never claims any.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,7 +100,7 @@ impl Annotations {
     }
 }
 
-/// What was seen beside an exchange's time.
+/// What was seen of an exchange in addition to its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
     /// How many requests this process had in flight when it arrived, itself included; zero if unknown.

@@ -2,7 +2,7 @@
 //!
 //! Where claims overlap or nest, the innermost claim owns the instant: the one that started last, then the deeper one, then the
 //! one that ends first. An observation of the proxy outranks every other claim on the same instant;
-//! the window as a whole (`upstream`) is no observation in this sense, because it stands for what nobody divided. Time that nothing claims is
+//! the window as a whole (`upstream`) is no observation in this sense, because nobody divided it. Time that nothing claims is
 //! `unattributed`. Units: nanoseconds from the request's start.
 
 use smallvec::SmallVec;

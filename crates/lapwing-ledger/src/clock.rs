@@ -78,7 +78,7 @@ impl Stamp {
         Self(since_epoch_ns().saturating_add(1))
     }
 
-    /// The stamp as a number, to be kept in an atomic; zero stands for "not yet".
+    /// The stamp as a number, to be kept in an atomic; zero means "not yet".
     #[must_use]
     pub const fn as_ns(self) -> u64 {
         self.0
@@ -112,7 +112,7 @@ impl Stamp {
 /// Three readings of a clock take less, in nanoseconds.
 const READ_NS: u64 = 2_000;
 
-/// What the wall clock shows beside the stamps: the system slews both alike, so this changes only where somebody sets the clock.
+/// The offset of the wall clock from the stamps: the system slews both alike, so this changes only if the clock is set.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
     unix_ns: u64,

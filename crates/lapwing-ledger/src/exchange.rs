@@ -21,11 +21,11 @@ pub struct TracedSpan {
     pub end_ns: i64,
     /// How deep below Lapwing's own span it lies, from 1.
     pub depth: u32,
-    /// What else is to be said of it.
+    /// What else is to be said about it.
     pub note: SpanNote,
 }
 
-/// What is said of a received span besides its time.
+/// What a received span reports in addition to its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanNote {
     /// By how much it was moved, with all spans of its process, so that they lie in the upstream window: the process's clock differs.
@@ -185,7 +185,7 @@ impl Exchange {
         (ns > 0 && source != Source::Observed).then_some(ns)
     }
 
-    /// Its forward beside the optimum; `None` where either is unknown. It means nothing of a request that was not answered.
+    /// Its forward and the optimum; `None` where either is unknown. Meaningless if the request was not answered.
     #[must_use]
     #[inline]
     pub fn forward_debt(&self) -> Option<ForwardDebt> {

@@ -112,7 +112,7 @@ impl Serialize for SpanId {
     }
 }
 
-/// A context, beside that of `traceparent`, which was passed to the upstream: spans below it are of the same exchange.
+/// A context other than `traceparent` that was passed to the upstream: spans below it belong to the same exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedContext {
     /// Its trace.
@@ -125,7 +125,7 @@ pub struct PassedContext {
     pub kind: u8,
 }
 
-/// A process's private mark in the trace ids that it creates. It tells a trace that is sampled only for Lapwing from the user's
+/// A process's private mark in the trace ids that it creates. It distinguishes a trace that is sampled only for Lapwing from the user's
 /// own traces by the id alone, without a table that would need a bound.
 ///
 /// The right half of an id is random, as the specification requires; the left half is a keyed hash of it.

@@ -14,11 +14,11 @@ use super::clock::Stamp;
 
 /// How many bytes a label has at most.
 pub const LABEL_BYTES: usize = 128;
-/// The bytes of `~` and of the hash behind the beginning of a longer text.
+/// The bytes of `~` and of the hash after the beginning of a longer text.
 const MARK_BYTES: usize = 9;
 
 /// The label of `text`: the text itself up to [`LABEL_BYTES`], else its beginning, `~` and eight hexadecimal digits of a hash of the
-/// whole. The hash tells long texts apart; it is no protection against somebody who seeks two with the same one.
+/// whole. The hash distinguishes long texts; it is no protection against a search for collisions.
 #[must_use]
 #[inline]
 pub fn label_text(text: &str) -> Cow<'_, str> {
@@ -34,7 +34,7 @@ pub fn label_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(label)
 }
 
-/// An interned label value. Zero is `other`, which stands for every value beyond the bound. No id is given twice, so the id of a
+/// An interned label value. Zero is `other`, which replaces every value beyond the bound. No id is given twice, so the id of a
 /// value that gave way is never taken for its successor's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(u32);
@@ -61,7 +61,7 @@ struct Table {
     other: Arc<str>,
     next: u32,
     overflowed: u64,
-    /// Before this no value can have been idle for long enough, so nobody needs to look.
+    /// Before this no value can have been idle for long enough, so no search is needed.
     crowded_until: Stamp,
 }
 

@@ -1,7 +1,7 @@
 //! Names that an exchange brings, and what proves that they are real: clients may send any name, so only the upstream's answer makes
 //! one a series.
 
-/// What the upstream's answer says of the request's names.
+/// What the upstream's answer says about the request's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameProof {
     /// Nothing: no answer, or one that may mean that there is no such route or model.

@@ -7,7 +7,7 @@ use super::claim::{Claim, conserve};
 use super::clock::Stamp;
 use super::record::Ledger;
 
-/// A ledger until it is handed over. Whoever closes it first gets it; afterwards there is none to write into, which writers are told.
+/// A ledger until it is handed over. The first to close it gets it; later writers get none, and see that.
 #[derive(Debug)]
 pub struct OpenLedger(Mutex<Option<Box<Ledger>>>);
 

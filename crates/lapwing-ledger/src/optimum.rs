@@ -16,7 +16,7 @@ pub struct OptimalForward {
     pub ps: Option<NonZeroU64>,
 }
 
-/// The forward time of one exchange beside its optimum.
+/// The forward time of one exchange and its optimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardDebt {
     /// The time of forward as the upstream reported or traced it, in nanoseconds; above zero.

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-/// Tells which copies belong to which request of a client, in one process.
+/// Says which copies belong to which request of a client, in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PairId(NonZeroU64);
 

@@ -1,5 +1,5 @@
 //! The ledger: what the request path hands over when a request is done. It has a bounded size and holds numbers only; the token
-//! timing of a generated answer, a prompt whose tokens are to be counted, names that are in no table, trace contexts beside
+//! timing of a generated answer, a prompt whose tokens are to be counted, names that are in no table, trace contexts other than
 //! `traceparent`, and more spans or reports than most requests have are the only heap allocations. Many ledgers are kept, and each new one takes memory that the processor's caches have
 //! lost meanwhile: the smaller it is, the less a request waits for it.
 //!
@@ -165,7 +165,7 @@ pub struct Ledger {
     pub series: SeriesKey,
     /// Names that no table had when the request came; their places in `series` are `other` until the answer has proved them.
     pub new_names: Option<Box<NewNames>>,
-    /// What the answer says of the names.
+    /// What the answer says about the names.
     pub name_proof: NameProof,
     /// Request or long-lived stream.
     pub kind: ExchangeKind,
@@ -181,7 +181,7 @@ pub struct Ledger {
     pub parent: SpanId,
     /// Contexts that the upstream may continue instead; `None` for most requests.
     pub passed_contexts: Option<Box<ArrayVec<PassedContext, 5>>>,
-    /// The upstream was told that the trace is sampled, so it may send spans.
+    /// The context passed to the upstream says that the trace is sampled, so it may send spans.
     pub traced: bool,
     /// The trace is sampled only because Lapwing asked for it.
     pub ours: bool,
@@ -193,8 +193,8 @@ pub struct Ledger {
     pub is_recorded: bool,
     /// What a client's request and its copies, or its record, have in common.
     pub pair: Option<PairId>,
-    /// The wall clock at the start, in nanoseconds since the Unix epoch. The request path leaves it at zero; whoever takes the ledger reads the
-    /// clock once for many.
+    /// The wall clock at the start, in nanoseconds since the Unix epoch. The request path leaves it at zero; the code that takes the ledger
+    /// reads the clock once for many.
     pub anchor_unix_ns: u64,
     /// The monotonic clock at the start.
     pub started: Stamp,
@@ -222,7 +222,7 @@ pub struct Ledger {
     pub server_evidence: Option<ServerEvidence>,
     /// The `Server` field of the response's head.
     pub server_field: ServerField,
-    /// What was seen beside its time.
+    /// What was seen in addition to its time.
     pub circumstances: Circumstances,
     /// Body bytes from the client.
     pub request_bytes: u64,

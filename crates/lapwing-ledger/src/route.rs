@@ -22,7 +22,7 @@ const SEGMENTS: usize = 8;
 /// A segment that is longer, in bytes, is an identifier.
 const SEGMENT_BYTES: usize = 64;
 
-/// The route of a request by its method and path (without query). `names_model` tells that the path's second segment is a model and the
+/// The route of a request by its method and path (without query). `names_model` says that the path's second segment is a model and the
 /// third a version, whatever they look like.
 #[must_use]
 pub fn fold_path<'a>(method: &str, path: &'a str, names_model: bool) -> FoldedRoute<'a> {

@@ -1,5 +1,5 @@
 //! Consistent probability sampling by trace id, as OpenTelemetry specifies it: a trace is sampled if the 56 random bits of its id are
-//! not below a threshold, so that whoever samples by the same share, anywhere, takes the same traces.
+//! not below a threshold, so that every sampler with the same share takes the same traces.
 //!
 //! See <https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/>.
 
@@ -38,7 +38,7 @@ impl SamplingThreshold {
         random >= self.0
     }
 
-    /// For how many traces a sampled one stands: the inverse of the share; infinite if nothing is sampled.
+    /// How many traces a sampled one represents: the inverse of the share; infinite if nothing is sampled.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     pub fn adjusted_count(self) -> f64 {

@@ -62,7 +62,7 @@ macro_rules! servers {
                 match self { $(Self::$variant => $title,)* }
             }
 
-            /// Whether it can send spans of its requests, once it is told to: `lapwing upstream-flags` says how.
+            /// Whether it can be configured to send spans of its requests: `lapwing upstream-flags` says how.
             #[must_use]
             pub const fn sends_spans(self) -> bool {
                 !matches!(self, Self::LlamaCpp | Self::Ollama | Self::TfServing | Self::TorchServe | Self::KServe)

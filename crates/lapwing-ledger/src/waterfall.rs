@@ -21,7 +21,7 @@ pub struct WaterfallBar {
     pub end_ns: u64,
     /// The source of the claim.
     pub source: Source,
-    /// What else is to be said of a traced span.
+    /// What else is to be said about a traced span.
     pub note: SpanNote,
 }
 

@@ -51,7 +51,7 @@ impl Unit {
         }
     }
 
-    /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds, and sound is told in seconds.
+    /// How many units a time is stated for: one FLOP is too short for a histogram of picoseconds, and sound is stated in seconds.
     #[must_use]
     #[inline]
     pub const fn per(self) -> u64 {
@@ -106,7 +106,7 @@ impl Basis {
     }
 }
 
-/// Who states an amount, the least trusted first: the bases, and between counted and reported what a gateway says of the server.
+/// Who states an amount, the least trusted first: the bases, and between counted and reported what a gateway says about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum AmountRank {
     Estimated,

@@ -229,7 +229,7 @@ fn says(report: &Report) -> bool {
     names_time(report.stage)
 }
 
-/// Whether a report or span of that stage tells anything: the rest of the window and the whole of it cannot be reported.
+/// Whether a report or span of that stage has a meaning: the rest of the window and the whole of it cannot be reported.
 fn names_time(stage: Stage) -> bool {
     !matches!(stage, Stage::Unattributed | Stage::Upstream)
 }
