@@ -44,7 +44,7 @@ impl AdminToken {
         }
     }
 
-    /// Whether `given` is this token. How long it takes depends on `given` alone, and so tells nothing of the token.
+    /// Whether `given` is this token. The time it takes depends on `given` alone, so it reveals nothing about the token.
     #[must_use]
     pub fn is(&self, given: &[u8]) -> bool {
         let own = self.0.as_bytes();

@@ -68,7 +68,7 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
         let source = self.clone();
         let first = source.load();
         let projected = Arc::new(project(&first));
-        // the source is kept beside its projection: while it is alive, no other value can have its address
+        // the source is kept with its projection: while it is alive, no other value can have its address
         let cached = ArcSwap::from_pointee((first, projected));
         let load = move || {
             let current = source.load();

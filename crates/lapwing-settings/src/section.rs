@@ -40,7 +40,7 @@ pub enum Form {
     Named(&'static Form),
     /// A secret, which is never shown.
     Secret,
-    /// Secrets under names of headers. They are never shown. In the names of environment variables `_` stands for `-`.
+    /// Secrets under names of headers. They are never shown. In the names of environment variables `_` replaces `-`.
     SecretHeaders,
 }
 

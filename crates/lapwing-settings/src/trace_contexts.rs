@@ -1,4 +1,4 @@
-//! The trace contexts beside `traceparent`, and which of them Lapwing writes: `auto`, `none`, or a list of names.
+//! The trace contexts other than `traceparent`, and which of them Lapwing writes: `auto`, `none`, or a list of names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -110,7 +110,7 @@ impl fmt::Display for ContextSet {
     }
 }
 
-/// Which contexts Lapwing writes beside `traceparent`.
+/// Which contexts Lapwing writes in addition to `traceparent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceContexts {
     /// Those that the client sent, and those that the upstream is found to continue. Text: `auto`.

@@ -12,7 +12,7 @@ use super::{Invalid, text::text_serde};
 pub enum Upstream {
     /// Over TCP. Text: `http://host:port`, or `h2c://host:port` for HTTP/2 only; the port defaults to 80.
     Http {
-        /// `host:port`; an IPv6 address stands in brackets.
+        /// `host:port`; an IPv6 address is in brackets.
         authority: String,
         /// Whether HTTP/2 is used regardless of the client's version.
         h2: bool,
