@@ -15,7 +15,7 @@ pub(crate) struct Unbrotli {
 }
 
 impl Unbrotli {
-    /// What a decoder holds besides its window: its state and tables.
+    /// What a decoder holds in addition to its window: its state and tables.
     const HELD: usize = 64 << 10;
 
     pub(crate) fn new() -> Self {

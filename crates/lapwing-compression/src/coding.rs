@@ -92,7 +92,7 @@ impl Codings {
         self.0.is_empty()
     }
 
-    /// The codings in the order in which they are undone.
+    /// The codings in the order in which they are decoded.
     pub(crate) fn to_undo(&self) -> impl Iterator<Item = ContentCoding> + '_ {
         self.0.iter().rev().copied()
     }

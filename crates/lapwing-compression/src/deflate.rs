@@ -11,7 +11,7 @@ pub(crate) struct Inflate {
 }
 
 enum State {
-    /// The first bytes, which tell whether it has zlib's frame.
+    /// The first bytes, which show whether it has zlib's frame.
     Sniffing(ArrayVec<u8, 2>),
     Open(Decompress),
     Done,

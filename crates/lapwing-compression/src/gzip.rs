@@ -15,7 +15,7 @@ const MARK: [u8; 3] = [0x1f, 0x8b, 8];
 
 /// The position in a member.
 enum State {
-    /// In the ten bytes that every header has, of which so many came.
+    /// In the ten bytes that every header has, of which this many came.
     Head(u8),
     /// In the length of the extra field.
     ExtraLength {

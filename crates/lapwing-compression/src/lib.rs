@@ -1,4 +1,4 @@
-//! Content codings undone: of whole bodies with a limit, and of bodies that pass, piece by piece.
+//! Decodes content codings: of whole bodies with a limit, and of bodies that pass, piece by piece.
 //!
 //! A small body may unpack to any size, so everything here is bounded: [`unpack`] by the size of its result, [`BodyDecoder`] by what
 //! it yields for each byte that came, and both by the window that a decoder keeps. Sizes are bytes. Nothing here reads what a body

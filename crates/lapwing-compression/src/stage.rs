@@ -1,4 +1,4 @@
-//! One coding that is being undone, whichever it is.
+//! One coding that is being decoded, whichever it is.
 
 use super::brotli::Unbrotli;
 use super::coding::ContentCoding;

@@ -1,6 +1,6 @@
 //! Decodes a body that passes, piece by piece, within bounds of size and memory.
 //!
-//! The cost of a byte that comes is bounded by [`YIELD`] decoded bytes, besides [`FREE`] bytes once per body: for 1 MB that a
+//! The cost of a byte that comes is bounded by [`YIELD`] decoded bytes, plus [`FREE`] bytes once per body: for 1 MB that a
 //! stranger sends, 33 MB at most are decoded and read.
 
 use std::fmt;
@@ -14,14 +14,14 @@ use super::step::DecodeError;
 
 /// How many decoded bytes each byte that came allows. JSON of numbers and text packs to a third to a twentieth.
 const YIELD: u64 = 32;
-/// How many decoded bytes every body is allowed, whatever came: short bodies of equal numbers pack best.
+/// How many decoded bytes every body is allowed, however short: short bodies of equal numbers compress best.
 const FREE: u64 = 1 << 20;
 /// How many bytes a decoder writes at once.
 pub(crate) const ROOM: usize = 8 << 10;
 
 /// A decoder of one body.
 pub struct BodyDecoder {
-    /// In the order in which the codings are undone.
+    /// In the order in which the codings are decoded.
     stages: ArrayVec<Stage, 3>,
     came: u64,
     yielded: u64,
@@ -73,14 +73,14 @@ impl BodyDecoder {
     }
 }
 
-/// Undoes the codings of `stages`, one after another. Each stage may write at most `left` bytes together with the others.
+/// Decodes the codings of `stages`, one after another. Each stage may write at most `left` bytes together with the others.
 pub(crate) fn undo(stages: &mut [Stage], piece: &[u8], left: &mut u64, on: &mut dyn FnMut(&[u8])) -> Result<(), DecodeError> {
     let Some((stage, further)) = stages.split_first_mut() else {
         on(piece);
         return Ok(());
     };
     let (mut rest, mut room) = (piece, [0; ROOM]);
-    // bytes behind the end of what was coded belong to nobody
+    // bytes after the end of the coded data are ignored
     while !stage.is_done() {
         let step = stage.step(rest, &mut room)?;
         rest = &rest[step.read..];

@@ -1,4 +1,4 @@
-//! Decodes a body that is there as a whole, to at most a given size. All sizes are bytes.
+//! Decodes a whole body, to at most a given size. All sizes are bytes.
 
 use arrayvec::ArrayVec;
 use bytes::Bytes;
@@ -24,12 +24,12 @@ pub enum UnpackError {
     Corrupt(&'static str),
 }
 
-/// The coding of a body whose receiver undoes one at most; none for most bodies.
+/// The coding of a body whose receiver decodes one at most; none for most bodies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyCoding(Option<ContentCoding>);
 
 impl BodyCoding {
-    /// The coding of this name, if it is one of `accepted`. An empty name and `identity` stand for none.
+    /// The coding of this name, if it is one of `accepted`. An empty name and `identity` mean none.
     #[must_use]
     pub fn named(name: &[u8], accepted: &[ContentCoding]) -> Option<Self> {
         let name = name.trim_ascii();
@@ -55,7 +55,7 @@ impl BodyCoding {
         }
     }
 
-    /// Undoes it, to at most `limit` bytes; a plain body is returned as it is, whatever its size.
+    /// Decodes it, to at most `limit` bytes; a plain body is returned as it is, whatever its size.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl From<ContentCoding> for BodyCoding {
     }
 }
 
-/// Undoes the codings of a body, to at most `limit` bytes. It never holds more than that and a decoder's window.
+/// Decodes the codings of a body, to at most `limit` bytes. It never holds more than that and a decoder's window.
 ///
 /// # Errors
 ///

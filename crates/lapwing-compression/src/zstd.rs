@@ -18,7 +18,7 @@ pub(crate) struct Unzstd {
 }
 
 impl Unzstd {
-    /// What a decoder holds besides its window: its tables and two blocks.
+    /// What a decoder holds in addition to its window: its tables and two blocks.
     const HELD: usize = 384 << 10;
 
     /// `None` if there is no memory.
