@@ -33,7 +33,7 @@ pub(crate) enum BodyReader {
     Form(Box<FormReader>, Arc<JsonPaths<Tag>>),
     /// A table.
     Csv(CsvReader),
-    /// One document that may say that the request failed, and so many further bytes of it at most.
+    /// One document that may say that the request failed, and this many further bytes of it at most.
     Errors(JsonReader<Tag>, usize),
 }
 

@@ -96,7 +96,7 @@ fn seen(
     format!("{model:?} {:?} {work:?} {:?} {:?} {:?}", ledger.server, ledger.generation, ledger.reports, ledger.outcome)
 }
 
-/// The look for errors in an answer whose head `reader` has read, as the proxy has it.
+/// The search for errors in an answer whose head `reader` has read, as the proxy does it.
 pub(crate) fn glance(reader: &mut ExchangeReader, headers: &HeaderMap) -> Glance {
     let content_type = headers.get(CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
     match ErrorPlace::of(headers, content_type) {

@@ -1,8 +1,8 @@
 //! What can be read of a request and its response: the route, the model, the work, token timing, and what the server reports.
 //!
 //! `detect` finds the protocol of a path, `families` has the fields watched in each protocol, `servers` the fields in which
-//! servers report, `wire` the readers of formats, and `exchange_reader` joins them. `recognise` says of whole bodies whether they are
-//! what their path suggests.
+//! servers report, `wire` the readers of formats, and `exchange_reader` joins them. `recognise` says whether whole bodies are what
+//! their path suggests.
 //!
 //! Bytes are read after they went on their way: nothing here delays, changes or refuses them, and what cannot be read stays unknown.
 //!

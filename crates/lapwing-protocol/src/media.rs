@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName};
 /// The number of bytes of a body that are JSON before binary tensors follow (Open Inference Protocol).
 const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content-length");
 
-/// The format of a body, once `Content-Encoding` is undone.
+/// The format of a body, once `Content-Encoding` is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     /// One JSON document.

@@ -1,4 +1,4 @@
-//! What the answers of a protocol contain, for those who compare them.
+//! What the answers of a protocol contain, for comparisons.
 
 use super::detect::Family;
 use super::exchange_reader::{DetectedProtocol, Protocol};
@@ -6,7 +6,7 @@ use super::exchange_reader::{DetectedProtocol, Protocol};
 /// The content of a protocol's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputKind {
-    /// Named tensors of the Open Inference Protocol: JSON, JSON with binary data behind it, or gRPC.
+    /// Named tensors of the Open Inference Protocol: JSON, JSON with binary data after it, or gRPC.
     Tensors,
     /// One vector per input.
     Embeddings,

@@ -1,4 +1,4 @@
-//! One body of an exchange as it passes: its content coding undone, and read. A body that cannot be decoded is not read further, and
+//! One body of an exchange as it passes: its content coding is decoded, and it is read. A body that cannot be decoded is not read further, and
 //! says why.
 
 use http::HeaderMap;
@@ -19,7 +19,7 @@ pub enum UnreadBody {
     Memory,
 }
 
-/// A body, and what undoes its coding.
+/// A body, and what decodes its coding.
 #[derive(Debug)]
 pub(crate) struct PassingBody {
     pub(crate) reader: BodyReader,

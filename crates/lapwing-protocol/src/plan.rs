@@ -19,7 +19,7 @@ pub(crate) struct ProtocolSpec {
     pub(crate) row_each: bool,
     /// The fields watched in requests.
     pub(crate) request: WatchSpec,
-    /// The fields watched in responses, besides those that `servers` report.
+    /// The fields watched in responses, in addition to those of `servers`.
     pub(crate) response: WatchSpec,
     /// The servers that use it.
     pub(crate) servers: &'static [Server],

@@ -1,4 +1,4 @@
-//! What gives the rows of a request besides lists of texts: tensors, chats, tables.
+//! What gives the rows of a request other than lists of texts: tensors, chats, tables.
 
 /// A tensor that is being read.
 #[derive(Debug, Default)]

@@ -72,7 +72,7 @@ pub(crate) enum Tag {
     TotalTokens,
     /// Seconds of sound that the model hears, as a number or a text.
     AudioSeconds,
-    /// What the answer has of each row: the length of a list tells whether a table has a header.
+    /// What the answer has for each row: the length of the list shows whether a table has a header.
     Predictions,
     /// Like `Amount`, but a text counts as the tokens that its bytes make.
     Tokens(Unit, Basis),
@@ -106,11 +106,11 @@ pub(crate) enum ErrorField {
     Status,
     /// `code`, at least 400 in errors of TorchServe, which have a `type` and a `message` too.
     Code,
-    /// `message` beside such a code.
+    /// `message` next to such a code.
     Message,
     /// `errors` of GraphQL and of APIs like it: a failure if there is no `data`.
     Errors,
-    /// `data` beside them.
+    /// `data` next to them.
     Data,
     /// `detail` of FastAPI: an error if it is the only member.
     Detail,

@@ -42,7 +42,7 @@ impl<'t> Object<'t> {
         Some(Self { text, members })
     }
 
-    /// Looks for the member of that name.
+    /// Finds the member of that name.
     pub(crate) fn find(&self, name: &str) -> MemberLookup {
         let mut found = self.members.iter().enumerate().filter(|(_, member)| member.name == name);
         match (found.next(), found.next()) {

@@ -22,7 +22,7 @@ pub(crate) enum ChunkAction<'t> {
     Keep,
     /// Pass it without these bytes.
     Cut(Range<usize>),
-    /// Drop it. The member that it carries besides, as name and value, belongs into the chunk before it.
+    /// Drop it. The other member that it carries, as name and value, belongs in the chunk before it.
     Drop(Option<(&'static str, &'t str)>),
 }
 

@@ -2,7 +2,7 @@
 //! gRPC over HTTP/2 has in trailers. Each frame has a head of five bytes, a flag and a length; all others are passed over by length.
 //!
 //! Sources: PROTOCOL-WEB.md of gRPC (flag 0x80, fields as in HTTP/1.1), connectrpc.com/docs/protocol (flag 0x02, a JSON document
-//! with `error` if it failed; flag 0x01 beside it: compressed).
+//! with `error` if it failed; flag 0x01 with it: compressed).
 
 use std::sync::{Arc, LazyLock};
 
@@ -123,7 +123,7 @@ impl EndFrameReader {
     }
 }
 
-/// Undoes gzip, within a bound: the code is at the beginning. Other encodings stay unread.
+/// Decodes gzip, within a bound: the code is at the beginning. Other encodings stay unread.
 fn unpacked(packed: &[u8]) -> Vec<u8> {
     unpack_start(&Codings::from(ContentCoding::Gzip), packed, UNPACKED_BYTES)
 }
@@ -160,7 +160,7 @@ fn connect_status(document: &[u8]) -> Option<u32> {
     }
 }
 
-/// The code of gRPC that a code of Connect stands for.
+/// The gRPC code that a Connect code corresponds to.
 fn connect_code(name: &[u8]) -> Option<u32> {
     const NAMES: [&[u8]; 16] = [
         b"canceled",

@@ -17,7 +17,7 @@ pub(crate) const MEMBERS: &[(&str, Tag)] = &[
     ("type", Tag::Error(ErrorField::Type)),
 ];
 
-/// The members that are watched besides in answers of which nothing else is read.
+/// Further members that are watched in answers of which nothing else is read.
 pub(crate) const WHOLE: &[(&str, Tag)] = &[
     ("code", Tag::Error(ErrorField::Code)),
     ("message", Tag::Error(ErrorField::Message)),
@@ -50,7 +50,7 @@ mod seen {
     pub(crate) const TORCH_SERVE: u8 = CODE | TYPE | MESSAGE;
 }
 
-/// What is known of an answer's failure.
+/// What is known about an answer's failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BodyErrors {
     has_failed: bool,

@@ -1,17 +1,17 @@
 //! A glance at the first bytes of a JSON answer that is not read otherwise: may it be an error? Servers write an error before
-//! anything else that is long, so the members before the first container are looked at, within [`PREFIX`] bytes; no answer but one
-//! that has such a member is read on, so that a glance costs an ordinary answer some hundred instructions.
+//! anything long, so the members before the first container are examined, within [`PREFIX`] bytes. Only an answer that has such a
+//! member is read on, so that a glance costs an ordinary answer about a hundred instructions.
 
 use memchr::memchr2;
 
-/// How many bytes are looked at.
+/// How many bytes are examined.
 const PREFIX: usize = 512;
-/// How many members are looked at.
+/// How many members are examined.
 const MEMBERS: usize = 12;
 
 /// Members with which good answers begin: none that begins so is an error.
 const GOOD: [&[u8]; 5] = [b"model_name", b"outputs", b"predictions", b"embeddings", b"choices"];
-/// How most of them begin: told by a few comparisons.
+/// How most of them begin: a few comparisons find them.
 const GOOD_STARTS: [&[u8]; 3] = [br#"{"model_name""#, br#"{"outputs""#, br#"{"predictions""#];
 
 /// What is seen of an answer.
@@ -28,10 +28,10 @@ enum Glimpse {
 /// The glance at one answer.
 #[derive(Debug, Default)]
 pub enum Glance {
-    /// Nothing is looked at.
+    /// Nothing is examined.
     #[default]
     Off,
-    /// Nothing has come yet, or so many bytes did not tell.
+    /// Nothing has come yet, or these bytes did not decide it.
     On(Vec<u8>),
 }
 
@@ -60,7 +60,7 @@ impl Glance {
         };
         match seen {
             Glimpse::Unfinished => {
-                before.extend_from_slice(piece); // shorter than PREFIX, or it would have told
+                before.extend_from_slice(piece); // shorter than PREFIX, or it would be decided
                 None
             }
             Glimpse::MayFail => {
@@ -76,7 +76,7 @@ impl Glance {
     }
 }
 
-/// What the first bytes of an answer tell. What they told stays true of more bytes.
+/// What the first bytes of an answer show. More bytes do not change what is decided.
 fn glimpse(bytes: &[u8]) -> Glimpse {
     if GOOD_STARTS.iter().any(|start| bytes.starts_with(start)) {
         return Glimpse::Fine;
@@ -134,7 +134,7 @@ fn members(rest: &mut Rest<'_>) -> Option<bool> {
     Some(false)
 }
 
-/// The bytes that were not looked at.
+/// The bytes that are left.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -160,7 +160,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A number or a word, without the byte behind it.
+    /// A number or a word, without the byte after it.
     fn scalar(&mut self) -> Option<()> {
         let at = self.0.iter().position(|byte| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace())?;
         self.0 = &self.0[at..];

@@ -1,4 +1,4 @@
-//! What a body says of its own failure: an upstream that has sent `200` can say that it failed only in what follows.
+//! Errors inside a body: an upstream that has sent `200` can say that it failed only in what follows.
 //!
 //! Four things are read, each in constant memory and after the bytes are on their way:
 //! - members of JSON documents that name an error ([`fields`]), in whole answers and in each document of a stream;

@@ -12,7 +12,7 @@ pub enum ErrorPlace {
     Nowhere,
     /// In its only document, of JSON that is in no coding.
     Document,
-    /// In any of its documents, or in its last frame; or in a document that has to be decoded to be looked at.
+    /// In any of its documents, or in its last frame; or in a document that has to be decoded first.
     Stream,
 }
 
@@ -21,7 +21,7 @@ impl ErrorPlace {
     #[must_use]
     pub fn of(headers: &HeaderMap, content_type: &[u8]) -> Self {
         let begins = |with: &[u8]| content_type.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
-        // what most answers are is told without a look at other fields
+        // most answers need no other field
         if content_type == b"application/json" {
             Self::of_document(headers)
         } else if begins(b"application/grpc") {

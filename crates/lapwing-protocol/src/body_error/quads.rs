@@ -1,4 +1,4 @@
-//! Decodes base64 as it passes, four characters at a time. Padding may stand in the middle: gRPC-Web as text is one piece of base64
+//! Decodes base64 as it passes, four characters at a time. Padding may be in the middle: gRPC-Web as text is one piece of base64
 //! for each write of the server.
 
 /// The characters of a quadruple that is not complete.

@@ -21,7 +21,7 @@ fn outcome(path: &str, content_type: &str, body: &[u8]) -> (Outcome, bool) {
         let asked = if content_type.starts_with("application/grpc") { content_type } else { JSON };
         let head = |kind: &str| HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())]);
         let reader = protocols.open(&protocols.detect(&Method::POST, path), &head(asked));
-        // what is no known protocol is read as the proxy has it read
+        // an unknown protocol is read as the proxy reads it
         let mut reader: ExchangeReader = reader.or_else(|| protocols.open_for_errors()).unwrap();
         reader.response_head(200, &head(content_type));
         let mut glance = glance(&mut reader, &head(content_type));

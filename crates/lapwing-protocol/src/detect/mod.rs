@@ -17,7 +17,7 @@ pub(crate) fn detect(path: &str) -> Option<(Family, Option<&str>)> {
 }
 
 /// The route of this path, and the model that the path names. The path's last word leads to the few routes that end with it, so that
-/// paths of other services are told by a few instructions: those with identifiers are looked at for each request.
+/// paths of other services cost a few instructions: those with identifiers are examined for each request.
 pub(crate) fn route_of(path: &str) -> Option<(&'static Route, Option<&str>)> {
     let trimmed = path.trim_end_matches('/');
     let last = Segments(Some(trimmed)).next().unwrap_or_default().as_bytes();
@@ -28,7 +28,7 @@ pub(crate) fn route_of(path: &str) -> Option<(&'static Route, Option<&str>)> {
     open_ended.iter().chain(by_last_word).find_map(|route| Some((route, route.fits(trimmed)?)))
 }
 
-/// How many routes stand first whose last segment is a name.
+/// How many routes come first whose last segment is a name.
 const OPEN_ENDED: usize = 4;
 /// How many lists of routes there are by their last word.
 const BUCKETS: usize = 256;
@@ -61,7 +61,7 @@ const BY_LAST_WORD: ByLastWord = {
     table
 };
 
-/// What stands behind the last `/` or `:`.
+/// What follows the last `/` or `:`.
 const fn last_word(path: &str) -> &[u8] {
     let path = path.as_bytes();
     let mut from = path.len();

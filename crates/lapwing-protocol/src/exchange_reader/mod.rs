@@ -133,7 +133,7 @@ impl Protocols {
         Some(ExchangeReader(inner))
     }
 
-    /// Creates a reader for an answer of which nothing else is read, that looks for nothing but whether it says that it failed; `None`
+    /// Creates a reader for an answer of which nothing else is read, which only finds out whether it says that it failed; `None`
     /// if bodies are not to be read.
     #[must_use]
     pub fn open_for_errors(&self) -> Option<ExchangeReader> {
@@ -142,7 +142,7 @@ impl Protocols {
 }
 
 impl Tables {
-    /// What reads an answer with this head for `watched`, its coding undone.
+    /// The reader of an answer with this head for `watched`, after its coding is decoded.
     fn open_body(&self, watched: &WatchedFields, headers: &HeaderMap) -> PassingBody {
         let mut body = PassingBody::plain(BodyReader::new(watched, Media::of(headers), headers));
         if body.reader.is_on() {
@@ -293,8 +293,8 @@ impl ExchangeReader {
         }
     }
 
-    /// Reads the answer, whose head came, for whether it says that it failed: a stream as its head says, in whichever way it is
-    /// read besides. To be called before its first piece.
+    /// Reads the answer, whose head has arrived, for errors inside it, in addition to whatever else is read: a stream as its
+    /// head says. To be called before its first piece.
     pub fn read_stream_errors(&mut self, headers: &HeaderMap) {
         let this = &mut *self.0;
         let content_type = headers.get(http::header::CONTENT_TYPE).map_or(&[][..], http::HeaderValue::as_bytes);
@@ -307,7 +307,7 @@ impl ExchangeReader {
         }
     }
 
-    /// Reads the answer, whose head came and of which nothing was read, from its first byte for whether it says that it failed.
+    /// Reads the answer, whose head has arrived, from its first byte for errors inside it.
     pub fn read_document_errors(&mut self) {
         self.0.response = PassingBody::plain(BodyReader::errors(&self.0.tables.errors));
     }

@@ -22,7 +22,7 @@ pub(crate) fn is_text(headers: &HeaderMap) -> bool {
 }
 
 impl UnreadBodies {
-    /// With the bodies of which the coding could not be undone: the request's and the response's.
+    /// With the bodies of which the coding could not be decoded: the request's and the response's.
     pub(crate) const fn undecoded(mut self, [request, response]: [Option<UnreadBody>; 2]) -> Self {
         self.request |= request.is_some();
         self.response |= response.is_some();

@@ -1,4 +1,4 @@
-//! What an answer says of itself as it comes: content, reasoning, its end, its failure.
+//! What an answer says about itself as it comes: content, reasoning, its end, its failure.
 
 use super::ExchangeFacts;
 use crate::config::Side;

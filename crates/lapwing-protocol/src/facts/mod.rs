@@ -106,7 +106,7 @@ impl ExchangeFacts {
         self.is_complete || self.errors.has_failed()
     }
 
-    /// What the answer says of its failure.
+    /// What the answer says about its failure.
     pub(crate) const fn errors(&mut self) -> &mut BodyErrors {
         &mut self.errors
     }
@@ -314,7 +314,7 @@ impl ExchangeFacts {
         self.elements = Some(self.elements.unwrap_or(0).saturating_add(elements));
     }
 
-    /// Writes what is known into the ledger. The primary unit is `primary`, or `otherwise` where nothing is known of that; `flops` is
+    /// Writes what is known into the ledger. The primary unit is `primary`, or `otherwise` where nothing is known about that; `flops` is
     /// the model's cost, if it is known.
     pub(crate) fn write(&mut self, primary: Unit, otherwise: Option<Unit>, ledger: &mut Ledger, flops: Option<&Flops>) {
         if let Some(generation) = self.pace.take_generation() {

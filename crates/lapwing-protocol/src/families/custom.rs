@@ -64,7 +64,7 @@ impl Rule {
             rule.fixed.extend(amount.fixed.map(|fixed| (unit, fixed)));
         }
         if !response.is_empty() {
-            // what the rule says of a member wins
+            // what the rule says about a member wins
             let errors = body_error::MEMBERS.iter().map(|(path, tag)| (PathStep::parse(path), *tag));
             let errors: Vec<_> = errors.filter(|(steps, _)| response.iter().all(|(own, _)| own != steps)).collect();
             response.extend(errors);
@@ -149,7 +149,7 @@ const fn tag(unit: Unit, amount: &Amount) -> Tag {
     }
 }
 
-/// Whether `path` matches `glob`, in which `*` stands for any text, also none. Linear except for the last `*`, which is bounded by the
+/// Whether `path` matches `glob`, in which `*` matches any text, also none. Linear except for the last `*`, which is bounded by the
 /// rule's length.
 #[must_use]
 pub fn matches_glob(glob: &[u8], path: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Pictures of the OpenAI API (SGLang's diffusion, vLLM-Omni). A picture is a row.
+//! Images of the OpenAI API (SGLang's diffusion, vLLM-Omni). An image is a row.
 
 use super::super::plan::{ProtocolSpec, WatchSpec};
 use super::super::tag::Tag;

@@ -1,4 +1,4 @@
-//! `/invocations` of SageMaker and MLflow, behind which any server may stand: MLflow's scoring server and MLServer (tables), vLLM and
+//! `/invocations` of SageMaker and MLflow, behind which any server may be: MLflow's scoring server and MLServer (tables), vLLM and
 //! SGLang (the OpenAI API), TGI, TEI; `/vertex`, its kind of Google's; and KServe's forecasts.
 //!
 //! Tables have rows and never tokens: in columns, in records, as instances, as CSV, or as JSON lines. Where the answer has tokens, the

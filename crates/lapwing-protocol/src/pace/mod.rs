@@ -5,8 +5,8 @@
 use super::tag::{Tag, TagValue};
 use lapwing_ledger::{Generation, HiddenTokens};
 
-/// Members of answers that tell of tokens, watched besides a protocol's own where a request's unit is the output token. A
-/// protocol's own meaning of a member wins.
+/// Members of answers about tokens, watched in addition to the protocol's where a request's unit is the output token. The
+/// protocol's meaning of a member wins.
 pub(crate) const MEMBERS: &[(&str, Tag)] = &[
     // what the output tokens are made of: chat, responses; the third is SGLang's
     ("usage.completion_tokens_details.reasoning_tokens", Tag::HiddenTokens),
@@ -59,11 +59,11 @@ enum Delta {
     Summary,
 }
 
-/// What is known of an answer's pace.
+/// What is known about an answer's pace.
 #[derive(Debug, Default)]
 pub(crate) struct TokenPace {
     generation: Option<Box<Generation>>,
-    /// What this document brought besides content: its kind, its tokens as a list, the tokens so far, and those of them that are
+    /// What this document has in addition to content: its kind, its tokens as a list, the tokens so far, and those of them that are
     /// hidden.
     delta: Delta,
     listed: u64,
@@ -144,7 +144,7 @@ impl TokenPace {
         let reasoning = self.reasoning_tokens.filter(|tokens| *tokens > 0);
         let reasoning = match reasoning {
             _ if self.has_reasoned => 0,
-            // each piece is a token at least: so many cannot be hidden, they came as content
+            // each piece is a token at least: those cannot be hidden, they came as content
             Some(hidden) if tokens.is_some_and(|all| all.saturating_sub(hidden) < self.answer_pieces) => 0,
             Some(hidden) => hidden,
             None if self.withholds && self.reasoning_tokens.is_none() => return HiddenTokens::Unknown,

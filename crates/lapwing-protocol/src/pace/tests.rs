@@ -61,7 +61,7 @@ fn hidden_reasoning_has_no_part_in_the_pace() {
     // reasoning that is part of the content: more pieces came than there would be visible tokens
     let inside = json!({"completion_tokens": 11, "completion_tokens_details": {"reasoning_tokens": 6}});
     assert_eq!(pace(json!({}), &eleven(&[], inside)), Some(20_000));
-    // withheld, and nobody says how much
+    // withheld, and the server does not say how much
     let usage = json!({"completion_tokens": 1_011});
     assert_eq!(pace(json!({"include_reasoning": false}), &eleven(&[], usage.clone())), None);
     assert_eq!(pace(json!({"reasoning": {"exclude": true}}), &eleven(&[], usage.clone())), None);

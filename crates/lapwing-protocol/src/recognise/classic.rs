@@ -57,7 +57,7 @@ pub(crate) const UNKNOWN: Signature = Signature { request: MessageSignature::Unk
 pub(crate) const TF_GRPC: Signature =
     Signature { request: proto(&[(&[1, 1], Text), (&[2, 1], Text)], &[]), answer: proto(&[(&[1, 1], Text)], &[]) };
 
-/// KServe's first protocol, which Vertex AI's containers, TorchServe and others speak on routes of their own
+/// KServe's first protocol, which Vertex AI's containers, TorchServe and others speak on other routes
 pub(crate) const INSTANCES: &[Need] = &[Has("instances", LIST)];
 pub(crate) const PREDICTIONS: &[Need] = &[Has("predictions", LIST.or(OBJECT))];
 

@@ -1,4 +1,4 @@
-//! Holds one JSON document against a signature, in one pass and constant memory.
+//! Matches one JSON document with a signature, in one pass and constant memory.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Holds one protobuf message against a signature.
+//! Matches one protobuf message with a signature.
 
 use std::sync::Arc;
 

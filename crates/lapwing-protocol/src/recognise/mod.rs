@@ -1,8 +1,8 @@
 //! Recognises whole bodies as messages of the protocol that their path suggests: whether a call to `/predict` is one of a model or of
 //! something else that has that path.
 //!
-//! A path is only a guess. What is repeated on somebody's behalf must not be one, so the request's own body and the answers of the
-//! route decide. Nothing here is on the request path: bodies are whole, decompressed and in somebody else's hands.
+//! A path is only a guess. What is repeated in a client's name must not be guessed, so the request's body and the answers of the
+//! route decide. Nothing here is on the request path: bodies are whole and decompressed.
 
 mod classic;
 mod document;

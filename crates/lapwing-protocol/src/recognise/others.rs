@@ -1,4 +1,4 @@
-//! The signatures of routes that several APIs share: pooling, tokens, tables, pictures; and the APIs of Anthropic and Cohere.
+//! The signatures of routes that several APIs share: pooling, tokens, tables, images; and the APIs of Anthropic and Cohere.
 
 use super::classic::{INSTANCES, PREDICTIONS};
 use super::generative::{CHAT_ANSWERS, CLIENT_TOOLS, MESSAGES, MODEL, OPENAI_EFFECTS};

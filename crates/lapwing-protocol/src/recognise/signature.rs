@@ -1,6 +1,6 @@
 //! What the messages of a protocol have in common: which members of a document, of which types, show that it is one.
 //!
-//! A signature says enough to tell a call from whatever else may be sent to the same path, and no more: extensions, and members
+//! A signature says enough to distinguish a call from anything else that may be sent to the same path, and no more: extensions, and members
 //! that servers disagree about, are not in it.
 
 use super::super::wire::ProtoShape;
@@ -51,7 +51,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Where it stands.
+    /// Where it is.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Self::Set(path) | Self::Zero(path) | Self::Other(path, _) => path,

@@ -17,7 +17,7 @@ impl fmt::Debug for TextEncoder {
 }
 
 impl TextEncoder {
-    /// Reads a `tokenizer.json`. Texts are cut at their end to `max_tokens`, special tokens included; what the file itself says of padding
+    /// Reads a `tokenizer.json`. Texts are cut at their end to `max_tokens`, special tokens included; what the file itself says about padding
     /// and truncation is ignored.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What stands in for `model` in a build without the feature `tokenizers`: a configured tokenizer is an error that says so.
+//! What replaces `model` in a build without the feature `tokenizers`: a configured tokenizer is an error that says so.
 
 use std::path::Path;
 

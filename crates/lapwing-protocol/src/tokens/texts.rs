@@ -24,7 +24,7 @@ pub(crate) struct FoundTexts<'v> {
 #[derive(Debug)]
 pub(crate) struct Texts {
     places: Vec<(Vec<PathStep>, Tag)>,
-    /// Whether each text is an input of its own, with the tokenizer's special tokens around it. Otherwise it is a part of a chat,
+    /// Whether each text is a separate input, with the tokenizer's special tokens around it. Otherwise it is a part of a chat,
     /// to which the server's template adds tokens.
     pub(crate) whole: bool,
 }

@@ -20,6 +20,6 @@ pub(crate) fn read(headers: &HeaderMap) -> Option<(TraceId, SpanId, Option<bool>
 }
 
 pub(crate) fn write(headers: &mut HeaderMap, context: &WrittenContext) {
-    // the parent's place is deprecated: zero says that it is not told
+    // the parent's field is deprecated: zero means that it is not given
     put(headers, FIELD, format!("{}:{}:0:{}", context.trace, context.span, u8::from(context.sampled)));
 }

@@ -148,14 +148,14 @@ pub fn write(headers: &mut HeaderMap, kind: ContextKind, context: &WrittenContex
     }
 }
 
-/// Which contexts are written beside `traceparent`. Clones share what is learnt.
+/// Which contexts are written in addition to `traceparent`. Clones share what is learnt.
 #[derive(Clone, Debug, Default)]
 pub struct ContextPolicy {
     setting: TraceContexts,
     learnt: Arc<LearntContexts>,
 }
 
-/// The contexts that the upstream was found to continue, beside those that clients send.
+/// The contexts that the upstream was found to continue, in addition to those that clients send.
 #[derive(Debug, Default)]
 pub struct LearntContexts(AtomicU8);
 

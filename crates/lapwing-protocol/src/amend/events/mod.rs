@@ -194,8 +194,8 @@ struct Events {
 }
 
 impl Events {
-    /// The next whole event, including its blank line. A comment before an event counts as an event of its own, and so does a
-    /// blank line.
+    /// The next whole event, including its blank line. A comment before an event counts as an event, and so does a blank
+    /// line.
     fn next(&mut self) -> Result<Option<BytesMut>, EventStreamError> {
         loop {
             let rest = self.held.get(self.at..).unwrap_or_default();

@@ -17,7 +17,7 @@ enum Server {
     Sglang,
     /// Ollama's text completions: a usage of zeros in every chunk.
     Zeros,
-    /// A server that does not know the option, and sends usage beside the last choice.
+    /// A server that does not know the option, and sends usage with the last choice.
     Ignoring,
     /// One that sends the usage unasked.
     Unasked,

@@ -1,7 +1,7 @@
 //! Reads forms (`multipart/form-data`, RFC 7578), piece by piece. Each field is returned at its end with its name and the beginning
 //! of its value; files are passed over. It keeps a line of a part's head and the first bytes of a value, whatever comes.
 //!
-//! Linear: every byte is looked at once. In a file, the next carriage return is searched for.
+//! Linear: every byte is examined once. In a file, the next carriage return is searched for.
 
 use arrayvec::ArrayVec;
 use memchr::memchr;
@@ -14,7 +14,7 @@ const VALUE_BYTES: usize = 128;
 const LINE_BYTES: usize = 256;
 /// The field of a part's head that has its name.
 const DISPOSITION: &[u8] = b"content-disposition:";
-/// What stands before the boundary, at the end of a part.
+/// What precedes the boundary, at the end of a part.
 const BEFORE: &[u8; 4] = b"\r\n--";
 
 /// A field of a form.

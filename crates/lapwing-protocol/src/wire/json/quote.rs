@@ -6,7 +6,7 @@ use super::vectors::WINDOW;
 
 /// Finds the quote that ends a string that is not kept: the first with an even number of backslashes before it. This is much
 /// faster than stopping at every escape, of which a text that is not ASCII may be full. Returns the position after it. If it does
-/// not come, `is_escaped` tells whether the first of the next bytes is escaped.
+/// not come, `is_escaped` says whether the first of the next bytes is escaped.
 ///
 /// Linear: backslashes are counted back to the previous quote at most, and a window is tested once for each escaped quote in it at most.
 #[inline(always)] // for `vectorised`
@@ -37,11 +37,11 @@ pub(crate) fn closing_quote(bytes: &[u8], is_escaped: &mut bool) -> Option<usize
 }
 
 /// Where one escaped quote is, there are often more, and a search for each by itself takes longer than what it skips. From `at`,
-/// which is behind an escaped quote, passes windows that have none but such as follow a single backslash, up to the first without
-/// any. Written so that the compiler generates vector instructions.
+/// which is after an escaped quote, passes windows whose only quotes follow a single backslash, up to the first without any.
+/// Written so that the compiler generates vector instructions.
 #[inline(always)]
 fn past_escaped(bytes: &[u8], mut at: usize) -> usize {
-    // two bytes of what comes before tell whether the window's first byte is escaped
+    // the two bytes before show whether the window's first byte is escaped
     while let Some(window) = bytes.get(at - 2..).and_then(<[u8]>::first_chunk::<{ WINDOW + 2 }>) {
         let (mut quotes, mut others) = (0, 0);
         for i in 0..WINDOW {

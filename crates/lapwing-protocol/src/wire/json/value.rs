@@ -23,12 +23,12 @@ pub enum JsonValue<'a> {
     },
     /// An array, at its end.
     Array {
-        /// The number of its own elements.
+        /// The number of its elements.
         len: u64,
     },
     /// An object, at its end.
     Object {
-        /// The number of its own keys.
+        /// The number of its keys.
         len: u64,
     },
 }

@@ -3,12 +3,12 @@
 
 use pulp::Arch;
 
-/// How many bytes a loop looks at together.
+/// How many bytes a loop examines together.
 pub(crate) const WINDOW: usize = 64;
 /// Fewer bytes are not worth asking the processor.
 const MIN_BYTES: usize = 512;
 
-/// Runs `pass`, a loop over so many bytes. What it calls must be inlined into it, or is compiled for any processor; so must `pass`.
+/// Runs `pass`, a loop over this many bytes. What it calls must be inlined into it, or is compiled for any processor; so must `pass`.
 #[inline(always)]
 pub(crate) fn vectorised<T>(bytes: usize, pass: impl FnOnce() -> T) -> T {
     if bytes < MIN_BYTES { pass() } else { Arch::new().dispatch(pass) }

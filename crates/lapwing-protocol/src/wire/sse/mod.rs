@@ -39,7 +39,7 @@ enum Field {
     Other,
 }
 
-/// A byte order mark, which may stand before the first line.
+/// A byte order mark, which may be before the first line.
 const MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// A reader of event streams.

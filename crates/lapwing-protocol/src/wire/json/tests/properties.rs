@@ -9,7 +9,7 @@ use serde_json::Value as Tree;
 use super::super::*;
 use crate::wire::reader_properties;
 
-/// Writes a tree as text, with white space and escapes as `noise` has it, and notes what a reader must hand over.
+/// Writes a tree as text, with white space and escapes as `noise` has it, and notes what a reader must report.
 struct Writer<'a> {
     patterns: &'a [Vec<PathStep>],
     noise: &'a [u8],
