@@ -15,7 +15,7 @@ pub(crate) const BUDGET: Record = Record {
 };
 /// How many routes may have budgets.
 const MAX_ROUTES: usize = 256;
-/// The route that stands for all that have no entry.
+/// The route that means all that have no entry.
 const EVERY_ROUTE: &str = "*";
 
 /// Within what time these shares of a route's requests should end.

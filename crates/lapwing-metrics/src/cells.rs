@@ -33,7 +33,7 @@ pub(crate) struct Cells {
     before: Vec<Page>,
 }
 
-/// How many cells of a page are listed, as many as there is room for beside a pointer.
+/// How many cells of a page are listed, as many as fit next to a pointer.
 const LISTED_CELLS: usize = 7;
 
 /// The counts of a page, as wide as the largest needs.

@@ -160,7 +160,7 @@ impl Counters {
         self.values[gauge as usize].fetch_add(1, Relaxed).wrapping_add(1)
     }
 
-    /// Adds `n`. Most often that is nothing, which writes nothing: other threads have the counters beside it in their caches.
+    /// Adds `n`. Zero, the usual case, writes nothing, because other threads have the neighbouring counters in their caches.
     pub fn add(&self, counter: Counter, n: u64) {
         if n > 0 {
             self.values[counter as usize].fetch_add(n, Relaxed);

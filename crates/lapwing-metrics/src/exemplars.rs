@@ -1,7 +1,7 @@
 //! Exemplars: a few requests of a series whose trace a bucket may name. Bounded: at most 16 for each series, about 5 KB.
 //!
 //! Each power of two of the total keeps one, answered requests and others apart: the first since the last rotation replaces the one
-//! before. So recording costs a look at one word, and every two seconds a copy of one request's values for each power of two.
+//! before. So recording costs the reading of one word, and every two seconds a copy of one request's values for each power of two.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const KEPT: usize = 16;
 /// Older ones are not shown: `/exchanges` does not keep the request for longer.
 const SHOWN_NS: u64 = 600_000_000_000;
 
-/// A request that stands for the buckets that its values are in.
+/// The example request of the buckets that its values are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exemplar {
     /// Its trace.

@@ -1,6 +1,6 @@
 //! Exponential buckets, counted from the HDR cells on request: Prometheus calls a histogram of them native, OTLP exponential.
 //!
-//! A value counts as the middle of its cell. So it stands in its own bucket, or in the next one where its cell straddles a bound.
+//! A value counts as the middle of its cell. So it is in its own bucket, or in the next one where its cell straddles a bound.
 //! Durations below 25 µs are the exception: their cells, of 512 ns, are wider than a bucket of schema 5.
 
 use super::cells::Count;

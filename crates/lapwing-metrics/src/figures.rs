@@ -1,4 +1,4 @@
-//! Exact values beside the histograms: counts, sums and maxima of one series over a period of time.
+//! Exact values next to the histograms: counts, sums and maxima of one series over a period of time.
 //!
 //! All of them merge by addition (maxima and resolutions by the larger value), so slots of time add up to windows. Durations are
 //! nanoseconds.
@@ -89,7 +89,7 @@ impl SeriesTotals {
         }
     }
 
-    /// The work that answered requests asked for, in each unit that is known of at least one.
+    /// The work that answered requests asked for, in each unit that is known for at least one.
     pub fn work(&self) -> impl Iterator<Item = (Unit, WorkSum)> {
         Unit::ALL.into_iter().filter_map(|unit| Some((unit, *self.work.get(unit.index())?)))
     }

@@ -35,7 +35,7 @@ impl Labels {
         Self::with_idle([routes, models, upstreams], u64::MAX)
     }
 
-    /// Empty tables with the bounds of `config`, and so many upstreams.
+    /// Empty tables with the bounds of `config`, and this many upstreams.
     #[must_use]
     pub fn bounded_by(config: &Config, upstreams: usize) -> Self {
         Self::with_idle([config.max_routes, config.max_models, upstreams], config.idle_after.as_nanos())
@@ -126,7 +126,7 @@ impl Labels {
         self.models.touch(key.model, now);
     }
 
-    /// How many names gave way: whoever keeps ids looks whether they are still held once this has changed.
+    /// How many names gave way. When this has changed, holders of ids must check that theirs are still held.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.routes.evicted() + self.models.evicted()

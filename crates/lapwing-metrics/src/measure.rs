@@ -158,7 +158,7 @@ const fn bounded(class: usize) -> usize {
 }
 
 /// The per-unit slots that an exchange has, each with its unit, time in nanoseconds, and number of units. Empty if the exchange
-/// was not answered, or if nothing is known of its work.
+/// was not answered, or if nothing is known about its work.
 pub fn slots(exchange: &Exchange) -> impl Iterator<Item = (PerUnit, Unit, u64, u64)> {
     let primary = exchange.ledger.work.primary.filter(|_| Measure::of(exchange) == Measure::Total);
     PerUnit::ALL.iter().filter_map(move |&slot| {

@@ -1,4 +1,4 @@
-//! Which requests were open at a time, in two generations: enough to tell when every request that was open at some moment has
+//! Which requests were open at a time, in two generations: enough to know when every request that was open at some moment has
 //! ended. A request costs two additions to counters, and no lock.
 
 use std::sync::atomic::AtomicU64;

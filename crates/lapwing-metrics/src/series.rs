@@ -24,7 +24,7 @@ use lapwing_ledger::{Exchange, LabelId, SeriesKey, Server, Stamp, Unit};
 /// How many values the list holds before they are counted; 2 KiB.
 const LISTED: usize = 512;
 
-/// What is known of a series beside its totals, independent of the window.
+/// What is known about a series in addition to its totals, independent of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeriesFacts {
     /// The unit of cost classes and of per-unit values: the primary unit of the first answered request that had one.

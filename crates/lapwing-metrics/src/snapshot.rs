@@ -37,7 +37,7 @@ pub struct SeriesSnapshot {
     pub polled: Option<PolledTotals>,
     /// The latest batches of its model by the upstream's statistics.
     pub batch: Option<BatchStatistics>,
-    /// Requests that stand for buckets, the latest last.
+    /// Example requests of buckets, the latest last.
     pub exemplars: Vec<Arc<Exemplar>>,
     /// Within what its requests should end.
     pub budget: RouteBudget,

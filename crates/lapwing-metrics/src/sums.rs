@@ -1,4 +1,4 @@
-//! Exact sums beside the histograms: of durations, of work, and of time per work. All of them merge by addition.
+//! Exact sums next to the histograms: of durations, of work, and of time per work. All of them merge by addition.
 
 use lapwing_ledger::{Basis, Unit};
 

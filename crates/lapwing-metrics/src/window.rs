@@ -68,7 +68,7 @@ pub(crate) struct Selection {
     pub(crate) start: Stamp,
 }
 
-/// What a rotation does to every series, besides closing its fine slot.
+/// What a rotation does to every series in addition to closing its fine slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoarseRotation {
     /// The number of the new coarse slot.

@@ -82,7 +82,7 @@ impl SampleNumber {
     }
 }
 
-/// A request that stands for the bucket that its value is in.
+/// The example request of the bucket that its value is in.
 #[derive(Clone, Copy, Debug)]
 pub struct ExemplarSample {
     /// Its trace.

@@ -1,5 +1,5 @@
 //! What Prometheus scrapes: every family since the start, written by an [`Encoder`]. OpenMetrics text and Prometheus text 0.0.4 are
-//! here; whoever shows further families writes them between those of [`Scrape`].
+//! here; other crates write further families between those of [`Scrape`].
 //!
 //! Buckets are counted from the same HDR cells that `/stats` reads, so the figures agree. A series is copied out of the registry
 //! under a lock of microseconds; what follows is done outside of it, family by family. Durations are seconds here, as is the custom

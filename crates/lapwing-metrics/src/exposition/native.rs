@@ -4,7 +4,7 @@ use crate::ExponentialBuckets;
 
 /// A histogram that would take more buckets gets wider ones.
 pub const MAX_BUCKETS: usize = 160;
-/// So many empty buckets between two others are written as buckets; further ones begin a new span, as in Go's client.
+/// Up to this many empty buckets between two others are written as buckets; further ones begin a new span, as in Go's client.
 const MAX_GAP: i32 = 2;
 
 /// The buckets of a histogram, without its sum and count.

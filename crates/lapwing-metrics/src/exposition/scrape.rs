@@ -31,7 +31,7 @@ struct Gauge {
     value: f64,
 }
 
-/// Families that somebody else shows, each set at its place among those of the registry.
+/// Families of other crates, each set at its place among those of the registry.
 #[allow(clippy::missing_errors_doc, reason = "no encoder fails: writing into memory does not")]
 pub trait Extras {
     /// Those that follow the budgets.

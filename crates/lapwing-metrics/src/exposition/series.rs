@@ -13,7 +13,7 @@ use crate::{
 use lapwing_ledger::Stamp;
 
 /// SampleLabels of a sample in addition to those of its series.
-/// What a scrape reads of each series, beside its counts.
+/// What a scrape reads of each series in addition to its counts.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrapeScope {
     /// The process's start by both clocks.
@@ -30,7 +30,7 @@ pub struct ScrapedSeries {
     labels: [(&'static str, Arc<str>); 3],
     /// Since when it counts, in nanoseconds since the Unix epoch.
     pub since_unix_ns: u64,
-    /// What is known of it.
+    /// What is known about it.
     pub facts: SeriesFacts,
     /// Its exact counts.
     pub figures: SeriesTotals,

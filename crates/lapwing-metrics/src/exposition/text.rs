@@ -1,5 +1,5 @@
 //! OpenMetrics text 1.0, and Prometheus text 0.0.4 for those that do not read it. `prometheus-client` has an encoder of OpenMetrics
-//! text, but lets nobody else make the exemplars that it writes.
+//! text, but does not let others make the exemplars that it writes.
 
 use std::fmt::{self, Write};
 
@@ -14,7 +14,7 @@ const PIECE: usize = 64 << 10;
 pub struct ExpositionTextEncoder {
     /// What is written, in pieces of about [`PIECE`].
     written: Vec<Vec<u8>>,
-    /// What comes behind it.
+    /// What follows it.
     out: String,
     /// 0.0.4: counters are named with their suffix, and there are neither units nor exemplars.
     is_plain: bool,

@@ -1,5 +1,5 @@
-//! What model servers count themselves, read by polls: sums of time with the number of requests that they are of, by model and
-//! stage. They describe many requests at once, so they stand beside the series and enter no histogram.
+//! What model servers count themselves, read by polls: sums of time with the number of requests that they cover, by model and
+//! stage. They describe many requests at once, so they are kept apart from the series and enter no histogram.
 //!
 //! Sums are those of the server: nothing is added, shared out or counted twice. A window holds the polls that ended in it.
 //! Memory: 0.4 KiB for each model, and as much for each slot of time with a poll (at most 10 fine and 31 coarse).
@@ -45,13 +45,13 @@ pub struct BatchStatistics {
 pub struct PolledStage {
     /// The stage.
     pub stage: Stage,
-    /// The phase, if the server tells phases apart.
+    /// The phase, if the server distinguishes phases.
     pub phase: Option<Phase>,
-    /// The sum, and the requests that it is of.
+    /// The sum, and the requests that it covers.
     pub sum: PolledSum,
 }
 
-/// Time that a server counted, and the number of requests that it is of.
+/// Time that a server counted, and the number of requests that it covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolledSum {
     /// Requests.
@@ -117,7 +117,7 @@ pub struct PolledTotals {
     phases: [PolledSum; Phase::COUNT],
     /// The phases together: each request has both, so the time adds up and the requests do not.
     both: PolledSum,
-    /// Forward of polls that told no phases apart.
+    /// Forward of polls without phases.
     whole: PolledSum,
 }
 
@@ -139,7 +139,7 @@ impl PolledTotals {
         self.phases[phase.index()]
     }
 
-    /// What was counted, each part once: of forward its phases where the server tells them apart, and the rest of it.
+    /// What was counted, each part once: of forward its phases where the server distinguishes them, and the rest of it.
     pub fn parts(&self) -> impl Iterator<Item = (Stage, Option<Phase>, PolledSum)> {
         let phases = Phase::ALL.map(|phase| (Stage::Forward, Some(phase), self.phase(phase)));
         let stages = Stage::ALL.map(|stage| (stage, None, if stage == Stage::Forward { self.whole } else { self.stage(stage) }));

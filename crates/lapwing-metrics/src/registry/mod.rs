@@ -54,7 +54,7 @@ pub struct PolledSnapshot {
     pub model: Arc<str>,
     /// The upstream's text.
     pub upstream: Arc<str>,
-    /// The routes of the series beside which it stands.
+    /// The routes of the series that it is shown with.
     pub routes: Vec<Arc<str>>,
     /// The sums.
     pub totals: PolledTotals,
@@ -94,7 +94,7 @@ pub struct Registry {
     /// Places of series that gave way.
     free: Vec<u32>,
     retired: Retired,
-    /// Before this no series can have been idle for long enough, so nobody needs to look.
+    /// Before this no series can have been idle for long enough, so no search is needed.
     crowded_until: Stamp,
     overflowed: u64,
     polled: PolledTable,
@@ -203,9 +203,9 @@ impl Registry {
         }
     }
 
-    /// Replaces an exchange that was kept before by what it is with spans that came late, where it stands among the recent ones or
-    /// the slowest, and counts the time that moved. The histograms keep what was recorded, and so do the gaps between tokens. Does
-    /// nothing once it stands in neither.
+    /// Replaces an exchange that was kept before by what it is with spans that came late, among the recent ones and the slowest,
+    /// and counts the time that moved. The histograms keep what was recorded, and so do the gaps between tokens. Does nothing once
+    /// it is in neither.
     pub fn mend(&mut self, mut exchange: Exchange) {
         let (trace, span) = (exchange.ledger.trace, exchange.ledger.span);
         let is_same = |kept: &Exchange| kept.ledger.span == span && kept.ledger.trace == trace;
@@ -307,7 +307,7 @@ impl Registry {
         all
     }
 
-    /// The statistics that stand beside a series: those of its model, else those of the server as a whole; `None` if its requests
+    /// The statistics that are shown with a series: those of its model, else those of the server as a whole; `None` if its requests
     /// ask the model for nothing (health checks, metadata).
     fn polled_key(&self, series: &Series) -> Option<PolledKey> {
         series.facts.primary?;
@@ -329,7 +329,7 @@ impl Registry {
         self.calendar.select(window).start.elapsed()
     }
 
-    /// The number of series in use besides `other`, and the number of exchanges counted under `other` because there was no room.
+    /// The number of series in use without `other`, and the number of exchanges counted under `other` because there was no room.
     #[must_use]
     pub fn fill(&self) -> (usize, u64) {
         (self.places.len() - 1, self.overflowed)

@@ -1,4 +1,4 @@
-//! What the model servers count themselves, as `/stats` shows it beside the stages: sums with their counts, never quantiles.
+//! What the model servers count themselves, as `/stats` shows it next to the stages: sums with their counts, never quantiles.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ pub(crate) struct ExchangeDebt {
 }
 
 impl ExchangeDebt {
-    /// `None` where the request has no debt: without an optimum, a forward of its own or known work, or not answered.
+    /// `None` where the request has no debt: no optimum, no reported forward, unknown work, or no answer.
     #[expect(clippy::cast_precision_loss, reason = "a ratio")]
     pub(crate) fn of(exchange: &Exchange, labels: &Labels) -> Option<Self> {
         let debt = exchange.forward_debt().filter(|_| Measure::of(exchange) == Measure::Total)?;

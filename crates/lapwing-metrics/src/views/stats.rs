@@ -49,7 +49,7 @@ impl StatsView {
 }
 
 impl<S, E> StatsView<S, E> {
-    /// What belongs to no series beside `series`.
+    /// `series` with what belongs to no series.
     #[must_use]
     pub fn of(
         registry: &Mutex<Registry>,
