@@ -16,10 +16,10 @@ pub(crate) const KEEPALIVE: TcpKeepalive =
 pub enum Sharing {
     /// Nobody.
     Alone,
-    /// Listeners that are bound with [`Self::Further`] afterwards, over which the system spreads connections (`SO_REUSEPORT`). Nobody may
-    /// listen there yet, so that two processes do not share an address by mistake.
+    /// Listeners that are bound with [`Self::Further`] afterwards, over which the system spreads connections (`SO_REUSEPORT`). It must be
+    /// free, so that two processes do not share an address by mistake.
     First,
-    /// One more beside a [`Self::First`].
+    /// One more next to a [`Self::First`].
     Further,
 }
 

@@ -1,9 +1,9 @@
-//! How the process's file descriptors are divided. Whoever takes more than its share would leave none for the requests: neither for
+//! How the process's file descriptors are divided. A part that took more than its share would leave none for requests: neither for
 //! their connections nor for those to the upstream.
 //!
 //! Of each 16 descriptors, clients of the data plane have 10, the control plane's listeners one each, the engine's listener two.
 //! The rest is for connections to the upstream and for files. The process may have as many as the system allows it: the soft limit, which
-//! stands at 1024 for the sake of programs that use `select`, is raised to the hard one at the start.
+//! is 1024 because of programs that use `select`, is raised to the hard one at the start.
 
 use std::io;
 use std::sync::LazyLock;

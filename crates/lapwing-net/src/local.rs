@@ -48,7 +48,7 @@ impl Listener for LocalListener {
     async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
         match self.0.recv().await {
             Some(stream) => Ok((Socket::Unix(stream), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))),
-            // every address is gone: nobody can connect any more
+            // every address is gone: no further connection is possible
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What is known of the other end of a connection without reading.
+//! What is known about the other end of a connection without reading.
 
 /// What the other end of a socket has closed, as far as it is known without reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -58,7 +58,7 @@ impl Socket {
         PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
     }
 
-    /// Whether a read may find something: bytes, the end, or an error. Needs no system call and tells nobody.
+    /// Whether a read may find something: bytes, the end, or an error. Needs no system call and wakes no task.
     #[must_use]
     pub fn may_be_read(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ impl Tasks {
         self.0.spawn(task);
     }
 
-    /// Returns whether somebody waits until no task is left.
+    /// Returns whether a caller waits until no task is left.
     #[must_use]
     pub fn are_finishing(&self) -> bool {
         self.0.is_closed()

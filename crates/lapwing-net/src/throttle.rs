@@ -1,4 +1,4 @@
-//! Keeps a warning that could be repeated without end to one a second.
+//! Limits a warning that could repeat endlessly to one a second.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

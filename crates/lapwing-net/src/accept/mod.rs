@@ -54,7 +54,7 @@ pub struct Accepted {
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What an accept loop tells its owner.
+/// What an accept loop reports to its owner.
 pub trait AcceptObserver: Sync {
     /// A connection begins to wait, because there are [`AcceptLimits::max_connections`].
     fn waits(&self) {}
@@ -62,7 +62,7 @@ pub trait AcceptObserver: Sync {
     fn full(&self) {}
     /// A connection that waited has its place.
     fn admitted(&self) {}
-    /// A connection could not be accepted, for want of file descriptors or memory.
+    /// A connection could not be accepted, for lack of file descriptors or memory.
     fn failed(&self) {}
 }
 
@@ -93,7 +93,7 @@ impl AcceptObserver for Counters {
 }
 
 /// Accepts connections until `stop` is cancelled, runs `connection` for each in `tasks`, and closes the listener. Then the
-/// caller drains: [`Tasks::finished`] waits for the connections, which must look at `stop` themselves ([`until_stopped`]).
+/// caller drains: [`Tasks::finished`] waits for the connections, which must check `stop` themselves ([`until_stopped`]).
 ///
 /// [`until_stopped`]: super::until_stopped
 pub async fn accept<F>(

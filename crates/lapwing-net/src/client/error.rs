@@ -44,7 +44,7 @@ impl ClientError {
     }
 }
 
-/// The causes of `error` in one line, cut: a server may end HTTP/2 with a text of its own. The error's own text only names the step that failed.
+/// The causes of `error` in one line, cut: a server may end HTTP/2 with any text. The error's text only names the step that failed.
 fn causes(error: &legacy::Error) -> String {
     let mut texts = Vec::new();
     let mut source = error.source();

@@ -25,7 +25,7 @@ pub(crate) struct ConnectionTable {
     counters: Option<Arc<Counters>>,
 }
 
-/// What is known of one connection.
+/// What is known about one connection.
 #[derive(Debug)]
 struct ConnectionState {
     now: Mutex<Activity>,

@@ -28,7 +28,7 @@ pub struct ServerLimits {
     pub counters: Option<Arc<Counters>>,
     /// The time for the head of a connection's first request to arrive, in full. Default: `idle_timeout`.
     pub first_request_timeout: Option<Duration>,
-    /// A connection without an open request is closed after this time, also amid a head. Default: never.
+    /// A connection without an open request is closed after this time, also in the middle of a head. Default: never.
     pub idle_timeout: Option<Duration>,
     /// An answer must be taken within this time, longer by 1 s for each 16 KiB that are. Default: no limit.
     pub write_timeout: Option<Duration>,

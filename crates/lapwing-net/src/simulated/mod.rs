@@ -1,8 +1,8 @@
 //! Tasks and sockets whose every step a seed chooses, for the model of wake-ups: the real code of both ends runs on them.
 //!
 //! A task is polled only if its waker was called since its last turn. Which of those that may run comes next, how much of its turn
-//! (`tokio::task::coop`) a task has, how many bytes a socket takes and gives, when bytes arrive and when the runtime hears of that:
-//! all of it is drawn. A case that comes to rest before its end has lost a wake-up, for no time passes: no timer can make up for it.
+//! (`tokio::task::coop`) a task has, how many bytes a socket takes and gives, when bytes arrive and when the runtime notices: all of
+//! it is random. A case that comes to rest before its end has lost a wake-up, for no time passes: no timer can make up for it.
 
 mod random;
 mod scheduler;

@@ -1,5 +1,5 @@
 //! Sockets of a simulation. To the task they are the runtime's own: each operation takes a unit of the task's turn, readiness is what the
-//! system told last (edges, as by epoll), a short read or write takes it back, and there is one waker for each direction.
+//! system reported last (edges, as with epoll), a short read or write clears it, and there is one waker for each direction.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ thread_local! {
     static WIRES: RefCell<Wires> = RefCell::default();
 }
 
-/// What the runtime knows of one direction of a socket.
+/// What the runtime knows about one direction of a socket.
 #[derive(Debug, Default)]
 struct Readiness {
     is_ready: bool,
-    /// The system has something to tell, and the runtime has not asked since.
+    /// The system has an event, and the runtime has not asked since.
     has_event: bool,
     waker: Option<Waker>,
 }
@@ -53,7 +53,7 @@ struct Lane {
     is_shut: bool,
     /// The reader has heard that.
     is_end_heard: bool,
-    /// The reader is gone: nobody takes more.
+    /// The reader is gone.
     is_deaf: bool,
     /// What is not read is lost.
     is_reset: bool,
@@ -252,7 +252,7 @@ pub(crate) fn clear() {
     WIRES.take();
 }
 
-/// How many lanes have something to tell or to carry.
+/// How many lanes have an event or bytes.
 pub(crate) fn pending() -> usize {
     WIRES.with_borrow_mut(|wires| {
         wires.0.retain(|wire| wire.strong_count() > 0);
