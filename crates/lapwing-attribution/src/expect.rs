@@ -69,7 +69,7 @@ impl Routes {
         Self { expect, grace_ns, routes: FxHashMap::default() }
     }
 
-    /// Goes by these from now on; what was learnt of the routes stays.
+    /// Applies these from now on; what was learnt about the routes stays.
     pub(crate) const fn set(&mut self, expect: SpanExpectation, grace_ns: u64) {
         (self.expect, self.grace_ns) = (expect, grace_ns);
     }

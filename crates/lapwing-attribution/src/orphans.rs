@@ -36,7 +36,7 @@ impl Orphans {
         Self { traces: FxHashMap::default(), order: BTreeSet::new(), len: 0, capacity, age_ns }
     }
 
-    /// Goes by these bounds from now on. Spans that are held already go when the next ones come, or by age.
+    /// Applies these bounds from now on. Spans that are already held leave when the next ones arrive, or by age.
     pub(crate) const fn set(&mut self, capacity: usize, age_ns: u64) {
         (self.capacity, self.age_ns) = (capacity, age_ns);
     }
@@ -135,7 +135,7 @@ impl Orphans {
     }
 
     /// Removes and returns every tree of spans whose topmost parent never arrived and one of whose top spans `fits`, except trees
-    /// that contain the span `above` or descend from it: those are beside the exchange or above it, not below.
+    /// that contain the span `above` or descend from it: those are next to the exchange or above it, not below.
     pub(crate) fn release_unknown(
         &mut self,
         trace: TraceId,

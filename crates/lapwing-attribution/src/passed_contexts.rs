@@ -1,4 +1,4 @@
-//! What follows from the contexts that an exchange passed to its upstream beside `traceparent`.
+//! What follows from the contexts other than `traceparent` that an exchange passed to its upstream.
 
 use smallvec::{SmallVec, smallvec};
 

@@ -1,6 +1,6 @@
 //! The exchanges merged last, so that a late span is recognised as late. Fixed in size: sets of four places, each of which drops
-//! its oldest entry, so that it forgets a few exchanges early. Exchanges wait in a list until somebody asks, because places are all over
-//! memory, and where no spans come nobody ever asks.
+//! its oldest entry, so that it forgets a few exchanges early. Exchanges wait in a list until the first query, because places are
+//! scattered in memory, and without spans there is never a query.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -9,14 +9,14 @@ use rustc_hash::FxBuildHasher;
 
 use lapwing_ledger::{SeriesKey, SpanId, TraceId};
 
-/// How many exchanges and how many traces are remembered: about 70 bytes for each pair, and 36 for each that nobody has asked about yet.
+/// How many exchanges and how many traces are remembered: about 70 bytes for each pair, and 36 for each since the last query.
 const CAPACITY: usize = 4096;
 const WAYS: usize = 4;
 
 /// Merged exchanges by their own span, and the number of exchanges by trace.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// Those merged since somebody asked, but for the oldest of more than [`CAPACITY`].
+    /// Those merged since the last query, except the oldest of more than [`CAPACITY`].
     unasked: VecDeque<(TraceId, SpanId, SeriesKey)>,
     exchanges: Places<(TraceId, SpanId), SeriesKey>,
     traces: Places<TraceId, u32>,

@@ -1,5 +1,5 @@
 //! The exchanges merged last that had waited for spans, with what they were merged from, so that late spans can mend them. Bounded
-//! in exchanges and in spans; the oldest goes.
+//! in exchanges and in spans; the oldest is dropped.
 
 use std::collections::VecDeque;
 

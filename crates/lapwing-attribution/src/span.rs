@@ -27,13 +27,13 @@ pub enum SpanKind {
     Consumer,
 }
 
-/// The process that sent a span: a hash of what tells it from others; zero where nothing does. The lowest bit says that only the
+/// The process that sent a span: a hash of what identifies it; zero where nothing does. The lowest bit says that only the
 /// connection does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessId(u64);
 
 impl ProcessId {
-    /// The process that `identity` tells from others.
+    /// The process with this `identity`.
     #[must_use]
     pub fn of(identity: &impl Hash) -> Self {
         Self((FxBuildHasher.hash_one(identity) & !1).max(2))
@@ -45,7 +45,7 @@ impl ProcessId {
         Self(FxBuildHasher.hash_one(peer) | 1)
     }
 
-    /// A number for the process, if its resource tells which it is.
+    /// A number for the process, if its resource identifies it.
     #[must_use]
     pub const fn told(self) -> Option<u64> {
         if self.0 == 0 || self.0 & 1 == 1 { None } else { Some(self.0) }
@@ -88,7 +88,7 @@ pub struct IncomingSpan {
     pub process: ProcessId,
     /// What it says that a feature cache answered.
     pub cache: CacheLookups,
-    /// What it reports besides, if a model server sent it.
+    /// What else it reports, if a model server sent it.
     pub server: Option<Box<ServerSpan>>,
     /// By how much it was moved, with all spans of its process.
     pub shifted_ns: i64,
@@ -101,11 +101,11 @@ pub struct IncomingSpan {
 pub struct SharedSpan {
     /// How many requests it was for.
     pub by: u32,
-    /// The span that this one stands for in another request, which that span links to.
+    /// The span of which this one is a copy in another request, to which that span links.
     pub copy_of: Option<SpanId>,
 }
 
-/// What a model server's span reports besides its own duration.
+/// What a model server's span reports in addition to its duration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSpan {
     /// The server, amounts of work, and token timing.
@@ -152,13 +152,13 @@ pub struct CacheLookups {
 }
 
 impl IncomingSpan {
-    /// The span as it was sent, if this one stands for it; else this one.
+    /// The span as it was sent, if this one is its copy; else this one.
     #[must_use]
     pub fn origin(&self) -> SpanId {
         self.shared.as_ref().and_then(|shared| shared.copy_of).unwrap_or(self.span)
     }
 
-    /// What is to be said of it besides its time.
+    /// What is reported of it in addition to its time.
     #[must_use]
     pub fn note(&self) -> SpanNote {
         SpanNote { shifted_ns: self.shifted_ns, shared_by: self.shared.as_ref().map_or(0, |shared| shared.by) }

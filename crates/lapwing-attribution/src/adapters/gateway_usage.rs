@@ -1,5 +1,9 @@
-//! Token usage that gateways and hosted services name in header or trailer fields, for answers whose body does not tell it: what
-//! the server reports in the body or by spans wins. docs/UPSTREAMS.md names the source of each row.
+//! Token usage that gateways and hosted services name in header or trailer fields, for answers whose body does not have it: what
+//! the server reports in the body or by spans wins. Sources of the rows: dd-trace-js (552f19e)
+//! `packages/dd-trace/src/llmobs/plugins/bedrockruntime/index.js`, openllmetry (1fd65fd)
+//! `packages/opentelemetry-instrumentation-bedrock/tests/traces/test_cache_token_folding.py`, langchain-aws (02893cc)
+//! `libs/aws/langchain_aws/llms/bedrock.py`; Fireworks' Python SDK (2ed5b56) `src/fireworks/resources/completions.py`,
+//! `perf_metrics_in_response`.
 
 use http::{HeaderMap, HeaderName};
 

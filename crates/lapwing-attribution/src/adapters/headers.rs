@@ -51,7 +51,7 @@ pub fn report(headers: &HeaderMap, place: ReportPlace, ledger: &mut Ledger) -> u
     malformed
 }
 
-/// Tells TEI and TGI apart: they share field names but not units.
+/// Distinguishes TEI and TGI, which share field names but not units.
 fn text_server(headers: &HeaderMap) -> Option<Server> {
     if headers.contains_key(TOKENIZATION_TIME) {
         return Some(Server::Tei);

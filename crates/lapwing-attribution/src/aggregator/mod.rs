@@ -155,7 +155,7 @@ impl<M: Fn(Box<Ledger>, Vec<TracedSpan>) -> Exchange> Finish<M> {
     }
 }
 
-/// Writes what an exchange's spans say of it into its ledger. Returns them placed.
+/// Writes what an exchange's spans say about it into its ledger. Returns them placed.
 fn note_spans(ledger: &mut Ledger, spans: &[IncomingSpan]) -> Vec<TracedSpan> {
     let (traced, report) = tree::below(ledger.span, ledger.anchor_unix_ns, spans);
     if report.server.is_some() {

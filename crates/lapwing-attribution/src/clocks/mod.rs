@@ -2,8 +2,7 @@
 //!
 //! The spans of one process have one clock, so they are moved as a group, by the least that makes them fit where they must lie: the
 //! upstream's into the upstream window, a called service's server spans into the call. Order, lengths and gaps inside stay as they are. A
-//! group that is longer than its place is not moved by this: then the process did something else than wait for the request, and its
-//! spans are clipped.
+//! group that is longer than its place is not moved by this: then the process did more than serve the request, and its spans are clipped.
 //!
 //! Nothing begins before the request came, nor before the span that caused it: what would have shows a clock that is behind, and bounds
 //! by how much one may be ahead. A span that ends after the response is of a clock that is ahead, or goes on: many servers end a span once
@@ -11,7 +10,7 @@
 //! are known for it.
 //!
 //! Each exchange bounds how much a process's clock may differ. Once several agree, their common bounds decide: they place short requests
-//! right too, and they tell work that goes on after the response from a clock that is ahead.
+//! correctly too, and they distinguish work that goes on after the response from a clock that is ahead.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -26,7 +25,7 @@ use lapwing_ledger::{Ledger, SpanId};
 
 /// Processes of which something is known: about 60 bytes each. The one that was not seen for longest gives way.
 const PROCESSES: usize = 256;
-/// So many exchanges must agree before what they have in common outweighs a single one; and so many disagree before it is forgotten.
+/// This many exchanges must agree before what they have in common outweighs a single one, and this many disagree before it is forgotten.
 const AGREED: u32 = 8;
 /// A clock is taken to be ahead only by at least this part of the most that it could be: less is work after the response.
 const PART_AHEAD: i64 = 4;
@@ -34,7 +33,7 @@ const PART_AHEAD: i64 = 4;
 /// By how much spans may be moved: all values from the first to the second, zero inside where the clock may be right.
 type Bounds = (i64, i64);
 
-/// What is known of each process's clock.
+/// What is known about each process's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessClocks {
     processes: FxHashMap<u64, ProcessClock>,
@@ -193,9 +192,9 @@ impl<'l> Places<'l> {
         widened(fit, self.tolerance_ns).map(|_| fit)
     }
 
-    /// By how much `spans` may be moved so that each lies in its `place`, or if they are too long for that, so that those do that are
-    /// at the top: work beside the request must not keep its server span where it cannot be. The first value is the greater if these
-    /// are too long too; `None` if there are none.
+    /// By how much `spans` may be moved so that each lies in its `place`, or, if they are too long for that, so that the topmost ones
+    /// do: concurrent work must not hold the server's span where it cannot be. The first value is the greater if these are too long
+    /// too; `None` if there are none.
     fn fit<'s, I: Iterator<Item = &'s IncomingSpan>>(
         &self,
         spans: impl Fn() -> I,
@@ -226,7 +225,7 @@ impl<'l> Places<'l> {
 }
 
 impl Groups {
-    /// Groups spans by process, those first that nobody causes, then those whom these cause or call.
+    /// Groups spans by process: first those without a cause, then those that these cause or call.
     fn of(
         spans: &[IncomingSpan],
         cause: impl Fn(&IncomingSpan) -> Option<usize>,
@@ -296,7 +295,7 @@ impl ProcessClock {
     }
 }
 
-/// A number for the process that sent a span. Where its resource does not say which, all of a service are taken for one.
+/// A number for the process that sent a span. Where its resource does not say which, all processes of a service count as one.
 fn process_of(span: &IncomingSpan) -> u64 {
     span.process.told().unwrap_or_else(|| {
         let mut hasher = FxHasher::default();
@@ -347,7 +346,7 @@ fn reaches((low, high): Bounds, by: i64, tolerance: i64) -> bool {
     (low.saturating_sub(tolerance)..=high.saturating_add(tolerance)).contains(&by)
 }
 
-/// The span, moved by `by` with everything that it says of times.
+/// The span, moved by `by` with everything that it says about times.
 fn moved(span: &IncomingSpan, by: i64) -> IncomingSpan {
     let mut moved = span.clone();
     if by == 0 {

@@ -143,7 +143,7 @@ fn a_replica_is_not_moved_before_what_routed_to_it() {
         assert_eq!(placed.iter().map(|at| at.2).collect::<Vec<_>>(), [0; 5], "{n}");
     }
     assert_eq!(once(&spans(13, -1_000))[0].2, 914, "a clock that is behind is seen by itself");
-    // where the gateway never begins sooner, only who knows the server can tell
+    // where the gateway never begins sooner, only knowledge of the server helps
     assert_eq!(once(&spans(20, 0))[2].2, -8);
     let outlasts = |span| {
         let server = Some(Box::new(ServerSpan { outlasts_answer: true, ..ServerSpan::default() }));

@@ -1,8 +1,8 @@
 //! The answers of a collector over gRPC, without what tonic cannot read.
 //!
 //! `tonic::Status::from_header_map` panics on a `grpc-status-details-bin` that is not base64
-//! (`tonic/src/status.rs`, "Invalid status header, expected base64 encoded value"). A broken collector could so end the task of
-//! every exporter. Such a field is removed from heads and trailers before tonic sees them; code and message stay.
+//! (`tonic/src/status.rs`, "Invalid status header, expected base64 encoded value"). A broken collector could end the task of
+//! every exporter this way. Such a field is removed from heads and trailers before tonic sees them; code and message stay.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;

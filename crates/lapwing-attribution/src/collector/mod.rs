@@ -1,7 +1,7 @@
 //! Delivers OTLP messages to a collector over gRPC or HTTP: one attempt at a time, a bounded number of attempts, growing pauses.
 //!
-//! What is received and passed on (`attribution`) and Lapwing's own signals (`telemetry`) both go out by it. It keeps no queue and
-//! counts nothing: whoever has messages bounds them and counts what becomes of them.
+//! What is received and passed on (`attribution`) and Lapwing's own signals (`telemetry`) are both sent by it. It keeps no queue
+//! and counts nothing: its callers bound their messages and count what becomes of them.
 
 mod grpc;
 mod headers;

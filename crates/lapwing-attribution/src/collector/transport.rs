@@ -157,7 +157,7 @@ async fn send_http(
         Err(error @ ClientError::Request(_)) => return Err(SendError::Permanent(error.to_string())),
         Err(error) => return retryable(error.to_string(), None),
     };
-    // an answer that breaks off has told its status all the same
+    // an answer that breaks off still has a status
     let answer = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     match head.status {
         status if status.is_success() => Ok(answer),

@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 32;
 /// object takes two of them and about 700 bytes in memory.
 pub(crate) const MAX_MARKS: usize = 131_072;
 
-/// A message of which many may lie in a span or a resource, or in which many may lie.
+/// A message that may occur many times in a span or a resource, or that may contain many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Element {
     Span,

@@ -19,7 +19,7 @@ use lapwing_settings::ConfigHandle;
 /// Most spans in one message to the join. Together with the channel's bound it bounds the memory that a flood of spans takes.
 const SPANS: usize = 512;
 /// Bytes of the bodies that are held at once, as they came; more only if a single one may be larger. What finds no room is refused
-/// with an answer by which exporters send it again. Bytes are counted as they come, so a sender that stalls holds up nobody.
+/// with an answer by which exporters send it again. Bytes are counted as they come, so a sender that stalls delays no other.
 const BODIES: usize = 32 << 20;
 /// For one request, from its head to its response.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -78,7 +78,7 @@ impl ExportHandler {
         &self.counters
     }
 
-    /// The same for the requests of one connection. It tells a sender's process from others where nothing else does.
+    /// The same for the requests of one connection, which identifies the sender's process where nothing else does.
     pub(crate) fn of_connection(&self, peer: Option<Peer>) -> Self {
         Self { peer, ..self.clone() }
     }

@@ -20,7 +20,7 @@ pub struct OwnTraces {
     mark: TraceMark,
     forced: Mutex<RecentMap<TraceId, ()>>,
     parents: Mutex<RecentMap<SpanId, SpanId>>,
-    /// The ids that stand for Lapwing's spans in contexts beside `traceparent`.
+    /// The ids of Lapwing's spans in contexts other than `traceparent`.
     others: Mutex<RecentMap<SpanId, SpanId>>,
     /// The share of traces that Lapwing's own spans are sent of, whatever else happens; `None` while it sends none.
     share: Option<SamplingThreshold>,
@@ -65,19 +65,19 @@ impl OwnTraces {
     }
 
     /// Remembers that Lapwing's `span` took the place of a client's `parent`. After 65,536 later ones it may be forgotten, and the
-    /// children of `span` would then be forwarded with a parent that nobody sends. Called on the request path: one short lock, no
+    /// children of `span` would then be forwarded with a parent that is never sent. Called on the request path: one short lock, no
     /// allocation once warm.
     pub fn record_parent(&self, span: SpanId, parent: SpanId) {
         self.parents.lock().insert(span, parent);
     }
 
-    /// Remembers that `other` stands for Lapwing's `span` in a context beside `traceparent`. After 65,536 later ones it may be forgotten.
+    /// Remembers that `other` is the id of Lapwing's `span` in a context other than `traceparent`. After 65,536 later ones it may be forgotten.
     /// Called on the request path, where such contexts are written.
     pub fn record_other(&self, other: SpanId, span: SpanId) {
         self.others.lock().insert(other, span);
     }
 
-    /// Lapwing's span that `span` stands for, or this one itself.
+    /// Lapwing's span with the id `span` in another context, or `span` itself.
     pub(crate) fn own_of(&self, span: SpanId) -> SpanId {
         self.others.lock().get(&span).copied().unwrap_or(span)
     }

@@ -7,7 +7,7 @@ use lapwing_compression::{BodyCoding, ContentCoding};
 /// The names of all, for `Accept-Encoding` and `grpc-accept-encoding`.
 pub(crate) const ACCEPTED: &str = "gzip, deflate, zstd, identity";
 
-/// Those that are undone. No exporter applies several.
+/// Those that are decoded. No exporter applies several.
 const CODINGS: [ContentCoding; 3] = [ContentCoding::Gzip, ContentCoding::Deflate, ContentCoding::Zstd];
 
 /// The coding of this name; `None` for one that is not read. Some exporters call a plain body `none`.

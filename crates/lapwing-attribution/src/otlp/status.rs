@@ -19,7 +19,7 @@ pub(crate) fn body(code: Code, message: String, encoding: Encoding) -> Vec<u8> {
 }
 
 /// Encodes the answer to a request that was taken. Each service answers an empty message when it took everything; a partial success
-/// tells how many spans are lost, or, if the collector gets them all the same, warns with a count of zero.
+/// says how many spans are lost, or, if the collector still gets them, warns with a count of zero.
 pub(crate) fn success(taken: Taken, encoding: Encoding) -> Vec<u8> {
     if taken.rejected == 0 {
         return if encoding == Encoding::Json { b"{}".to_vec() } else { Vec::new() };

@@ -1,4 +1,4 @@
-//! Reads protobuf messages field by field, where they lie. Nothing is built, so what a message holds can be counted first.
+//! Reads protobuf messages field by field, in place. Nothing is built, so what a message holds can be counted first.
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};

@@ -7,7 +7,7 @@ use lapwing_ledger::{Ledger, Stamp};
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::{ContextKind, ContextSet};
 
-/// So many requests without spans, and so many traces that the upstream began itself, make it worth while to try other contexts.
+/// This many requests without spans, and this many traces that the upstream began itself, make it worthwhile to try other contexts.
 const MIN_UNJOINED: u32 = 4;
 /// The same where spans have joined before.
 const MIN_UNJOINED_AGAIN: u32 = 64;
@@ -19,8 +19,8 @@ const TRIED: [ContextSet; 4] = [
     ContextSet::of(&[ContextKind::Datadog]),
 ];
 
-/// Finds out which context an upstream continues that does not continue `traceparent`: while requests stay without spans, and the
-/// upstream begins traces of its own, one after the other is sent. The first that is followed by a span that joins stays.
+/// Finds out which context an upstream continues that does not continue `traceparent`: while requests get no spans and the
+/// upstream begins its own traces, the contexts are tried in turn. The first after which a span joins stays.
 #[derive(Debug, Default)]
 pub(crate) struct ContextTrial {
     /// Where the data plane reads what to send; `None` if nothing is to be found out.

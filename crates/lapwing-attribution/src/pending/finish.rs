@@ -19,7 +19,7 @@ impl Pending {
         if waiting.deadline <= now || (quiet_at > now && !waiting.spans.is_empty()) {
             return quiet_at.min(waiting.deadline);
         }
-        // spans that can only be its own lack a parent that tells where they belong and may still arrive
+        // spans that can only be its own lack a parent, which shows where they belong and may still arrive
         let trace = self.traces.get(&waiting.ledger.trace);
         let is_torn = self.orphans.has(waiting.ledger.trace) && trace.and_then(Trace::only) == Some(seq);
         let missing = self.missing(waiting);

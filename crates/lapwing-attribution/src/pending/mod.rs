@@ -34,7 +34,7 @@ use super::settled::Settled;
 use super::shapes::Shapes;
 use super::span::IncomingSpan;
 
-/// An exchange's own span and those of its upstream: room is made for so many at once.
+/// An exchange's own span and those of its upstream: room is reserved for this many at once.
 const USUAL_SPANS: usize = 9;
 
 /// Waiting ledgers, in the order in which they closed.

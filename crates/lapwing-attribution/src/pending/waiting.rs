@@ -13,12 +13,12 @@ pub(crate) struct Waiting {
     pub(crate) due: Stamp,
     /// When its last span arrived.
     pub(crate) last: Stamp,
-    /// Whether the upstream has finished with it, as far as its spans tell. See [`Waiting::tells_the_end`].
+    /// Whether the upstream has finished with it, as far as its spans show. See [`Waiting::tells_the_end`].
     pub(crate) is_ended: bool,
     /// When it closed.
     pub(crate) closed: Stamp,
     pub(crate) spans: Vec<IncomingSpan>,
-    /// What is known of each of its spans.
+    /// What is known about each of its spans.
     pub(crate) marks: Vec<SpanMark>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn is_incomplete(ledger: &Ledger, missing: MissingSpans) -> bool {
     missing.is_incomplete && ledger.outcome == Outcome::Ok
 }
 
-/// What the wait goes by, of a span that joins the exchange whose own span is `own`.
+/// What the wait depends on, of a span that joins the exchange whose own span is `own`.
 pub(crate) fn mark(span: &IncomingSpan, own: SpanId, came: Stamp) -> SpanMark {
     let is_call = matches!(span.kind, SpanKind::Client | SpanKind::Producer) && !span.is_store_call;
     let waits = span.server.as_ref().is_some_and(|server| server.waits_from_unix_ns.is_some());

@@ -20,7 +20,7 @@ use lapwing_settings::{ConfigHandle, Upstream};
 
 use crate::rules::Rules;
 
-/// How many processes of a server are told apart.
+/// How many processes of a server are distinguished.
 const MAX_PROCESSES: usize = 64;
 
 /// Where the statistics are, how they are read, and the previous polls.

@@ -14,7 +14,7 @@ use lapwing_settings::Upstream;
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 /// The largest response's body, in bytes.
 pub(crate) const MAX_BYTES: usize = 8 << 20;
-/// By this the server's own log can tell the poller's requests from its users'.
+/// Lets the server's log distinguish the poller's requests from its users'.
 const AGENT: &str = concat!("lapwing/", env!("CARGO_PKG_VERSION"));
 
 /// Why there are no statistics.

@@ -58,7 +58,7 @@ pub struct Poller {
     pub labels: Arc<Labels>,
     /// The rules that map the names of an ensemble's steps to stages.
     pub rules: ConfigHandle<Rules>,
-    /// Counts polls, and tells whether requests are in flight.
+    /// Counts polls, and says whether requests are in flight.
     pub counters: Arc<Counters>,
 }
 

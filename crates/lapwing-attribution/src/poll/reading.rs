@@ -8,14 +8,14 @@ use super::text::{MetricLine, Sample};
 use lapwing_ledger::Server;
 use lapwing_protocol::servers::{FieldLocation, ReportedField};
 
-/// A model's name; `None` stands for the server as a whole, which is what single-model servers report.
+/// A model's name; `None` is the server as a whole, which is what single-model servers report.
 pub(crate) type ModelLabel = Option<Box<str>>;
 
 /// The labels that name the model.
 const MODEL_LABELS: [&str; 2] = ["model_name", "model"];
 
 /// When the process that answered was started, in seconds since the Unix epoch. Where several processes share a port, each serves
-/// counters of its own, and this tells them apart.
+/// its own counters, and this distinguishes them.
 const PROCESS_START: &str = "process_start_time_seconds";
 
 /// Request counters, used as the divisor for a server's plain counters of time.

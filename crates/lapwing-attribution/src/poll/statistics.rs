@@ -15,13 +15,13 @@ use lapwing_metrics::{PolledInterval, PolledKey};
 pub struct Statistics {
     /// At most one interval for each model.
     found: Mutex<FxHashMap<PolledKey, PolledInterval>>,
-    /// Whether there are any. Most upstreams have none, and the aggregator looks every 20 ms, so this avoids the lock.
+    /// Whether there are any. Most upstreams have none, and the aggregator checks every 20 ms, so this avoids the lock.
     has_found: AtomicBool,
     server: Mutex<Option<Server>>,
     requested: AtomicBool,
     /// What the traffic shows of the server, before anything is polled.
     pub evidence: UpstreamEvidence,
-    /// Whether the server was ever known. Every request looks here.
+    /// Whether the server was ever known. Every request reads it.
     known: AtomicBool,
 }
 

@@ -1,5 +1,5 @@
 //! Triton's models whose steps are not known yet. What an ensemble counts lacks the queues of its steps, and its forward time holds
-//! the steps that have another role; so nothing is said of a model until its configuration was read, and then all at once.
+//! the steps that have another role; so a model has no statistics until its configuration was read, and then all of them at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

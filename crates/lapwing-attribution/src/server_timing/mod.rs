@@ -16,7 +16,7 @@ pub const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const MAX_MS: f64 = 86_400_000.0;
 const NS_PER_MS: f64 = 1e6;
 
-/// Records what `headers` report in the ledger: entries with a duration and a name that `rules` map to a stage. `place` tells
+/// Records what `headers` report in the ledger: entries with a duration and a name that `rules` map to a stage. `place` says
 /// whether these are the head's or the trailers' fields. Returns the number of malformed entries.
 pub fn report(headers: &HeaderMap, rules: &Rules, place: ReportPlace, ledger: &mut Ledger) -> usize {
     let read = |value: &http::HeaderValue| {
@@ -169,7 +169,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// By byte: whether it may stand in a token (RFC 9110, 5.6.2).
+/// By byte: whether it may occur in a token (RFC 9110, 5.6.2).
 const IS_TOKEN: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -1,4 +1,4 @@
-//! How late spans come: a small histogram that forgets. Spans that come in one batch count once, by the latest of them, because
+//! How late spans come: a small histogram whose counts decay. Spans that come in one batch count once, by the latest of them, because
 //! they share their exporter's delay: a thousand spans of one batch say no more about the next batch than one does.
 
 use lapwing_ledger::Stamp;
@@ -7,7 +7,7 @@ use lapwing_ledger::Stamp;
 const BOUNDS_MS: [u64; 15] =
     [1, 250, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 8_000, 12_000, 20_000, 40_000, 80_000, 300_000];
 const MS: u64 = 1_000_000;
-/// Fewer batches than this tell nothing about the longest delay.
+/// Fewer batches than this say nothing about the longest delay.
 const MIN_BATCHES: u8 = 16;
 /// When so many batches were counted, the counts are halved.
 const MAX_BATCHES: u8 = 64;
@@ -49,7 +49,7 @@ impl Delays {
     }
 
     /// Four times the longest delay of the last 32 to 64 batches, rounded up: of some fifty later delays one is longer than the
-    /// longest of these, but almost none is longer than this. Without bound while too few batches came to tell.
+    /// longest of these, but almost none is longer than this. Without bound while there are too few batches.
     pub(crate) fn longest_ns(&self) -> u64 {
         let longest = self.counts.iter().rposition(|count| *count > 0).filter(|_| self.batches >= MIN_BATCHES);
         longest.and_then(|at| BOUNDS_MS.get(at)).map_or(u64::MAX, |bound| bound * MS * 4)

@@ -1,11 +1,11 @@
 //! Learns, for each route, which spans usually lie below which, whether another process sends them, and how late they come. So an
-//! exchange waits for what its like have, and no longer.
+//! exchange waits for what similar exchanges have, and no longer.
 //!
 //! A span is known by its *shape*: the sender's service and the span's name, without words that hold digits (ids, numbers). A
-//! process exports its spans in the order in which they end, so a parent's arrival usually tells that its children of the same
-//! process are there; children of other processes come up to a whole export interval later. Learnt counts are halved as they grow:
+//! process exports its spans in the order in which they end, so when a parent arrives, its children of the same process are
+//! usually there; children of other processes come up to a whole export interval later. Learnt counts are halved as they grow:
 //! they follow a route over its last 256 to 512 spans of a shape, so that what a killed process never sent does not teach that
-//! nothing comes. Everything is bounded; what is not seen for longest gives way.
+//! nothing comes. Everything is bounded; the least recently seen gives way.
 
 mod delays;
 
@@ -17,13 +17,13 @@ use self::delays::Delays;
 use super::span::{IncomingSpan, ProcessId};
 use lapwing_ledger::{LabelId, SeriesKey, SpanId, Stamp};
 
-/// Shapes that are known of one route.
+/// How many shapes of one route are known.
 const SHAPES: usize = 64;
-/// Shapes of children that are known of one shape.
+/// How many shapes of children of one shape are known.
 const CHILDREN: usize = 16;
-/// When a shape was seen so often, its counts are halved.
+/// When a shape was seen this often, its counts are halved.
 const SEEN: u16 = 512;
-/// A shape must have been seen so often before a child of another process is expected below it.
+/// A shape must have been seen this often before a child of another process is expected below it.
 const MIN_SEEN: u16 = 4;
 /// The same for a child of the same process.
 const MIN_SEEN_SAME_PROCESS: u16 = 20;
@@ -125,7 +125,7 @@ impl SpanShape {
 }
 
 impl SpanMark {
-    /// Whether it stands for Lapwing's own span.
+    /// Whether it represents Lapwing's span.
     fn is_own(&self) -> bool {
         self.shape == SpanShape::OWN
     }
@@ -184,7 +184,7 @@ impl Shapes {
         evicted
     }
 
-    /// What the exchange lacks. `is_followed` tells of a call's span that what follows it belongs to another exchange.
+    /// What the exchange lacks. `is_followed` says whether what follows a call's span belongs to another exchange.
     pub(crate) fn missing(&self, set: SpanSet<'_>, is_followed: impl Fn(SpanId) -> bool) -> MissingSpans {
         let mut missing = MissingSpans::default();
         let route = self.routes.get(&(set.series.route, set.series.upstream));
@@ -311,7 +311,7 @@ impl KnownShape {
 }
 
 impl KnownChild {
-    /// Whether another process sends it, mostly. All spans below Lapwing's own are of another process.
+    /// Whether another process sends it, mostly. All spans below Lapwing's own are from another process.
     const fn is_elsewhere(&self) -> bool {
         self.seen_elsewhere * 2 >= self.seen
     }

@@ -81,7 +81,7 @@ fn a_child_of_another_process_is_expected_once_half_of_a_few_had_one() {
     }
     assert_eq!(missing(&shapes, &proxy).until, Some(at(16_000)), "four times 4 s, from when the exchange closed");
     assert_eq!(missing(&shapes, &whole), MissingSpans::default());
-    // each call has a child of its own
+    // each call has its own child
     let twice = [whole[0], whole[1], whole[2], mark(5, 2, "call replica", 1, 900)];
     assert!(missing(&shapes, &twice).is_incomplete);
     // the callee reports no more

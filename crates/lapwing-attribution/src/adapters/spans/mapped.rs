@@ -1,4 +1,4 @@
-//! What the interpretation of a span starts from, and what it gives.
+//! The input and the result of interpreting a span.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
@@ -36,7 +36,7 @@ pub(crate) struct MappedSpan {
     pub(crate) stage: Option<Stage>,
     /// The phase of the stage, if it has one.
     pub(crate) phase: Option<Phase>,
-    /// What it reports besides, if a model server sent it.
+    /// What else it reports, if a model server sent it.
     pub(crate) server: Option<Box<ServerSpan>>,
 }
 

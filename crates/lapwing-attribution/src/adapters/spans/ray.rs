@@ -1,7 +1,7 @@
 //! Ray Serve's spans: its proxy, the routing to a replica, and the replica. All code of a replica counts as forward, or as the
 //! stage that a rule or the deployment's name says; spans inside it take their own time out. From the start of a routing span to
 //! the start of its replica is queue, at every level, whatever deployment calls another. The proxy's own span claims nothing. All of them
-//! end when their process comes to it, which on a busy machine is milliseconds after the client has its answer.
+//! end when their process gets to it, on a busy machine milliseconds after the client has its answer.
 
 use std::borrow::Cow;
 

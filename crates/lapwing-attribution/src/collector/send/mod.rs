@@ -1,7 +1,7 @@
 //! Sends one message to the collector, and retries a bounded number of times, with growing pauses.
 //!
 //! Pauses double from half a second to thirty seconds. Each is made shorter or longer by up to half, at random, so that many
-//! sidecars do not retry at once. A pause that the collector asks for is kept, up to a minute.
+//! sidecars do not retry at once. A pause that the collector asks for is honoured, up to a minute.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ use lapwing_ledger::{SpanId, TraceId};
 /// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
 
-/// The least that a span with its ids, times and name takes on the wire: room is made for so many at once.
+/// The least that a span with its ids, times and name takes on the wire: room is reserved for this many at once.
 const SPAN_BYTES: usize = 64;
 
 /// `ResourceSpans.instrumentation_library_spans`, which senders of 2021 write for `scope_spans`; its fields are the same.
@@ -168,7 +168,7 @@ impl Decoded {
         let by = u32::try_from(links.len()).unwrap_or(u32::MAX);
         span.shared = Some(Box::new(SharedSpan { by, copy_of: None }));
         for (trace, parent) in &linked {
-            // an id of its own: two requests of one trace may both have a copy
+            // a separate id: two requests of one trace may both have a copy
             let id = u64::from_be_bytes(span.span.0) ^ u64::from_be_bytes(parent.0).rotate_left(17);
             let id = SpanId(id.max(1).to_be_bytes());
             let shared = Some(Box::new(SharedSpan { by, copy_of: Some(span.span) }));
@@ -212,7 +212,7 @@ fn service(attributes: &[KeyValue]) -> Arc<str> {
     if instance.is_empty() { name.into() } else { format!("{name}/{}", cut(&instance)).into() }
 }
 
-/// The process by the resource's word; unknown if it tells neither an instance nor a process id.
+/// The process that the resource names; unknown if it has neither an instance nor a process id.
 fn process(attributes: &[KeyValue]) -> ProcessId {
     let part = |key| text(attributes, key).filter(|text| !text.is_empty());
     let (instance, pid) = (part("service.instance.id"), part("process.pid"));

@@ -44,7 +44,7 @@ pub fn forwarder(
     own_traces: Arc<OwnTraces>,
     counters: Arc<Counters>,
 ) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), collector::Error> {
-    // an exporter compresses what is worth it; a collector beside its pods gains nothing by another pass
+    // an exporter compresses what is worth it; a collector near its pods gains nothing by another pass
     let options = CollectorOptions { headers, compression: Compression::None, timeout: ATTEMPT };
     let client = CollectorClient::new(to, options)?;
     let (sender, receiver) = mpsc::channel(config.forward_queue.max(1));

@@ -43,7 +43,7 @@ pub struct ForwardQueue {
     /// The SDK of the service whose spans are children of Lapwing's: without Lapwing it would decide about new traces.
     upstream_sdk: Arc<OnceLock<Sdk>>,
     counters: Arc<Counters>,
-    /// Cancels the forwarder's `closing` with the last clone; declared behind `sender`, so dropped after it.
+    /// Cancels the forwarder's `closing` with the last clone; declared after `sender`, so dropped after it.
     _open: Arc<DropGuard>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum SpanFate {
 const INNER: [u32; 3] = [1, 2, 2];
 const PARENT: u32 = 4;
 const FLAGS: u32 = 16;
-/// `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: the parent is of another process.
+/// `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: the parent is from another process.
 const IS_REMOTE: u32 = 0x200;
 
 /// Returns the request in `body` with every span treated as `fates` says, in the order of the spans; `None` if no span is left, or

@@ -66,7 +66,7 @@ impl Container<'_> {
         }
     }
 
-    /// The fields beside the list, in protobuf.
+    /// The fields other than the list, in protobuf.
     fn others(&self, fields: Map<String, Value>) -> Result<Vec<u8>, serde_json::Error> {
         let fields = Value::Object(fields);
         match (self.signal, self.depth) {

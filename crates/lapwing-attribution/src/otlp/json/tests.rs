@@ -1,4 +1,4 @@
-//! Requests as exporters write them, loosely, and as nobody writes them.
+//! Requests as exporters write them, loosely, and as none writes them.
 
 use proptest::prelude::*;
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::{ProcessId, SharedSpan, SpanKind};
 use lapwing_ledger::{LabelTable, SeriesKey, UpstreamWindow};
 
-/// Units of the tests' clock; the wall clock stands [`WALL`] ahead of the stamps.
+/// Units of the tests' clock; the wall clock is [`WALL`] ahead of the stamps.
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_000_000 * MS;
 /// How long every request of the tests took.
@@ -308,7 +308,7 @@ fn a_flood_of_foreign_traces_stays_bounded() {
         assert!(b.pending.orphans.sizes().iter().all(|len| *len <= 100));
     }
     assert_eq!((b.pending.traces.len(), b.pending.due.len(), b.counts()), (1, 1, [0, 0, 0, 0, 9_900]));
-    // One trace that never ends: the spans beside the exchange are not remembered one by one.
+    // One trace that never ends: the spans next to the exchange are not remembered one by one.
     b.spans(0, (0..10_000).map(|n| root(1, 10_000 + n)));
     let owners = b.pending.traces[&trace(1)].owners.len();
     assert!(owners <= 1 + b.pending.join.max_spans_per_exchange, "{owners}");

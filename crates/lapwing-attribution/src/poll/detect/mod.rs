@@ -58,7 +58,7 @@ struct Metadata {
     extensions: Vec<String>,
 }
 
-/// The server that answers like this to [`METADATA`], and whether it serves statistics of its own.
+/// The server that answers like this to [`METADATA`], and whether it serves its own statistics.
 pub(crate) fn by_metadata(body: &[u8]) -> Option<(Server, bool)> {
     let metadata: Metadata = serde_json::from_slice(body).ok()?;
     let has_statistics = metadata.extensions.iter().any(|extension| extension == "statistics");

@@ -1,4 +1,4 @@
-//! What a server counted between two polls: by model and stage a sum of time and the number of requests that it is of. A counter
+//! What a server counted between two polls: by model and stage a sum of time and the number of requests that it covers. A counter
 //! that fell means that the server restarted; that model then has nothing until the next poll.
 //!
 //! Sums are kept, not means, so that those of several polls add up to what the server counted.
@@ -61,7 +61,7 @@ struct Interval<'a> {
 }
 
 impl<'a> Interval<'a> {
-    /// `None` if nothing is known of the model, or a value fell.
+    /// `None` if nothing is known about the model, or a value fell.
     fn of(before: &'a PolledMetrics, after: &'a PolledMetrics, model: &ModelLabel) -> Option<Self> {
         let now = after.by_model.get(model)?;
         let requests = |of: &PolledMetrics| of.requests.get(model).copied();

@@ -1,5 +1,5 @@
-//! Prometheus text as servers write it, one sample per line. What is read is read strictly, and only samples that are asked for
-//! are read: comments, time stamps and exemplars are skipped, and an invalid line is counted instead of failing the poll.
+//! Prometheus text as servers write it, one sample per line. Parsing is strict, and only requested samples are parsed:
+//! comments, time stamps and exemplars are skipped, and an invalid line is counted instead of failing the poll.
 
 use std::borrow::Cow;
 
@@ -127,7 +127,7 @@ fn unescaped(value: &str) -> Cow<'_, str> {
                 text.push(if next == 'n' { '\n' } else { next });
                 chars.next();
             }
-            _ => text.push(c), // an unknown escape stands for itself
+            _ => text.push(c), // an unknown escape means itself
         }
     }
     Cow::Owned(text)

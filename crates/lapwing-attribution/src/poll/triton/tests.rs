@@ -56,7 +56,7 @@ fn an_ensemble_gets_its_steps_queue_and_their_roles() {
     assert_eq!(pipe[0], (Stage::Queue, 4_852 + 58_887 + 2_357_359 + 44_602));
     // its own copies of inputs, 304358/2, and the step called pre: 140862948/2
     assert_eq!(pipe[1], (Stage::Preprocessing, 152_179 + 70_431_474));
-    // of its own 440715221/2 = 220357610.5: 140862948/2 is pre's, 157987371/2 = 78993685.5 is post's, and what is left is
+    // of the ensemble's 440715221/2 = 220357610.5: 140862948/2 is pre's, 157987371/2 = 78993685.5 is post's, and what is left is
     // what the step called fwd has itself: 141864902/2
     assert_eq!(pipe[2], (Stage::Forward, 70_932_451));
     // its own copies of outputs, 1949546/2, and post's
