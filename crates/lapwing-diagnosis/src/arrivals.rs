@@ -1,4 +1,4 @@
-//! What the arrivals of a series look like: in bursts or not, and after how long without any.
+//! The arrivals of a series: whether they come in bursts, and after how much idle time.
 
 use super::timeline::{ARRIVAL_BIN_NS, Timeline};
 use lapwing_ledger::Stamp;

@@ -1,4 +1,4 @@
-//! The time in question of a series, by part and by block of time, and how sure its shares are: the blocks are drawn again and again.
+//! The time in question of a series, by part and by block of time, and how sure its shares are, by resampling the blocks.
 
 use super::part::{Part, PartSet, Parts};
 use super::random::SeededRandom;
@@ -15,7 +15,7 @@ const SEED: u64 = 0x1a90_71c9;
 pub(crate) enum Yardstick {
     /// Those above a budget, in nanoseconds.
     Budget(f64),
-    /// Those that take so many times what exchanges of their work take; what they take beyond those.
+    /// Those that take this many times what exchanges of their work take; what they take beyond those.
     Multiple(f64),
 }
 

@@ -12,7 +12,7 @@ pub(crate) const BLOCKS: usize = (MAX_WINDOW_NS / BLOCK_NS) as usize + 1;
 /// The exchanges that ended within one block of time.
 ///
 /// The slowest are kept exactly. Each other exchange enters the stream that the sample is drawn from exactly once: when it came, or
-/// when a slower one took its place. So the sample is uniform, and each of it stands for `others() / sample().len()` exchanges.
+/// when a slower one took its place. So the sample is uniform, and each of it represents `others() / sample().len()` exchanges.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     /// Which block of time, counted from the clock's start.
@@ -47,7 +47,7 @@ impl Block {
         &self.sample
     }
 
-    /// How many exchanges each of the sample stands for.
+    /// How many exchanges each of the sample represents.
     pub(crate) fn weight(&self) -> f64 {
         if self.sample.is_empty() { 0.0 } else { f64::from(self.others) / self.sample.len() as f64 }
     }
@@ -58,7 +58,7 @@ impl Block {
         u64::from(self.over).saturating_sub(kept)
     }
 
-    /// Adds an exchange; the slowest and the others may be so many, at least one of each. Under load few of them are kept, and an
+    /// Adds an exchange; the slowest and the others may be this many, at least one of each. Under load few of them are kept, and an
     /// observation is made of no other.
     pub(crate) fn add(&mut self, exchange: &Exchange, [slowest, others]: [usize; 2], random: &mut impl FnMut(u64) -> u64) {
         if self.slowest.len() < slowest {
@@ -77,7 +77,7 @@ impl Block {
         }
     }
 
-    /// Drops what exceeds so many of each, without bias.
+    /// Drops what exceeds this many of each, without bias.
     pub(crate) fn shrink(&mut self, [slowest, others]: [usize; 2], random: &mut impl FnMut(u64) -> u64) {
         while self.sample.len() > others {
             let at = random(self.sample.len() as u64) as usize;

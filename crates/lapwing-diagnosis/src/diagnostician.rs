@@ -23,7 +23,7 @@ use lapwing_metrics::{Budget, Labels, RouteBudget};
 const LOG_WINDOW_NS: u64 = 60_000_000_000;
 /// The least time between two lines of one series, in nanoseconds.
 const LOG_EVERY_NS: u64 = 60_000_000_000;
-/// How often a series is looked at for the log, in nanoseconds.
+/// How often a series is examined for the log, in nanoseconds.
 const EXAMINE_EVERY_NS: u64 = 15_000_000_000;
 
 /// Time above the budget of a series since the start, by what is to blame.
@@ -38,7 +38,7 @@ pub struct BoundTotals {
     pub excess_seconds: f64,
 }
 
-/// Records exchanges and diagnoses. The aggregator's thread records; whoever asks for a diagnosis holds the lock meanwhile.
+/// Records exchanges and diagnoses. The aggregator's thread records; a thread that asks for a diagnosis holds the lock meanwhile.
 ///
 /// The totals are counted against the route's budget of the 99th percentile, else p999, p90 or p50. They only grow, and add up over
 /// processes.
@@ -49,7 +49,7 @@ pub struct Diagnostician {
     series: FxHashMap<SeriesKey, SeriesStore>,
     /// How many of the slowest and how many others a block may hold.
     each: [usize; 2],
-    /// The series in the order in which they are looked at for the log.
+    /// The series in the order in which they are examined for the log.
     order: Vec<SeriesKey>,
     next: usize,
     evicted: u64,
@@ -78,7 +78,7 @@ impl Diagnostician {
         }
     }
 
-    /// Looks there for what is missing.
+    /// Finds what is missing there.
     #[must_use]
     pub fn watching(self, sources: TelemetrySources) -> Self {
         Self { gaps: Some(GapWatch::new(sources)), ..self }
@@ -133,12 +133,12 @@ impl Diagnostician {
         self.host.is_due(now)
     }
 
-    /// Takes what the kernel says of the machine's processors.
+    /// Takes what the kernel says about the machine's processors.
     pub fn take_host(&mut self, reading: HostReading, now: Stamp) {
         self.host.take(reading, now);
     }
 
-    /// Looks at what is missing, and returns lines for the log: one for each cause, once.
+    /// Finds what is missing, and returns lines for the log: one for each cause, once.
     pub fn tick_gaps(&mut self, now: Stamp) -> Vec<String> {
         let Some(gaps) = &mut self.gaps else { return Vec::new() };
         gaps.tick(now);
@@ -165,7 +165,7 @@ impl Diagnostician {
     }
 
     /// Lets time pass: drops what is too old, measures anew what requests usually take, and returns lines for the log where a first
-    /// verdict has changed. It looks at one series, so that a call takes at most a few milliseconds; a series is looked at every 15 s
+    /// verdict has changed. It examines one series, so that a call takes at most a few milliseconds; a series is examined every 15 s
     /// at most, and has at most one line a minute.
     pub fn tick(&mut self, now: Stamp) -> Vec<String> {
         if self.labels.evicted() != self.evicted {
@@ -211,7 +211,7 @@ impl Diagnostician {
             Status::NotEnoughEvidence => 2,
             Status::Healthy => 3,
         };
-        // requests that a series fails, if so many do that it counts as failing
+        // requests that a series fails, if enough do that it counts as failing
         let failed = |route: &RouteDiagnosis| {
             let is_failing = route.status == Status::Failing;
             if is_failing { route.outcomes.ended - route.outcomes.well } else { 0 }

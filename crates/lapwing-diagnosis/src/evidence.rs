@@ -10,7 +10,7 @@ use super::text::percent;
 use super::verdict::Findings;
 use lapwing_ledger::{Annotation, Server};
 
-/// What is known of a series beside its figures.
+/// What is known about a series in addition to its figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidenced {
     pub(crate) requests: u64,

@@ -12,7 +12,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The upstream answers with an error of its own: 5xx, a gRPC status that blames it, or an error in the body.
+    /// The upstream answers with an error: 5xx, a gRPC status that blames it, or an error in the body.
     UpstreamFailing,
     /// The upstream refuses requests because there are too many (429).
     UpstreamRefusing,

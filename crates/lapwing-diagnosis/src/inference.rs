@@ -10,14 +10,14 @@ use lapwing_metrics::RouteBudget;
 /// For how many series of a diagnosis something is inferred, because each takes some ten milliseconds; those that lost most time come
 /// first.
 pub const MAX_INFERRED: usize = 16;
-/// The mean time outside the window follows the last so many requests.
+/// The mean time outside the window follows this many of the last requests.
 const REMEMBERED: u32 = 1_000;
 /// How far apart the beginnings of two folds are at least. So a fit is made of each request up to 6,400 a second, and of runs of
 /// successive ones beyond; and judging them, which takes up to a millisecond where they differ from what was before, costs no more at a
 /// higher rate.
 const FOLDS_APART_NS: u64 = 20_000_000;
 
-/// The upstream windows of a series, and what its requests take beside them.
+/// The upstream windows of a series, and what its requests take outside them.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamWindows {
     statistics: FitStatistics,
@@ -63,7 +63,7 @@ impl UpstreamWindows {
         self.statistics.samples() == 0
     }
 
-    /// Whether anything is to be said of them: what they are made of, or what the budget leaves room for.
+    /// Whether anything is to be said about them: what they are made of, or what the budget leaves room for.
     pub(crate) fn says_something(&self, said: &RouteDiagnosis) -> bool {
         self.is_unreported || said.budget.is_some()
     }
@@ -88,7 +88,7 @@ impl UpstreamWindows {
         InferredStages::of(fit, self.unit.map_or("unit of work", Unit::name))
     }
 
-    /// Says what it can of the series. What an upstream reports of its stages is not inferred beside that.
+    /// Adds what can be inferred about the series. Stages that an upstream reports are not inferred as well.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of positive times")]
     fn infer(&self, said: &mut RouteDiagnosis) {
         let fit = self.statistics.fit();
@@ -103,7 +103,7 @@ impl UpstreamWindows {
     }
 }
 
-/// A diagnosis of which some series are still to be inferred. Whoever makes it may give up the diagnostician before that.
+/// A diagnosis of which some series are still to be inferred. That needs no access to the diagnostician.
 #[derive(Clone, Debug, Default)]
 pub struct PendingDiagnosis {
     pub(crate) diagnosis: Diagnosis,

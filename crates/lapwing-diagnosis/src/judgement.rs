@@ -56,7 +56,7 @@ pub(crate) struct SeriesFigures<'a> {
     pub(crate) server: Option<Server>,
     /// Requests above the budget that were not kept exactly, because too many were.
     pub(crate) not_kept: u64,
-    /// Whether it stands for several routes or models.
+    /// Whether it represents several routes or models.
     pub(crate) is_mixed: bool,
 }
 

@@ -6,13 +6,13 @@
 //!   and ends; `store` has both for one series;
 //! - `diagnostician` has all series, bounded, and diagnoses;
 //! - `reference` is what requests usually take, `attribution` the time in question by part, and `tail` the same by stage;
-//! - `arrivals` and `stalls` look at when requests came and ended; `quantity` measures all that rules speak of;
+//! - `arrivals` and `stalls` examine when requests came and ended; `quantity` measures all that rules speak of;
 //! - `rules` are what must be measured for a verdict, as data; `verdict` tries and orders them, `sureness` says how sure they can be at most;
 //!   `judgement` puts it together, `summary` in a sentence;
 //! - `report` is what is said; `bound` names what may limit a route, and the causes behind it; `evidence` is what is not known;
 //! - `fit` says what an upstream window is made of where nothing is reported, and `capacity` how much more the server can take;
 //!   `inference` has their figures of a series;
-//! - `outcomes` come before all of that: how requests end, and whether so many of them fail that the series does;
+//! - `outcomes` come before all of that: how requests end, and whether enough of them fail that the series does;
 //! - `gaps` are what does not arrive or cannot be read, with the one change that brings it; `host` is how busy the processors were;
 //! - `notices` are what costs something on every request, whatever the budget;
 //! - `tcp` is the state of connections as the kernel sees it;
@@ -103,7 +103,7 @@ pub use window::DiagnosisWindow;
 
 /// The longest window of a diagnosis, in nanoseconds: five minutes.
 pub const MAX_WINDOW_NS: u64 = 300_000_000_000;
-/// How many series are kept beside the one for all others.
+/// How many series are kept in addition to the one for all others.
 const MAX_SERIES: usize = 256;
 /// How many exchanges are kept of all series together, as long as each has three for every block.
 const MAX_RECORDS: usize = 117_000;

@@ -1,4 +1,4 @@
-//! What costs time or work on every request, whatever the budget: found beside the verdicts, and named with its fix.
+//! What costs time or work on every request, whatever the budget: found in addition to the verdicts, and named with its fix.
 
 use super::part::Parts;
 use super::quantity::{Quantities, Quantity as Q};

@@ -21,7 +21,7 @@ impl Packed {
         Self((((shift + 1) as u16) << FRACTION_BITS) | fraction)
     }
 
-    /// The middle of what the number stands for.
+    /// The middle of the range that the number represents.
     pub(crate) fn get(self) -> f64 {
         let shift = u32::from(self.0 >> FRACTION_BITS);
         let fraction = u64::from(self.0 & ((1 << FRACTION_BITS) - 1));

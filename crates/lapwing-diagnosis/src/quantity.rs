@@ -1,4 +1,4 @@
-//! The quantities that rules speak of, as they are measured in a window.
+//! The quantities that rules use, as they are measured in a window.
 
 use super::arrivals::ArrivalPattern;
 use super::attribution::{Attribution, Culprit};
@@ -40,7 +40,7 @@ impl Form {
 
 macro_rules! quantities {
     ($($name:ident $text:literal $form:ident $what:literal;)*) => {
-        /// A measured quantity. NaN stands for "unknown", and no condition holds for it.
+        /// A measured quantity. NaN means "unknown", and no condition holds for it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Quantity { $(#[doc = $what] $name,)* }
 

@@ -1,4 +1,4 @@
-//! What exchanges of a series take when nothing is wrong with them, and by that the split of an exchange's time above its budget.
+//! What exchanges of a series take when nothing is wrong with them, and the resulting split of an exchange's time above its budget.
 
 use super::observation::Observation;
 use super::part::{Part, PartSet, Parts};

@@ -24,7 +24,7 @@ pub struct Diagnosis {
     /// How busy the machine's processors were; `None` where the kernel does not say it.
     #[serde(default)]
     pub host: Option<HostLoad>,
-    /// What the kernel says of the connections, at most a minute old.
+    /// What the kernel says about the connections, at most a minute old.
     pub connections: Option<ConnectionStates>,
 }
 
@@ -75,7 +75,7 @@ pub struct RouteDiagnosis {
     pub notices: Vec<Notice>,
     /// What is not known, and how it could be.
     pub missing: Vec<Missing>,
-    /// What each stage takes of the tail beside what it takes of the body of the distribution.
+    /// What each stage takes of the tail, and of the body of the distribution.
     pub tail: Vec<TailShare>,
     /// Trace ids of exchanges that show it, the slowest first.
     pub exchanges: Vec<String>,
@@ -172,7 +172,7 @@ pub struct Evidence {
     pub value: f64,
     /// Its unit: `seconds`, `ratio`, `requests`, `bytes`, `per second`.
     pub unit: String,
-    /// The threshold that it was held against; `None` if none was.
+    /// The threshold that it was compared with; `None` if there is none.
     pub threshold: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! The exchanges of a window, each with the number of exchanges that it stands for, and quantiles of them.
+//! The exchanges of a window, each with the number of exchanges that it represents, and quantiles of them.
 
 use super::observation::Observation;
 
@@ -6,7 +6,7 @@ use super::observation::Observation;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample<'a> {
     pub(crate) seen: &'a Observation,
-    /// How many exchanges it stands for, at least one.
+    /// How many exchanges it represents, at least one.
     pub(crate) weight: f64,
     /// The place of its block of time in the window.
     pub(crate) block: usize,
@@ -32,7 +32,7 @@ impl<'a> Samples<'a> {
         self.list.iter()
     }
 
-    /// How many exchanges they stand for.
+    /// How many exchanges they represent.
     pub(crate) const fn weight(&self) -> f64 {
         self.weight
     }

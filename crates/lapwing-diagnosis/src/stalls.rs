@@ -6,7 +6,7 @@ use super::timeline::Timeline;
 
 /// How much of an exchange's time in question one silence must cover to explain it.
 const COVERED: f64 = 0.6;
-/// The least time in question that is looked at, in nanoseconds: silences are known to 10 ms.
+/// The least time in question that is considered, in nanoseconds: silences are known to 10 ms.
 const MIN_EXCESS_NS: f64 = 50e6;
 /// How many ends are expected in such a silence, at least, for it to mean anything.
 const MIN_EXPECTED: f64 = 1.0;

@@ -40,7 +40,7 @@ fn latency(said: &RouteDiagnosis) -> String {
     }
 }
 
-/// What is said of the latency of a series whose requests fail: those that ended well may be quick or slow.
+/// What is said about the latency of a series whose requests fail: those that ended well may be quick or slow.
 fn failing(said: &RouteDiagnosis, measured: &str) -> String {
     let of = format!("Of the {} requests that ended well {measured}.", said.requests);
     if said.verdicts.is_empty() { of } else { format!("{of}{}", blamed(said)) }

@@ -31,7 +31,7 @@ const UNSEEN: f64 = 0.9;
 /// How many times the steal of the other blocks the blocks in question have, if it explains them.
 const TIMES_OTHERS: f64 = 2.0;
 
-/// What the machine's load says of a verdict.
+/// What the machine's load says about a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HostDoubt {
     /// How sure a verdict is at most.
@@ -51,7 +51,7 @@ fn blocks_in_question<'a>(found: &'a Attribution<'_>) -> Vec<(usize, &'a Parts)>
 }
 
 /// How sure each finding is at most by the blocks of time in which the parts that it claims explain more than the others and more than any part that none
-/// explains: the share of those blocks by the rule of succession, so that few blocks make nobody surer than [`FEW_BLOCKS`].
+/// explains: the share of those blocks by the rule of succession, so that few blocks never exceed [`FEW_BLOCKS`].
 pub(crate) fn most_by_blocks(found: &Attribution<'_>, claims: &[PartSet], rest: PartSet) -> Vec<f64> {
     let blocks = blocks_in_question(found);
     let mut held = vec![0_usize; claims.len()];
@@ -112,7 +112,7 @@ pub(crate) fn doubt_of_host(found: &Attribution<'_>, loads: &[Option<HostLoad>])
             in_words(others)
         );
         let how = "move to a machine whose processors are not shared, or look at its steal (top: st)".to_owned();
-        // without other moments nothing tells whether they are as slow
+        // without other moments nothing shows whether they are as slow
         let is_more = slow.zip(others).is_some_and(|(slow, others)| slow >= TIMES_OTHERS * others);
         let most = if is_more { STOLEN } else { IN_A_CROWD };
         let why = "the hypervisor took processor time meanwhile";

@@ -1,4 +1,4 @@
-//! What each stage takes of the tail, beside what it takes of the body of the distribution.
+//! What each stage takes of the tail, and of the body of the distribution.
 
 use super::attribution::{Attribution, by_block, draw, interval, share};
 use super::part::{Part, PartSet, Parts};

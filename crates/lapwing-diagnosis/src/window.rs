@@ -1,8 +1,8 @@
-//! The windows of time that a diagnosis may be of: a few, so that whoever asks cannot have more than so many made.
+//! The windows of time that a diagnosis may be of: a few, so that the number of diagnoses is bounded.
 
 use serde::{Deserialize, Serialize};
 
-/// A window of a diagnosis: the last so many seconds.
+/// How far back a diagnosis looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiagnosisWindow {
     /// The last 10 seconds.

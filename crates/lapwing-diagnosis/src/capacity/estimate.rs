@@ -88,7 +88,7 @@ impl CapacityEstimate {
         }
         // outliers that hold a slot are waited for, so that each request ahead takes longer than it should
         let by_outliers = one_by_one > f64::midpoint(1.0, service::mean_ratio(&part.ratios)) && fit.outlier_share > 0.0;
-        // what comes before and after the slot is waited for by nobody else
+        // no other request waits for what comes before and after the slot
         let slot_use = SlotUse { by_outliers, partly: one_by_one < WHOLE };
         let budget_ns = question.budget_ns.saturating_sub(question.outside_ns) as f64;
         let requests = service::draw(part, slot_use, &mut SeededRandom::new(SEED), REQUESTS);

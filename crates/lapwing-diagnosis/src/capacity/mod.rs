@@ -6,9 +6,9 @@
 //! - `service` draws service times as they were measured;
 //! - `queue` is the queue: Lindley's recursion for many servers (Kiefer and Wolfowitz, 1955);
 //! - `crossing` finds the rate at which a quantile meets a budget;
-//! - `estimate` is what `/diagnosis` says of it.
+//! - `estimate` is what `/diagnosis` says about it.
 //!
-//! An estimate takes some ten milliseconds. Whoever asks for one must not hold a lock that exchanges are recorded under.
+//! An estimate takes some ten milliseconds. The caller must not hold a lock under which exchanges are recorded.
 
 mod crossing;
 mod estimate;

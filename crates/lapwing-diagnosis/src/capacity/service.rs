@@ -17,8 +17,9 @@ pub(crate) struct Request {
 /// A ratio to the mean from which a service time counts as an outlier.
 const OUTLIER: f64 = 3.0;
 
-/// So much of the difference between a service time and the wait for each request ahead is time without a slot. The rest comes from the fit,
-/// which takes a request beside its slot for one that is ahead; found by simulation, with a twelfth to a quarter of the service time beside it.
+/// This share of the difference between a service time and the wait for each request ahead is time without a slot. The rest comes from the fit,
+/// which takes a request outside its slot for one that is ahead; found by simulation, with a twelfth to a quarter of the service time outside
+/// the slot.
 const WITHOUT_SLOT: f64 = 0.7;
 
 /// What of a service time takes a slot.

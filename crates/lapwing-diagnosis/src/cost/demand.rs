@@ -14,7 +14,7 @@ pub struct ModelDemand {
     pub flops_per_unit: f64,
     /// Bytes of the weights, which each pass reads once.
     pub weight_bytes: f64,
-    /// Bytes that each unit reads and writes beside them: inputs, outputs, cached keys and values.
+    /// Bytes that each unit reads and writes in addition: inputs, outputs, cached keys and values.
     pub bytes_per_unit: f64,
 }
 

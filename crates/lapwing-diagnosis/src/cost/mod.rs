@@ -1,4 +1,4 @@
-//! Work against time: what the optimum takes, and how much more the upstream burns (computational debt).
+//! Work against time: what the optimum takes, and how much more the upstream uses (computational debt).
 //!
 //! An [`Optimum`] is declared for a model: the engine's own cost line as `lapwing engine bench` measured it, a line that the user
 //! declares, or the roofline of a device. Without a declaration it is the line of an engine that answers copies of the model's

@@ -12,7 +12,7 @@ use super::device::Rate;
 use super::line::CostLine;
 use super::optimum::{MemoryTraffic, OptimalTime, Optimum};
 
-/// Stands for every model that has no entry of its own.
+/// Means every model without an entry.
 const REST: &str = "*";
 
 /// Why a model's optimum cannot be had.

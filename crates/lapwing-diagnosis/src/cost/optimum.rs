@@ -50,7 +50,7 @@ pub struct BatchUse {
 /// The optimum of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
-    /// What the time is derived from, in words that stand beside each figure.
+    /// What the time is derived from, in words that are shown with each figure.
     pub name: Arc<str>,
     /// The optimal time.
     pub time: OptimalTime,

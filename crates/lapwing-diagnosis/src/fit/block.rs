@@ -48,7 +48,7 @@ impl Ratios {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
     pub(crate) cells: Cells,
-    /// How the windows of requests that waited for nobody vary about their mean.
+    /// How the windows of requests that did not wait vary about their mean.
     pub(crate) ratios: Ratios,
     /// Samples, rejected ones included.
     pub(crate) samples: u64,

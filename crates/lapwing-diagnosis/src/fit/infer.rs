@@ -1,4 +1,4 @@
-//! What a fit says of one exchange, and of all.
+//! What a fit says about one exchange, and about all.
 
 use super::fitted::{FittedValue, FittedWaiting, WindowFit};
 use super::mixture::{self, Share};
@@ -43,7 +43,7 @@ impl WindowFit {
             let forward = (service + off * service_variance / variance).clamp(0.0, window);
             (forward, window - forward)
         };
-        // a request that waits for nobody has no queue, whatever its window
+        // a request that does not wait has no queue, whatever its window
         let (forward, queue) = if wait <= 0.0 { (forward + queue, 0.0) } else { (forward, queue) };
         let spread = 1.96 * (service_variance * wait_variance / variance).sqrt();
         let known = self.service_ns.half_width() / self.service_ns.value.max(1.0);

@@ -4,7 +4,7 @@
 //!
 //! window = fixed + per unit × work + per ahead × departures to wait for
 //!
-//! docs/INFERENCE.md says what it assumes, when it refuses, and what it cannot tell. In the order of the data's way:
+//! docs/INFERENCE.md says what it assumes, when it refuses, and what it cannot tell. In the order of the data:
 //!
 //! - `statistics` takes requests and holds what is kept of a series;
 //! - `pending` judges 128 requests at a time by the model so far, and folds them into a block of time;

@@ -139,7 +139,7 @@ fn estimate_variances(cells: &[Moments], total: &Moments, model: &mut Model) {
             alone_scale += scale;
         }
     }
-    // where nearly all requests wait, the noise of service is hard to tell from that of waiting
+    // where nearly all requests wait, the noise of service is hard to distinguish from that of waiting
     let alone_share = (alone_scale / service_squares.max(1.0)).min(1.0);
     let all: f64 = cells.iter().map(|moments| squares(moments, model)).sum();
     let measured = alone / alone_scale;
@@ -176,7 +176,7 @@ pub(crate) fn fit_slots(cells: &[Moments], total: &Moments, start: Model, steps:
     (deviance.is_finite()).then_some(Candidate { model, deviance: deviance / DEPENDENCE })
 }
 
-/// Fits all numbers of slots that the cells can tell apart, none (no waiting) included, the best first.
+/// Fits all numbers of slots that the cells can distinguish, none (no waiting) included, the best first.
 pub(crate) fn choose(cells: &[Moments], total: &Moments) -> Vec<Candidate> {
     // without waiting two parameters less are fitted, so waiting must earn them
     const EARNED: f64 = 6.0;

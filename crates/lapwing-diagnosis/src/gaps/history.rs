@@ -7,9 +7,9 @@ use crate::MAX_WINDOW_NS;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 
-/// Between two looks, in nanoseconds.
+/// Between two readings, in nanoseconds.
 const EVERY_NS: u64 = 2_000_000_000;
-/// How many looks are kept.
+/// How many readings are kept.
 const LOOKS: usize = (MAX_WINDOW_NS / EVERY_NS) as usize + 1;
 
 /// The values of all tracked counters, in the order of [`TRACKED`].
@@ -30,7 +30,7 @@ fn read(counters: &Counters) -> Values {
 }
 
 impl CounterHistory {
-    /// Looks at the counters, if it is time.
+    /// Reads the counters, if it is time.
     pub(crate) fn record(&mut self, counters: &Counters, now: Stamp) {
         if self.looks.back().is_some_and(|(at, _)| now.since(*at) < EVERY_NS) {
             return;
@@ -41,7 +41,7 @@ impl CounterHistory {
         self.looks.push_back((now, read(counters)));
     }
 
-    /// How much they have grown since `from`: by the latest look before it, else since the start.
+    /// How much they have grown since `from`: by the latest reading before it, else since the start.
     pub(crate) fn growth(&self, counters: &Counters, from: Stamp) -> CounterGrowth {
         let later = self.looks.partition_point(|(at, _)| *at <= from);
         let zero = [0; TRACKED.len()];

@@ -1,8 +1,8 @@
 //! What does not arrive, or arrives and cannot be read: spans without their request, exports that are refused, answers in a compression
-//! that is not read. Each is named with how many of how many, and with the one change that brings it. A diagnosis says it first, because
+//! that is not read. Each is named with how many of how many, and with the one change that mends it. A diagnosis says it first, because
 //! its other figures lack it; the log says each cause once.
 //!
-//! - `table` are the causes that counters show, as data; `watch` looks at them and at what the series count;
+//! - `table` are the causes that counters show, as data; `watch` reads them and what the series count;
 //! - `history` is what the counters were, so that a window has its own counts.
 
 mod history;

@@ -1,4 +1,4 @@
-//! The causes that counters show: how many of how many make it worth a word, and the words.
+//! The causes that counters show: from which share on each is reported, and the words.
 
 use super::GapCause;
 use lapwing_metrics::Counter as C;

@@ -1,4 +1,4 @@
-//! Looks at what shows that something is missing, and says it.
+//! Finds what is missing, and reports it.
 
 use super::history::{CounterGrowth, CounterHistory};
 use super::table::{GAPS, GapRule};

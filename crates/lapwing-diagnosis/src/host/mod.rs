@@ -3,7 +3,7 @@
 //!
 //! - `reading` reads /proc; `timeline` keeps what it says by the same blocks of time as the exchanges.
 //!
-//! Whoever ticks the diagnosis reads it every two seconds, never for a request. Both files together take some 50 µs.
+//! The diagnosis' timer reads it every two seconds, never for a request. Both files together take some 50 µs.
 
 mod reading;
 mod timeline;
@@ -17,7 +17,7 @@ pub(crate) use timeline::HostTimeline;
 /// How busy the processors were. Shares of all processors' time, `0..=1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostLoad {
-    /// The share that was not idle, whoever used it.
+    /// The share that was not idle, whatever process used it.
     pub busy_share: f64,
     /// The share that the hypervisor gave to others meanwhile.
     pub steal_share: f64,

@@ -84,7 +84,7 @@ mod tests {
         timeline.take(reading(1_400, 1_100, 40, Some(1_000_005)), at(102));
         let load = timeline.of(50).unwrap();
         assert_eq!((load.busy_share, load.steal_share, load.pressure_share), (0.75, 0.1, Some(0.5)));
-        // a reading that came late stands for all blocks in between, and counters that went back for nothing
+        // a late reading counts for all blocks in between, and counters that went back count for none
         timeline.take(reading(1_800, 1_500, 40, None), at(106));
         assert_eq!((timeline.of(51), timeline.of(52)), (timeline.of(51), timeline.of(51)));
         assert_eq!(

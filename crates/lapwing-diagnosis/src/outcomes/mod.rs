@@ -1,4 +1,4 @@
-//! How requests of a series end, before how long they take: the ways to fail, counted by blocks of time, and what is said of them.
+//! How requests of a series end, before how long they take: the ways to fail, counted by blocks of time, and what is said about them.
 //!
 //! - `FailureKind` are the ways to fail, with the words and the fixes of each, as data;
 //! - `timeline` counts them; `verdict` judges a window of them; `interval` is the interval of a share.

@@ -65,7 +65,7 @@ pub(crate) struct FailedRequest {
     /// The status that the client got; zero if it got none.
     pub(crate) status: u16,
     pub(crate) trace: TraceId,
-    /// Its own route, where the series stands for others.
+    /// Its route, where the series represents several.
     pub(crate) route: Option<Box<str>>,
 }
 

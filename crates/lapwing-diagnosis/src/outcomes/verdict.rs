@@ -1,4 +1,4 @@
-//! What is said of the way in which a series' requests end.
+//! What is said about the way in which a series' requests end.
 
 use super::timeline::FailedRequest;
 use super::{FailureKind, OutcomeSums, exceeds_share, share_interval};

@@ -44,13 +44,13 @@ pub(crate) struct Rule {
     /// The least share of the time in question that it must explain, `0..=1`.
     pub(crate) least_share: f64,
     pub(crate) conditions: &'static [Condition],
-    /// What it prints beside the quantities of its conditions.
+    /// What it prints in addition to the quantities of its conditions.
     pub(crate) evidence: &'static [Quantity],
     /// The verdict in words; `{share}`, `{time}` and names of quantities in braces are replaced.
     pub(crate) sentence: &'static str,
     /// What to do, the cheapest first.
     pub(crate) fixes: &'static [&'static str],
-    /// Whether it is also looked at where the budget is kept: what it speaks of is time lost, whatever the budget.
+    /// Whether it is also tried where the budget is kept: it is about time that is lost whatever the budget.
     pub(crate) is_always: bool,
 }
 
@@ -102,7 +102,7 @@ impl Condition {
     }
 }
 
-/// The measured values of conditions with their thresholds, and of quantities beside them; those that are unknown are left out.
+/// The measured values of conditions with their thresholds, and of further quantities; those that are unknown are left out.
 pub(crate) fn evidence(conditions: &[Condition], beside: &[Quantity], quantities: &Quantities, parts: &Parts) -> Vec<Evidence> {
     let of_conditions = conditions.iter().map(|condition| (condition.operand(), Some(condition.threshold())));
     let beside = beside.iter().map(|quantity| (Operand::Measured(*quantity), None));

@@ -1,6 +1,6 @@
 //! The state of TCP connections as the kernel sees it: round trips, retransmits, and what held the sender up.
 //!
-//! Linux says it by netlink (sock_diag(7)); elsewhere nothing is known. A look takes a system call for some hundred sockets and may wait a
+//! Linux says it by netlink (sock_diag(7)); elsewhere nothing is known. A reading takes a system call for some hundred sockets and may wait a
 //! second at most, so it belongs on the control plane, once a minute. It needs no privilege for sockets of the same network namespace.
 //!
 //! - `request` is what the kernel is asked, `response` what it answers: the bytes of both;

@@ -4,7 +4,7 @@
 pub(crate) const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x1 | 0x300;
 const IPPROTO_TCP: u8 = 6;
-/// The attribute that is asked for beside the socket: `struct tcp_info`.
+/// The attribute that is requested with the socket: `struct tcp_info`.
 pub(crate) const INET_DIAG_INFO: u16 = 2;
 /// Established, and closed by the peer.
 const STATES: u32 = 1 << 1 | 1 << 8;

@@ -13,7 +13,7 @@ const HEADER: usize = 16;
 /// `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 
-/// What the kernel says of one TCP connection, since it was made.
+/// What the kernel says about one TCP connection, since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
     /// This side's address.

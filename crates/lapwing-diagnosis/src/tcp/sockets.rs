@@ -5,7 +5,7 @@ use std::io;
 pub(crate) use super::request::PortSide;
 use super::response::TcpSocket;
 
-/// The most sockets that one look returns.
+/// The most sockets that one reading returns.
 pub(crate) const MAX_SOCKETS: usize = 1024;
 
 /// The TCP connections that have a port, [`MAX_SOCKETS`] at most. Blocks for a second at most for each answer of the kernel.

@@ -45,11 +45,11 @@ pub(crate) struct Simulation {
     pub(crate) round_trip_ns: u64,
     pub(crate) request_bytes: u64,
     pub(crate) bytes_per_second: f64,
-    /// Whether head and body are written apart; one in so many is left without help.
+    /// Whether head and body are written apart; one in this many is left without help.
     pub(crate) split: Option<u64>,
     /// Whether the server reports nothing.
     pub(crate) is_silent: bool,
-    /// What so large a share of the requests has beside its time.
+    /// What this share of the requests has in addition to its time.
     pub(crate) habit: Option<(Annotation, f64)>,
     /// The budget, if there is one.
     pub(crate) p99: Option<&'static str>,

@@ -24,7 +24,7 @@ struct Trouble {
     /// What its counters have at the end.
     counters: &'static [(Counter, u64)],
     settings: TelemetrySettings,
-    /// What every request has beside.
+    /// What else every request has.
     annotations: &'static [Annotation],
     server: Option<Server>,
     says: Says,

@@ -51,7 +51,7 @@ fn windows_that_follow_nothing_are_refused() {
 
 #[test]
 fn a_constant_number_in_flight_is_refused_unless_requests_are_alone() {
-    // eight clients that ask again at once: everybody waits for seven others, and that looks like a fixed time
+    // eight clients that ask again at once: each waits for seven others, and that looks like a fixed time
     let mut random = StdRng::seed_from_u64(5);
     let mut crowd = FitStatistics::default();
     let mut alone = FitStatistics::default();
