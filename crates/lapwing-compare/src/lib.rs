@@ -1,4 +1,4 @@
-//! Two answers to one request held against each other: what they say ([`outputs`]) and how long they took ([`ab`]).
+//! Compares two answers to one request: what they say ([`outputs`]) and how long they took ([`ab`]).
 //!
 //! It is given finished answers and latencies. It never sends, waits or reads a clock to time anything, never runs on a request's path,
 //! and never fails: what cannot be decoded or judged is counted as such.

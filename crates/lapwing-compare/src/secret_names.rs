@@ -1,4 +1,4 @@
-//! The names that secrets have by custom: of parameters of a query and of members of a body.
+//! The customary names of secrets: parameters of a query and members of a body.
 
 /// Where a name is that of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum NamePlace {
     Inside,
 }
 
-/// Names whose texts and numbers are secrets wherever they stand, without `-`, `_` and `.`, in lower case.
+/// Names whose texts and numbers are secrets wherever they occur, without `-`, `_` and `.`, in lower case.
 const EVERYWHERE: &[&str] = &[
     "accesskey",
     "accesskeyid",

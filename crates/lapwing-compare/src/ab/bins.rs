@@ -126,7 +126,7 @@ impl BinCounts {
 /// How many bins there are. Bins never change: pods of different versions add up.
 pub(crate) const LATENCY_BINS: usize = 34_816;
 
-/// The greatest latency that is told from others: 2⁴³ − 1 ns, 2.4 hours.
+/// The greatest latency that is distinguished: 2⁴³ − 1 ns, 2.4 hours.
 pub(crate) const MAX_LATENCY_NS: u64 = (1 << 43) - 1;
 
 /// The last bin holds every latency from 2.44 hours, and the side of a pair that failed or timed out.

@@ -94,7 +94,7 @@ impl PairCounts {
         self.excused += 1;
     }
 
-    /// Records outputs of which cannot be said whether they differ.
+    /// Records outputs that cannot be judged.
     pub fn record_unjudged(&mut self) {
         self.unjudged += 1;
     }
@@ -122,7 +122,7 @@ impl PairCounts {
     }
 
     /// Adds what a pod counted between two of its snapshots. A count that decreased means that the pod restarted between them;
-    /// then all of `now` is new. A caller who knows of a restart passes empty counts as `before`.
+    /// then all of `now` is new. A caller that knows about a restart passes empty counts as `before`.
     pub fn add_increase(&mut self, before: &Self, now: &Self) {
         match now.since(before) {
             Some(increase) => self.merge(&increase),

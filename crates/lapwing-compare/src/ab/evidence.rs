@@ -1,4 +1,4 @@
-//! One function, [`log_evidence`], says how strongly the counts contradict a probability, at whatever moment one looks. Every
+//! One function, [`log_evidence`], says how strongly the counts contradict a probability, at whatever moment it is computed. Every
 //! interval and every verdict is its inversion.
 //!
 //! It is the lesser of two logarithms of e-values: an exact mixture over pairs, valid for independent pairs, and a normal mixture
@@ -67,7 +67,7 @@ pub(crate) fn stirling_remainder(z: f64) -> f64 {
     sum + r * (1.0 / 12.0 - r2 * (1.0 / 360.0 - r2 * (1.0 / 1260.0 - r2 * (1.0 / 1680.0 - r2 / 1188.0))))
 }
 
-/// What the blocks say of the variance of a count.
+/// What the blocks say about the variance of a count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockVariance {
     /// The variance of the count, with the correlation of neighbouring blocks (κV).
@@ -143,7 +143,7 @@ pub(crate) fn proportion_where(k: f64, n: f64, is_rejected: impl Fn(f64) -> bool
 /// The largest expected share of routes that are named although nothing changed.
 const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
-/// What can be said of the routes that are named.
+/// What can be said about the routes that are named.
 pub const CHANGED_ROUTES_CLAIM: &str = "at most 5 % of those named are expected to be false";
 
 /// The indices of the routes that changed, strongest first, from the natural logarithm of each route's e-value

@@ -1,8 +1,8 @@
-//! The statistics of latency, baseline against candidate: paired, valid at every look, and true where requests are not
+//! The statistics of latency, baseline against candidate: paired, valid at every moment, and true where requests are not
 //! independent of each other. Latencies are nanoseconds; ratios are candidate to baseline, so below 1 the candidate is faster.
 //!
 //! - `counts`, in `bins`: what is kept of the pairs, in each pod: integers that add up;
-//! - `tracking`, `block_variance`: how the counts vary from time block to time block, kept by the one who reports;
+//! - `tracking`, `block_variance`: how the counts vary from time block to time block, kept by the reporter;
 //! - `evidence`: how strongly counts contradict a probability; its inversion is every interval and every verdict; which of many
 //!   routes changed;
 //! - `report`: the numbers, the verdicts, and how many more pairs they take; in JSON and in words;

@@ -16,7 +16,7 @@ pub(crate) const MEDIAN: usize = 1;
 /// The quantiles of each side's latency.
 pub(crate) const SIDE_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// How the counts of one [`PairCounts`] varied over time. About 1.5 KiB; kept by the one who reports, not by each pod.
+/// How the counts of one [`PairCounts`] varied over time. About 1.5 KiB; kept by the reporter, not by each pod.
 #[derive(Clone, Debug)]
 pub struct Tracking {
     clock: BlockClock,

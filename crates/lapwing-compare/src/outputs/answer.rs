@@ -40,7 +40,7 @@ impl FinishedAnswer<'_> {
         proof == NameProof::Proven
     }
 
-    /// What the server says of its success: `200`, or `grpc 14`.
+    /// What the server says about its success: `200`, or `grpc 14`.
     pub(crate) fn status_text(&self) -> String {
         match self.grpc_status {
             Some(status) if (200..300).contains(&self.status) => format!("grpc {status}"),

@@ -187,7 +187,7 @@ pub struct DifferenceDetail {
     pub candidate: String,
 }
 
-/// What the name and the values of a field say of it.
+/// What the name and the values of a field say about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldHint {
     /// It is an output.

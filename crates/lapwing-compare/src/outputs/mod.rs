@@ -1,4 +1,4 @@
-//! Decoded outputs of the primary and a candidate against each other.
+//! Compares decoded outputs of the primary and a candidate.
 //!
 //! Two finished answers go in ([`FinishedAnswer`]); [`Comparer::compare`] decodes them by the protocol of their route (`decode/`), compares
 //! the decoded values by the rules of the route (`check/`), and says which fields differ and how ([`Comparison`]). [`Differences`] adds

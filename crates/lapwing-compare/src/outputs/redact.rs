@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Config;
 use super::paths::{PathPart, PathSet, PathState};
 
-/// What stands for a hidden value.
+/// What replaces a hidden value.
 const HIDDEN: &str = "***";
 
 /// Hides the values at the paths of `redact`.

@@ -13,7 +13,7 @@ use crate::secret_names::names_secret;
 pub const SAMPLE_BYTES: usize = 16 << 10;
 /// How many elements of a tensor or a vector are shown.
 const ELEMENTS: usize = 64;
-/// What stands for a redacted value.
+/// What replaces a redacted value.
 const REDACTED: &str = "\"***\"";
 
 /// Both payloads of a pair of answers, decoded and redacted.

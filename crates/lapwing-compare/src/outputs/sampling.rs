@@ -1,4 +1,4 @@
-//! Whether a request lets a model draw its text by chance, so that two answers to it may differ.
+//! Whether a request lets a model sample its text at random, so that two answers to it may differ.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -6,7 +6,7 @@ use http::HeaderMap;
 use super::decode::content::whole;
 use super::decode::document::{Document, DocumentValue};
 
-/// Where requests of generating APIs have their sampling parameters, beside the top of the document: Ollama, TGI, SGLang.
+/// Where requests of generating APIs have their sampling parameters, other than at the top of the document: Ollama, TGI, SGLang.
 const PLACES: [&str; 3] = ["options", "parameters", "sampling_params"];
 
 /// Whether the text of the answer to this request may be another each time: its body neither says that it is not to be drawn (temperature

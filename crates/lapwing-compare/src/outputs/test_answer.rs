@@ -18,7 +18,7 @@ pub struct TestAnswer {
     pub grpc_status: Option<u32>,
     /// The pieces of the body.
     pub body: Vec<Bytes>,
-    /// Whether the body came to its end.
+    /// Whether the body is complete.
     pub is_complete: bool,
 }
 

@@ -30,7 +30,7 @@ const TAIL: usize = 2;
 /// The statistics of the pairs of one route, cost class, stage and candidate.
 ///
 /// All intervals hold together with 95 % confidence at every moment at which one looks (1/40 of error for the median, 1/520 for
-/// each of thirteen others), as far as [`ASSUMPTIONS`] hold. The share of blocks with a mismatch has 1/520 beside that. A report
+/// each of thirteen others), as far as [`ASSUMPTIONS`] hold. The share of blocks with a mismatch has another 1/520. A report
 /// costs about 0.1 ms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyReport {
@@ -52,7 +52,7 @@ pub struct LatencyReport {
     pub verdict: Verdict,
     /// What the ratio of the sides' p99 says, with a margin of 10 %.
     pub tail_verdict: Verdict,
-    /// Whether nothing can be said of the median yet, because its interval has no bounds. It takes about 13 blocks, 13 s.
+    /// Whether nothing can be said about the median yet, because its interval has no bounds. It takes about 13 blocks, 13 s.
     pub is_too_early: bool,
     /// How many more pairs until some verdict on the median, if what was seen goes on; `None` if none is in sight.
     pub further_pairs: Option<u64>,
@@ -111,7 +111,7 @@ pub struct MismatchReport {
     /// Of these, those that differ only in what the baseline's own outputs differ in as much.
     #[serde(default)]
     pub excused: u64,
-    /// Comparisons that could not be judged, beside `compared`.
+    /// Comparisons that could not be judged, in addition to `compared`.
     #[serde(default)]
     pub unjudged: u64,
     /// The share of mismatches in what was judged.
@@ -125,7 +125,7 @@ pub struct MismatchReport {
 }
 
 impl LatencyReport {
-    /// From independent pairs 30 blocks suffice to tell dependence from chance.
+    /// For independent pairs 30 blocks suffice to distinguish dependence from chance.
     const BLOCKS_TO_WARN: f64 = 30.0;
 
     /// The report of what was counted until now, the open block included.

@@ -112,7 +112,7 @@ impl LatencyReport {
     }
 }
 
-/// From this share on, outputs that differ or failures are said beside the verdict on latency.
+/// From this share on, outputs that differ or failures are reported with the verdict on latency.
 const MATERIAL: f64 = 0.01;
 
 impl MismatchReport {
@@ -121,7 +121,7 @@ impl MismatchReport {
         self.unjudged as f64 / (self.compared + self.unjudged).max(1) as f64
     }
 
-    /// What is said beside latencies, which are not of the same work where outputs differ.
+    /// What is said with latencies, which are not of the same work where outputs differ.
     fn reservation(&self) -> Option<String> {
         let all = count(self.compared + self.unjudged);
         let differing = self.rate.value.filter(|rate| *rate >= MATERIAL).map(|rate| format!("differ in {}", percent(rate)));
@@ -204,7 +204,7 @@ pub(crate) fn decimals(factor: f64) -> usize {
     }
 }
 
-/// A share in percent: whole between 1 and 99 %, with as many decimals nearer to 0 and 100 % as tell it from them.
+/// A share in percent: whole between 1 and 99 %, with as many decimals near 0 and 100 % as distinguish it from them.
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     match percent.min(100.0 - percent) {

@@ -155,7 +155,7 @@ fn what_a_pod_sends_is_checked() {
     }
 }
 
-/// The most that one route takes, with every bin of the ratios in use, beside the histograms of the sides.
+/// The most that one route takes, with every bin of the ratios in use, and the histograms of the sides.
 #[test]
 fn state_is_small() {
     let mut ratios = BinCounts::new(RATIO_BINS);

@@ -62,7 +62,7 @@ pub(crate) fn edit_distance(a: &[u64], b: &[u64], budget: &mut u64) -> EditDista
     EditDistance::Exact(n.max(m))
 }
 
-/// Takes steps from the budget. Returns whether it had so many; otherwise nothing is left.
+/// Takes steps from the budget. Returns whether it had that many; otherwise nothing is left.
 fn spend(budget: &mut u64, steps: usize) -> bool {
     let left = budget.checked_sub(steps as u64);
     *budget = left.unwrap_or(0);

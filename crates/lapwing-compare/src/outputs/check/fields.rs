@@ -9,7 +9,7 @@ use super::super::rules::FieldScales;
 use super::hints::hint_of;
 use super::numbers::{Allowed, Magnitude};
 
-/// The most fields that are told apart in one comparison; further ones are one field.
+/// The most fields that are distinguished in one comparison; further ones are one field.
 const MAX_TREE: usize = 4096;
 /// The name of that one.
 const OTHER_FIELDS: &str = "(other fields)";
@@ -93,7 +93,7 @@ impl<'a> FieldTree<'a> {
         *self.nodes[field].allowed.insert(Allowed::new(tolerance, scale))
     }
 
-    /// The keys on the way to a field, the last first; `None` stands for elements.
+    /// The keys on the way to a field, the last first; `None` means elements.
     fn keys(&self, field: FieldId) -> impl Iterator<Item = Option<&'a str>> {
         let mut at = field;
         std::iter::from_fn(move || {

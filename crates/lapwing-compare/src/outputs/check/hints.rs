@@ -1,4 +1,4 @@
-//! What names and values say of a field: times of answering, ids and durations are no outputs of a model.
+//! What names and values say about a field: times of answering, ids and durations are no outputs of a model.
 //!
 //! Nothing here makes two outputs agree: a time of answering is recognised by its value, to the hour; an id or a duration is at most
 //! left unjudged where the primary's own
@@ -39,7 +39,7 @@ const DURATIONS: [&str; 13] = [
     "timing",
     "timings",
 ];
-/// What must stand before `time`, so that it is that of an answer.
+/// What must precede `time`, so that it is that of an answer.
 const TIMES_OF: [&str; 12] = [
     "inference",
     "processing",
@@ -61,7 +61,7 @@ const NEAR_DAYS_S: f64 = 86_400.0;
 /// 2017-07-14: no recording is older, in seconds since 1970.
 const OLDEST_S: f64 = 1.5e9;
 
-/// What the keys on the way to a field say of it, the last first; `None` stands for the elements of a list.
+/// What the keys on the way to a field say about it, the last first; `None` means the elements of a list.
 pub(crate) fn hint_of<'k>(mut keys: impl Iterator<Item = Option<&'k str>>) -> FieldHint {
     let Some(Some(last)) = keys.next() else { return FieldHint::Nothing };
     let words = words(last);

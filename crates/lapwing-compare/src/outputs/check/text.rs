@@ -13,7 +13,7 @@ use super::aligned::{EditDistance, edit_distance};
 /// How many steps all alignments of one comparison may take together: some ten milliseconds.
 const STEPS: u64 = 4_000_000;
 
-/// From here on every character is a word of its own, because the scripts above it do not separate words.
+/// From here on every character is a word, because the scripts above it do not separate words.
 const IDEOGRAPHS: char = '\u{2e80}';
 
 /// The steps that are left for aligning texts.
@@ -50,7 +50,7 @@ pub(crate) fn is_agreed(found: &TextComparison, rules: &Rules) -> bool {
     }
 }
 
-/// Compares texts that are a field of their own. `None` if they are the same.
+/// Compares texts that are whole fields. `None` if they are the same.
 pub(crate) fn compare_field(
     name: &str,
     primary: &[u8],

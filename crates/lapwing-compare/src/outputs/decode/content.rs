@@ -1,4 +1,4 @@
-//! The content of a body: its pieces joined, its encoding undone, gRPC messages taken out of their frames; and why a body cannot be
+//! The content of a body: its pieces joined, its encoding decoded, gRPC messages taken out of their frames; and why a body cannot be
 //! decoded.
 
 use bytes::{Bytes, BytesMut};

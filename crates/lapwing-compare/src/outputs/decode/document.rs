@@ -21,7 +21,7 @@ pub(crate) enum Node {
         start: u32,
         len: u32,
     },
-    /// `end` is the index of the first node behind it.
+    /// `end` is the index of the first node after it.
     Array {
         end: u32,
     },
@@ -124,7 +124,7 @@ impl<'a> DocumentValue<'a> {
         self.document.nodes.get(self.at).copied().unwrap_or(Node::Null)
     }
 
-    /// The index of the first node behind it.
+    /// The index of the first node after it.
     fn end(self) -> usize {
         match self.node() {
             Node::Array { end } | Node::Object { end } => end as usize,

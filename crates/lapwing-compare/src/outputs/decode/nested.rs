@@ -27,7 +27,7 @@ pub enum NestedFault {
         /// The elements of the first list of this axis.
         first: usize,
     },
-    /// A list stands where others have a value, or a value where others have a list.
+    /// A list where others have a value, or a value where others have a list.
     #[error("is ragged{0}: lists and single values stand side by side")]
     Mixed(ListPlace),
     /// More axes than a tensor may have.
@@ -93,7 +93,7 @@ pub(crate) fn read_numbers(
     Ok(NestedTensor { shape, stored, data: data.freeze() })
 }
 
-/// The texts at `path`, and the lengths of the lists in which they stand.
+/// The texts at `path`, and the lengths of the lists in which they are.
 ///
 /// # Errors
 ///

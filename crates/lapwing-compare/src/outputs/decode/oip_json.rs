@@ -1,5 +1,5 @@
 //! Tensors of the Open Inference Protocol's REST answers: `outputs[].{name, datatype, shape, data}`, or with
-//! `parameters.binary_data_size` bytes behind the JSON, in the order of the outputs.
+//! `parameters.binary_data_size` bytes after the JSON, in the order of the outputs.
 //!
 //! `null` in a float tensor is NaN, because that is how servers write it. Everything but `outputs` is left out: ids and versions are
 //! not what a model computed.
@@ -65,7 +65,7 @@ fn tensor(output: DocumentValue<'_>, rest: &mut Bytes) -> Result<DecodedTensor, 
     DecodedTensor::new(name, element, &shape, data)
 }
 
-/// Appends what a text such as `"NaN"` stands for in a float tensor, because protobuf's JSON has it so; `None` for any other.
+/// Appends the value of a text such as `"NaN"` in a float tensor, as protobuf's JSON has it; `None` for any other.
 #[expect(clippy::cast_possible_truncation, reason = "no finite number is written")]
 fn write_word(value: DocumentValue<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
     let number = value.text().and_then(|text| not_finite(text.as_bytes()))?;

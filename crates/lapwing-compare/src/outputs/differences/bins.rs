@@ -11,7 +11,7 @@ const SIZES: f64 = 2.0;
 /// Bins of magnitudes in an octave.
 const MAGNITUDES: f64 = 8.0;
 
-/// The bin of the size of a difference: 0 is in the lowest, infinity in a bin of its own.
+/// The bin of the size of a difference: 0 is in the lowest, infinity in a separate bin.
 pub(crate) fn size_bin(size: f64) -> i16 {
     bin(size, SIZES)
 }

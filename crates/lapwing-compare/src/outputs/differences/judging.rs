@@ -1,24 +1,24 @@
-//! Which answers are blamed on the candidate, by what is known of the noise.
+//! Which answers are blamed on the candidate, by what is known about the noise.
 
 use super::noise::{FieldNoise, Judgement, UnjudgedReason};
 use super::{Asked, Comparison, ComparisonResult, DifferenceSet, Differences, OtherSets, differing};
 use crate::outputs::comparison::Incomparable;
 
-/// What is said of a pair of answers.
+/// What is said about a pair of answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AnswerJudgement {
     /// Nothing differs beyond the tolerance.
     Same,
     /// Only what the primary's own second answers differ in as much, and that is little.
     Excused,
-    /// It cannot be told whether they agree; why, as surfaces name it.
+    /// It is unknown whether they agree; why, as surfaces name it.
     Unjudged(&'static str),
-    /// They differ, by so much at most: infinite for a difference that is no number.
+    /// They differ, by this much at most: infinite for a difference that is no number.
     Mismatch(f64),
 }
 
 impl Differences {
-    /// Judges a comparison with the candidate by what is known of the noise so far.
+    /// Judges a comparison with the candidate by what is known about the noise so far.
     #[must_use]
     pub fn judge(&self, comparison: &Comparison, asked: Asked<'_>) -> AnswerJudgement {
         match comparison.result {

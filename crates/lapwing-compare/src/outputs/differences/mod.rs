@@ -49,11 +49,11 @@ use lapwing_ledger::TraceId;
 use noise::UnjudgedReason;
 use tally::FieldTally;
 
-/// The most fields that are told apart.
+/// The most fields that are distinguished.
 const MAX_FIELDS: usize = 96;
-/// The most sets of differences that are told apart.
+/// The most sets of differences that are distinguished.
 const MAX_SETS: usize = 512;
-/// The most models that are told apart.
+/// The most models that are distinguished.
 const MAX_MODELS: usize = 16;
 /// The name of the field that all further ones of a model are.
 const OTHER_FIELDS: &str = "(other fields)";
@@ -71,7 +71,7 @@ pub enum ComparedWith {
     Itself,
 }
 
-/// What is known of the request of a pair of answers.
+/// What is known about the request of a pair of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     /// The model; empty if it is not known.

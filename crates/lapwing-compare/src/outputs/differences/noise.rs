@@ -1,4 +1,4 @@
-//! What of a field's differences is the primary's own noise, by size.
+//! Which of a field's differences are the primary's own noise, by size.
 //!
 //! The size of a difference is relative to the field: an error over the field's scale, 1 − the similarity of two texts, infinite for a
 //! difference of structure, shape, type or status. A difference of the candidate is
@@ -8,7 +8,7 @@
 //!   never differs there, or if the candidate shows differences of that size clearly more often: the lower Wilson bound of its rate is
 //!   above 1.5 times the upper one of the primary's, at z = 3;
 //! - *excused* if it is within that, and no greater than a quarter: the candidate was held to a wider tolerance, and kept it;
-//! - *unjudged* otherwise: the primary differs from itself so much that no answer could be told from any other, or it was not asked
+//! - *unjudged* otherwise: the primary differs from itself so much that no answer could be distinguished from any other, or it was not asked
 //!   twice often enough to know.
 
 use super::super::comparison::FieldHint;
@@ -16,9 +16,9 @@ use super::bins::{Bins, doublings, size_bin, size_edge};
 
 /// The greatest size that may be excused.
 pub(crate) const EXCUSABLE: f64 = 0.25;
-/// So many self-comparisons tell how large the noise is of a field that has any.
+/// This many self-comparisons show how large the noise of a field is.
 pub(crate) const MIN_REPEATS: u64 = 20;
-/// So many tell that a field has none.
+/// This many show that a field has none.
 const MIN_EQUAL: u64 = 5;
 /// The quantile of the primary's own differences that bounds what is excused.
 const BOUNDING: f64 = 0.99;
@@ -32,7 +32,7 @@ const ALWAYS: f64 = 0.9;
 pub(crate) enum Judgement {
     /// Within what the primary's own answers differ by.
     Excused,
-    /// It cannot be told.
+    /// It cannot be judged.
     Unjudged(UnjudgedReason),
     /// The candidate's fault.
     Mismatch,

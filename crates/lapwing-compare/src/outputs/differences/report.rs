@@ -29,7 +29,7 @@ impl fmt::Display for DifferencesSnapshot {
     }
 }
 
-/// A reason in words, as it stands in the first sentence.
+/// A reason in words, as in the first sentence.
 fn in_words(reason: &str) -> &str {
     match reason {
         "upstream_varies" => "the upstream's own answers differ as much",

@@ -32,7 +32,7 @@ pub struct DifferencesSnapshot {
     pub repeats: RepeatSnapshot,
     /// Differences net of noise.
     pub mismatches: MismatchSnapshot,
-    /// Pairs of which cannot be said whether they agree.
+    /// Pairs that cannot be judged.
     pub unjudged: UnjudgedSnapshot,
     /// Answers and elements by the size of their errors, noise or not.
     pub errors: Vec<ErrorStepSnapshot>,
@@ -96,7 +96,7 @@ impl OutputsVerdict {
     pub(crate) fn of(mismatches: u64, unjudged: &UnjudgedSnapshot, pairs: u64) -> Self {
         match (mismatches, unjudged.share) {
             _ if pairs == 0 => Self::NothingCompared,
-            // what differs differs, however much is unknown beside it
+            // what differs differs, however much else is unknown
             (1.., share) if share <= 0.5 => Self::Differ,
             (_, share) if share > Self::MAX_UNJUDGED => Self::CannotBeCompared,
             _ => Self::Agree,
@@ -104,7 +104,7 @@ impl OutputsVerdict {
     }
 }
 
-/// Pairs of which cannot be said whether they agree.
+/// Pairs that cannot be judged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct UnjudgedSnapshot {
     /// How many.
@@ -175,7 +175,7 @@ pub struct KindSnapshot {
     pub repeats: u64,
     /// Those of them that are blamed on it.
     pub blamed: u64,
-    /// Those of which cannot be said whose fault they are.
+    /// Those that can be blamed on neither side.
     pub unjudged: u64,
     /// Whether none is blamed on the candidate.
     pub is_noise: bool,
@@ -212,7 +212,7 @@ pub struct NumberSnapshot {
     pub ranked_rows: u64,
     /// Rows with other greatest elements.
     pub top_k_changed: u64,
-    /// Numbers that agree only because both are less than the absolute tolerance: they were not told apart.
+    /// Numbers that agree only because both are less than the absolute tolerance: they were not distinguished.
     pub below_tolerance: u64,
 }
 

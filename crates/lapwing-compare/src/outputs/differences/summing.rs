@@ -1,4 +1,4 @@
-//! The account summed up to what is shown of it, by what is known of the noise now; and accounts of several pods added up.
+//! The account summed up to what is shown of it, by what is known about the noise now; and accounts of several pods added up.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::tally::{FieldTally, NumberTally};
 use super::{DifferenceSet, Differences, Differing, OtherSets, canonical};
 
 impl Differences {
-    /// The account as it stands.
+    /// The account as it is.
     #[must_use]
     pub fn snapshot(&self) -> DifferencesSnapshot {
         let [candidate, itself] = &self.sides;
@@ -154,7 +154,7 @@ impl UnjudgedSnapshot {
 
 impl Differences {
     /// Adds the account of another pod. The result is that of all answers together, in any order of adding; only where a bound was
-    /// passed may it depend on the order which fields and sets are told apart.
+    /// exceeded may the order decide which fields and sets are distinguished.
     pub fn merge(&mut self, other: &Self) {
         self.is_noise_measured |= other.is_noise_measured;
         let models: Vec<usize> = other.models.iter().map(|model| self.model(&model.name)).collect();

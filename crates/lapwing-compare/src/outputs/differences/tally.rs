@@ -37,7 +37,7 @@ pub(crate) struct FieldSide {
     pub(crate) sizes: Bins,
     pub(crate) numbers: NumberTally,
     pub(crate) texts: TextTally,
-    /// The greatest errors first; behind them differences without a number.
+    /// The greatest errors first; after them differences without a number.
     pub(crate) worst: Vec<WorstCase>,
 }
 

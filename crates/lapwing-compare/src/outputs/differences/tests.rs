@@ -22,7 +22,7 @@ fn judged(differences: &Differences) -> (OutputsVerdict, [u64; 3]) {
     (snapshot.verdict, [snapshot.mismatches.answers, snapshot.mismatches.excused, snapshot.unjudged.pairs])
 }
 
-/// An account of so many answers of both kinds, by a number that runs from 0.
+/// An account of this many answers of both kinds, by a number that runs from 0.
 fn account_of(
     repeats: u64,
     answers: u64,

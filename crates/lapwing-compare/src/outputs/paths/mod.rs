@@ -1,7 +1,7 @@
 //! Paths in a JSON document, and patterns of them: `$.created`, `$.choices[].id`, `$.rows[0]`, `$.*.time`, `$..timestamp`.
 //!
 //! `.key` or `["key"]` is a member, `.*` any member, `[]` or `[*]` any element, `[2]` one element, `..key` a member at any depth.
-//! A pattern stands for what it matches and everything in it. Matching advances all patterns by one step at a time: it costs a
+//! A pattern selects what it matches and everything in it. Matching advances all patterns by one step at a time: it costs a
 //! few operations per step and pattern, whatever the document.
 
 mod pattern;

@@ -1,4 +1,4 @@
-//! What others do, beside which the method is shown: tests made for one look, and sequential tests that assume independence. Each
+//! The methods with which ours is compared: tests made for one look, and sequential tests that assume independence. Each
 //! at 5 %, from the 30th pair on.
 
 /// The pairs from which the rivals test.

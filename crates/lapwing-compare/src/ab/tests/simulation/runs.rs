@@ -18,7 +18,7 @@ pub(crate) struct Setting {
     pub(crate) ratio: f64,
     pub(crate) pairs_per_s: u64,
     pub(crate) pairs: u64,
-    /// How many pods share the candidate's noise; each has a baseline of its own.
+    /// How many pods share the candidate's noise; each has its own baseline.
     pub(crate) pods: usize,
     pub(crate) first_block: Duration,
 }

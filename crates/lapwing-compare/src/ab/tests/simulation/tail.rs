@@ -8,7 +8,7 @@ use crate::ab::{PairCounts, Tracking};
 
 /// The index of p99.
 const P99: usize = 2;
-/// Looks at p99 are this many pairs apart: each takes some microseconds.
+/// Reports on p99 are this many pairs apart: each takes some microseconds.
 const LOOK_EVERY: u64 = 50;
 const PAIRS_PER_S: u64 = 100;
 

@@ -1,7 +1,7 @@
 //! Arrays whose order does not matter. Equal elements are paired first, then those that are alike apart from their numbers, in the
 //! order of their numbers.
 //!
-//! So `{"label": "cat", "score": 0.91}` is held against `{"label": "cat", "score": 0.9101}`, wherever that stands. It takes
+//! So `{"label": "cat", "score": 0.91}` is compared with `{"label": "cat", "score": 0.9101}`, wherever that is. It takes
 //! n log n steps. What finds no partner is paired in order, so that the report names what differs.
 
 use std::cmp::Ordering;

@@ -63,7 +63,7 @@ fn append(document: &mut Document, text: &[u8]) -> Result<(), AnswerDecodeError>
     Ok(())
 }
 
-/// The number that a word or a text stands for where it is not finite: `NaN`, `-inf`, `Infinity` …; `None` for any other.
+/// The number that a word or a text means where it is not finite: `NaN`, `-inf`, `Infinity` …; `None` for any other.
 pub(crate) fn not_finite(word: &[u8]) -> Option<f64> {
     let (sign, rest) = match word {
         [b'-', rest @ ..] => (-1.0, rest),
@@ -138,7 +138,7 @@ impl Parser<'_, '_> {
                 Some(_) => self.scalar()?,
                 None => return Err(self.fault("the end of the text")),
             }
-            // behind a value: close what ends here
+            // after a value: close what ends here
             loop {
                 if open.is_empty() {
                     return Ok(());
@@ -254,7 +254,7 @@ fn number(token: &[u8]) -> Option<Node> {
         return Some(Node::Unsigned(whole));
     }
     match text.parse::<i64>() {
-        // −0 is a float of its own
+        // −0 is a separate float
         Ok(whole) if whole != 0 => Some(Node::Signed(whole)),
         _ => parsed(token).filter(|number| number.is_finite()).map(Node::Float),
     }
@@ -288,7 +288,7 @@ fn push_lossless(into: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Appends what an escape stands for; `rest` begins behind its backslash. Returns how many bytes it has there.
+/// Appends the character of an escape; `rest` begins after its backslash. Returns how many bytes it has there.
 fn escape(into: &mut String, rest: &[u8]) -> usize {
     let plain = match rest.first() {
         Some(b'n') => '\n',
