@@ -1,6 +1,6 @@
 //! Delta temporality: what came since the last request that the collector took. What it did not take is in the next one.
 //!
-//! Kept is the last state that was taken, of each point of a counter or a histogram; so it is as large as one request.
+//! It keeps the last accepted state of each point of a counter or a histogram, so it is as large as one request.
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
@@ -112,7 +112,7 @@ fn subtract_histogram(point: &mut ExponentialHistogramDataPoint, before: Option<
         point.sum = point.sum.map(|now| now - before.sum.unwrap_or(0.0));
         point.zero_count = point.zero_count.saturating_sub(before.zero_count);
         let since = point.start_time_unix_nano;
-        // of a request that stands for a bucket only those are new
+        // only exemplars of requests since then are new
         point.exemplars.retain(|exemplar| exemplar.time_unix_nano >= since);
         // a histogram that grows has the buckets that it had, or wider ones
         let widened = u32::try_from(before.scale - point.scale).unwrap_or(0).min(31);

@@ -1,6 +1,6 @@
-//! Lapwing's own telemetry, sent to an OpenTelemetry Collector: metrics at an interval, traces of requests that are worth a look.
+//! Lapwing's own telemetry, sent to an OpenTelemetry Collector: metrics at an interval, traces of sampled requests.
 //!
-//! Everything here runs on a thread of its own, except the sampler, which looks at each merged exchange on the aggregator's thread.
+//! Everything here runs on a separate thread, except the sampler, which sees each merged exchange on the aggregator's thread.
 //! A collector that does not answer costs bounded memory; what it does not take is counted. It never delays the aggregator, and never
 //! sends an exchange twice.
 //!

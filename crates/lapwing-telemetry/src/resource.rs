@@ -1,4 +1,4 @@
-//! The resource of everything that Lapwing sends: which service, which instance of it, and what the user says beside.
+//! The resource of everything that Lapwing sends: which service, which instance of it, and what the user adds.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};

@@ -1,9 +1,9 @@
 //! Decides which exchanges are sent as traces, when each is complete: every error, everything over a budget of its route, pairs whose
 //! outputs turn out to differ, the slowest of each route in each minute, and a share of the rest.
 //!
-//! Weights let a backend count again: what is always taken stands for itself, what the share takes for as many as the share says, and
-//! what is taken beside it (the slowest, the differing) for nothing, because the share has counted for it already. Sums of weights
-//! are then unbiased. Bounded: one exchange for each route, 1,024 that wait for their outputs, and the queue to the exporter.
+//! Weights let a backend estimate counts without bias: what is always taken has weight 1, what the share takes 1 over the share, and
+//! what is taken in addition (the slowest, the differing) 0, because the share already counts for it. Bounded: one exchange for each
+//! route, 1,024 that wait for their outputs, and the queue to the exporter.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct TailSampler {
 }
 
 impl TailSampler {
-    /// Sends what it takes to `queue`; `share` is that of what has no reason of its own. `own_traces` learns which spans are sent.
+    /// Sends what it takes to `queue`; `share` is that of what has no other reason. `own_traces` learns which spans are sent.
     #[must_use]
     pub fn new(
         share: SamplingThreshold,

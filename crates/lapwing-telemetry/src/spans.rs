@@ -20,7 +20,7 @@ use lapwing_metrics::Labels;
 
 /// The most spans of one exchange; further pieces of its waterfall are left out.
 const SPANS: usize = 128;
-/// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` and `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: whether the parent is of another process.
+/// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK` and `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`: whether the parent is from another process.
 const KNOWS_REMOTE: u32 = 0x100;
 const IS_REMOTE: u32 = 0x200;
 const SAMPLED: u32 = 1;
@@ -70,7 +70,7 @@ fn server(sampled: &SampledExchange, labels: &Labels) -> Span {
     }
 }
 
-/// What the semantic conventions say of the request.
+/// What the semantic conventions say about the request.
 fn request(ledger: &Ledger, route: &str, model: &str, labels: &Labels) -> Vec<KeyValue> {
     let (method, path) = http_route(route);
     let mut attributes = vec![text("url.scheme", "http"), text("http.request.method", method), text("http.route", path)];
@@ -125,7 +125,7 @@ fn measured(sampled: &SampledExchange) -> Vec<KeyValue> {
     attributes
 }
 
-/// Why it was sampled, and for how many requests it stands.
+/// Why it was sampled, and how many requests it represents.
 fn weight(sampled: &SampledExchange) -> Vec<KeyValue> {
     let count = sampled.threshold.map_or(0.0, lapwing_ledger::SamplingThreshold::adjusted_count);
     let mut attributes =

@@ -1,5 +1,5 @@
 //! The sampled exchanges, and their queue from the aggregator's thread to the exporter, bounded in number and in bytes. What finds no
-//! room is counted; nobody waits.
+//! room is counted; nothing waits.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use lapwing_metrics::{Counter, Counters};
 
 /// Exchanges that may wait.
 const EXCHANGES: usize = 2048;
-/// About so many bytes of them may wait.
+/// About this many bytes of them may wait.
 const BYTES: usize = 8 << 20;
 
 /// Why an exchange is sent as a trace.
@@ -49,7 +49,7 @@ pub struct SampledExchange {
     pub exchange: Exchange,
     /// Why.
     pub reason: SamplingReason,
-    /// By which share; `None` if it stands for nothing, because no probability applies.
+    /// By which share; `None` if its weight is 0, because no probability applies.
     pub threshold: Option<SamplingThreshold>,
     /// The budgets that it took longer than, by name.
     pub over_budget: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! Which exchanges are sent, and for how many they stand.
+//! Which exchanges are sent, and how many they represent.
 
 use super::*;
 use lapwing_ledger::{CopyCause, PairId, SamplingThreshold};
