@@ -1,9 +1,9 @@
-//! Who may read: figures everybody, unless there is an admin token, which is then asked for; what users sent (recordings, kept
-//! samples) a process on this machine, or one that shows the token.
+//! Who may read: figures are open to all, unless there is an admin token, which is then required; what users sent (recordings,
+//! kept samples) only to a process on this machine, or with the token.
 //!
-//! Without a token the connection must come from loopback, and neither a browser nor a proxy may stand behind it, because either could
-//! ask in somebody else's name: no `Origin`, `Forwarded` and `X-Forwarded-For`, and a `Host` that is an address or `localhost` (a
-//! browser that a name was rebound for sends that name).
+//! Without a token the connection must come from loopback, and neither a browser nor a proxy may be behind it, because either could
+//! ask in another's name: no `Origin`, `Forwarded` and `X-Forwarded-For`, and a `Host` that is an address or `localhost` (after DNS
+//! rebinding a browser sends the rebound name).
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
@@ -50,7 +50,7 @@ pub(crate) fn may_read_payloads(token: Option<&AdminToken>, peer: Option<Peer>, 
     Err(AccessDenied { status: StatusCode::FORBIDDEN, reason })
 }
 
-/// Whether a browser or a proxy stands behind the request.
+/// Whether a browser or a proxy is behind the request.
 fn is_from_afar(head: &HeaderMap) -> bool {
     let signs = [header::ORIGIN, header::FORWARDED, HeaderName::from_static("x-forwarded-for")];
     signs.iter().any(|name| head.contains_key(name)) || head.get(header::HOST).is_some_and(|host| !is_local(host.as_bytes()))
@@ -143,7 +143,7 @@ mod tests {
             }
         }
         assert!(may_read_payloads(Some(&token), peer("10.0.0.5"), &HeaderMap::new()).is_err());
-        // where there is no token to hold it against, it changes nothing
+        // without a token to compare it with, it changes nothing
         assert!(may_read_payloads(None, peer("10.0.0.5"), &with("authorization", "Bearer 0123456789abcdef")).is_err());
         assert_eq!(may_read_payloads(None, peer("127.0.0.1"), &with("authorization", "Basic x")), Ok(()));
     }

@@ -1,7 +1,7 @@
 //! `/diagnosis`: which stage is to blame for a route's latency, as JSON or in words.
 //!
-//! A diagnosis of all series takes tens of milliseconds. It is made at most once a second for each window, and asked for less often
-//! it is made anew; whoever asks within that second gets the same one.
+//! A diagnosis of all series takes tens of milliseconds. It is made at most once a second for each window; requests within that
+//! second get the same one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl DiagnosisSurface {
         self.latest_inferred.lock().refreshed(inference, now)
     }
 
-    /// The state of connections, at most a minute old. Whoever asks while another looks waits for that look.
+    /// The state of connections, at most a minute old. A caller waits while another one reads it.
     fn connections(&self, now: Stamp) -> Option<ConnectionStates> {
         let look = self.connections.as_ref()?;
         let mut latest = self.latest_connections.lock();

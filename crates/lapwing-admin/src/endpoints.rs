@@ -67,7 +67,7 @@ pub(crate) const BUSY: &[Answer] =
 /// Refused for a bad query.
 pub(crate) const BAD_QUERY: Answer =
     no(400, "a field of the query is unknown, given twice or out of range; names field, value and reason");
-/// Refused for want of a token.
+/// Refused because the token is missing.
 pub(crate) const NO_TOKEN: Answer = no(401, "the admin token is asked for, and was not shown");
 
 /// The name of the schema of what `/config` answers.

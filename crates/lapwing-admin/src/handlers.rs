@@ -53,7 +53,7 @@ pub(crate) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Resp
     admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
 }
 
-/// Everyone may read what copies say; kept samples are payloads of users, and only shown to those who may read these.
+/// Everyone may read what copies say; kept samples are payloads of users, and only shown to clients that may read these.
 pub(crate) async fn shadow_report(State(admin): State<Admin>, peer: Option<Extension<Peer>>, head: HeaderMap) -> Response {
     let wants_json = accepts(&head, "application/json");
     let access = may_read_payloads(admin.surfaces.admin_token.as_ref(), peer.map(|Extension(peer)| peer), &head);

@@ -1,5 +1,5 @@
-//! The inferred stages of series whose upstream reports nothing, by the series' names, for the surfaces that show them beside the
-//! figures of the same series: never among what was reported.
+//! The inferred stages of series whose upstream reports nothing, by the series' names, for the surfaces that show them next to
+//! the figures of the same series: never among what was reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

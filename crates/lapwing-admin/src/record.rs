@@ -1,4 +1,4 @@
-//! `POST /record`: streams sampled requests to the one who asks, as long as they listen. Nothing is written to disk here.
+//! `POST /record`: streams sampled requests to the client that asks, as long as it reads. Nothing is written to disk here.
 //!
 //! Only a process on this machine may ask, or one with the admin token (`access`).
 

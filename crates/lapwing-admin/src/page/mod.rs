@@ -27,7 +27,7 @@ pub(crate) const FILES: [(&str, &str, &str); 5] = [
     ("/page/uplot.css", STYLE, include_str!("uplot.css")),
 ];
 
-/// Nothing but these files runs, styles or is asked; nobody frames the page.
+/// Only these files run, style or are requested; no other page may frame this one.
 const POLICY: [(HeaderName, HeaderValue); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -24,7 +24,7 @@ use lapwing_metrics::{Counter, Window};
 pub(crate) const STREAMS: usize = 16;
 /// Between two snapshots.
 const EVERY: Duration = Duration::from_secs(1);
-/// What stands in for a snapshot that could not be made: a comment.
+/// What replaces a snapshot that could not be made: a comment.
 const SKIPPED: &[u8] = b": no snapshot could be made\n\n";
 
 struct Stream {

@@ -2,7 +2,7 @@
 //! numbers of `io/prometheus/client/metrics.proto` in github.com/prometheus/client_model, and only the fields that are used here.
 //!
 //! `prometheus-client` has an encoder of these too, but it leaves the exemplars of native histograms and the start of counters empty,
-//! lets nobody else make exemplars of buckets, and needs a compiler of `.proto` files in the build.
+//! does not let others make exemplars of buckets, and needs a compiler of `.proto` files in the build.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ use lapwing_compare::ab::{CHANGED_ROUTES_CLAIM, LatencyReport, changed_routes};
 /// What changed at one target.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ChangedView {
-    /// How many routes, models and classes were looked at.
+    /// How many routes, models and classes were examined.
     of: usize,
     /// Those that changed, strongest first.
     named: Vec<ChangedRoute>,

@@ -23,7 +23,7 @@ pub(crate) struct ComparisonView {
 }
 
 impl ComparisonView {
-    /// What the figures of `card` say of the target of this name.
+    /// What the figures of `card` say about the target of this name.
     pub(crate) fn of(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Self {
         let model = shadow.labels.models.text(card.model);
         // the model first, because that is what a candidate changes; then the whole window

@@ -1,4 +1,4 @@
-//! `/shadow`: what copies of requests say of each target, in words and as JSON. Durations are nanoseconds.
+//! `/shadow`: what copies of requests say about each target, in words and as JSON. Durations are nanoseconds.
 //!
 //! - `changed`: which of many routes changed;
 //! - `comparison`: a route, model and cost class of a target;
@@ -72,7 +72,7 @@ struct QuotaView {
     skipped: u64,
 }
 
-/// What is known of each target.
+/// What is known about each target.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ComparedTargets(Vec<TargetView>);
@@ -105,10 +105,10 @@ struct TargetView {
     comparisons: Vec<ComparisonView>,
     /// What outputs differ in, by route, in requests that the share drew.
     outputs: BTreeMap<String, DifferencesSnapshot>,
-    /// The same of requests that quotas took: of each class so many, so that a rate over all is not that of the traffic.
+    /// The same for requests that quotas took: a number of each class, so a rate over all is not that of the traffic.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     outputs_by_quota: BTreeMap<String, DifferencesSnapshot>,
-    /// The kept samples that are not shown, because who asks may not read payloads.
+    /// The kept samples that are not shown, because the client may not read payloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_withheld: Option<SamplesWithheld>,
     /// The pairs whose outputs differ most, with both waterfalls.
@@ -124,7 +124,7 @@ struct SamplesWithheld {
     reason: &'static str,
 }
 
-/// What is known of each target until now, in the order of their indices. `payloads` is why kept samples are not shown, if so.
+/// What is known about each target until now, in the order of their indices. `payloads` is why kept samples are not shown, if so.
 #[must_use]
 pub fn compared_targets(shadow: &ShadowSurface, payloads: Result<(), &'static str>) -> ComparedTargets {
     let snapshots: Vec<_> = {

@@ -89,7 +89,7 @@ impl From<&WaterfallBar> for SideBar {
 }
 
 /// The bars of both sides in rows: first those of the same name and stage, then those of the same stage, because two servers may
-/// name their spans differently. The rest has a row of its own, behind the primary's.
+/// name their spans differently. The rest has separate rows, after the primary's.
 fn rows(primary: &[WaterfallBar], copy: &[WaterfallBar]) -> Vec<WaterfallRow> {
     let row = |bar: &WaterfallBar| WaterfallRow {
         name: bar.name.clone(),
@@ -140,7 +140,7 @@ impl fmt::Display for DifferingView {
         writeln!(f, "    {error}\n    trace of the primary {}", trace(self.primary_trace_id))?;
         writeln!(f, "    trace of the copy    {}", trace(self.copy_trace_id))?;
         writeln!(f, "    {:<NAME$} {:>21} {:>21}", "", "primary", "copy")?;
-        // without a bar of its own, as of a recorded answer, a stage has a duration only
+        // a stage without a bar, as of a recorded answer, has a duration only
         let of = |side: &Pairs<u64>, name: &str| side.0.iter().find(|(of, _)| *of == name).map(|(_, ns)| *ns);
         let only_copy = self.copy.0.iter().filter(|(name, _)| of(&self.primary, name).is_none());
         for (name, _) in self.primary.0.iter().chain(only_copy) {

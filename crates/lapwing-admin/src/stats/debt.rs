@@ -1,4 +1,4 @@
-//! Computational debt as `/stats` shows it: forward over its optimum, and the name of the optimum beside it.
+//! Computational debt as `/stats` shows it: forward over its optimum, and the optimum's name.
 
 use std::fmt;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ fn families_are_those_of_the_table_and_every_count_is_exact() {
         Some(Value::AsInt(value)) => value.unsigned_abs(),
         other => panic!("{other:?}"),
     };
-    // streams are requests too, and their durations stand elsewhere
+    // streams are requests too, and their durations are elsewhere
     assert_eq!(requests.data_points.iter().map(|point| value(&point.value)).sum::<u64>(), count + 1);
     assert!(requests.is_monotonic && requests.aggregation_temporality == 2);
 

@@ -56,7 +56,7 @@ async fn a_stream_has_what_stats_has_until_the_shutdown() {
     let mut stream = get(&router, "/stats/stream?window=all", "*/*").await.into_body();
     let (_, stats) = text(get(&router, "/stats?window=all", "*/*").await).await;
     let stats: Value = serde_json::from_str(&stats).unwrap();
-    // what is counted by the hour changes from one look to the next
+    // what is counted by the hour changes from one request to the next
     let of = |stats: &Value| {
         let all = stats["series"].as_array().unwrap();
         all.iter().map(|series| (series["route"].clone(), series["stages"].clone())).collect::<Vec<_>>()

@@ -106,7 +106,7 @@ fn check_native(name: &str, histogram: &Histogram) {
     assert_eq!(native.iter().map(|(_, count)| count).sum::<u64>(), histogram.sample_count, "{name}");
     assert!(histogram.schema <= 5 && histogram.positive_delta.len() <= 160, "{name}");
     for bucket in histogram.bucket.iter().filter(|bucket| bucket.upper_bound.is_finite()) {
-        // a value at the bound may stand in the bucket above it or below it
+        // a value at the bound may be in the bucket above it or below it
         let factor = f64::from(-histogram.schema).exp2().exp2() * 1.001;
         let up_to = |bound: f64| native.iter().filter(|(upper, _)| *upper <= bound).map(|(_, count)| count).sum::<u64>();
         let (low, high) = (up_to(bucket.upper_bound / factor), up_to(bucket.upper_bound * factor));
