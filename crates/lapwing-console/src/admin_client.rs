@@ -59,7 +59,7 @@ impl AdminArgs {
         self.client_with(WHOLE)
     }
 
-    /// A client with bounds of its own.
+    /// A client with other bounds.
     pub(crate) fn client_with(&self, limits: ClientLimits) -> AdminClient {
         AdminClient { client: Client::new(Target::Tcp(self.admin.clone()), limits), args: self.clone() }
     }
@@ -114,7 +114,7 @@ impl AdminClient {
     }
 }
 
-/// Runs `asking` to its end on a runtime of its own.
+/// Runs `asking` to its end on a separate runtime.
 ///
 /// # Errors
 ///

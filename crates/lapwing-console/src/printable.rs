@@ -34,7 +34,7 @@ fn escaped(char: char) -> String {
         return char.to_string();
     }
     let shown = char.escape_debug().to_string();
-    // printable by Unicode, but without a column of its own
+    // printable by Unicode, but without a column
     let is_bare = shown.len() == char.len_utf8() && char.width().unwrap_or(0) == 0;
     if is_bare { char.escape_unicode().to_string() } else { shown }
 }

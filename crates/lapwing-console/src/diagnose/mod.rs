@@ -100,7 +100,8 @@ fn read(answer: &[u8]) -> Result<Diagnosis, String> {
     serde_json::from_slice(answer).map_err(|error| format!("the answer is not that of /diagnosis: {error}"))
 }
 
-/// What a script is told: whether a route fails its requests, else whether one is over its budget, and if none is, whether enough requests are of routes with a verdict.
+/// The exit code for scripts: whether a route fails its requests, else whether one is over its budget, and if none is, whether enough requests
+/// are of routes with a verdict.
 fn exit_code(diagnosis: &Diagnosis) -> u8 {
     let of = |status| diagnosis.routes.iter().filter(move |route| route.status == status);
     if of(Status::Failing).next().is_some() {

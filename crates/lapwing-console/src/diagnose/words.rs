@@ -92,7 +92,7 @@ fn host(out: &mut String, host: Option<&HostLoad>) {
     let _ = writeln!(out, "\nprocessors of this machine: {busy} busy, {steal} taken by the hypervisor; {pressure}");
 }
 
-/// What the kernel says of one side's connections.
+/// What the kernel says about one side's connections.
 fn connections(out: &mut String, side: &str, state: Option<&TcpState>) {
     let Some(state) = state else { return };
     let [least, median, slowest] = [state.least_rtt_p50_ns, state.rtt_p50_ns, state.rtt_p99_ns].map(ns);

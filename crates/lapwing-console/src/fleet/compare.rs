@@ -17,7 +17,7 @@ use lapwing_ledger::Stage;
 const Z: f64 = 3.29;
 /// Ratios within this share of 1 are the same.
 const SAME: f64 = 0.02;
-/// A change of the mean below this share of it is not told by stages.
+/// A change of the mean below this share of it is not divided by stages.
 const TOLD: f64 = 0.01;
 
 /// The interval of a quantile of one side.
@@ -42,7 +42,7 @@ impl Quantile {
     }
 }
 
-/// What is known of a change.
+/// What is known about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Slower,
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(verdict(&spread(400, 1_000_000), &spread(400, 1_050_000), 0.5), Verdict::Undecided);
     }
 
-    /// Two samples of one distribution are hardly ever told apart: the interval's level, by simulation.
+    /// Two samples of one distribution are hardly ever called different: the interval's level, by simulation.
     #[test]
     fn what_did_not_change_is_not_named() {
         let mut state = 7_u64;

@@ -1,4 +1,4 @@
-//! `lapwing merge` and `lapwing compare`: the logs of `/hdr` of many pods added up, and of two times held against each other.
+//! `lapwing merge` and `lapwing compare`: the logs of `/hdr` of many pods added up, and those of two times compared.
 
 mod compare;
 mod log;

@@ -21,7 +21,7 @@ pub struct Stats {
     pub(crate) profiler: ProfilerHealth,
 }
 
-/// What Lapwing says of itself.
+/// What Lapwing says about itself.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ProfilerHealth {
@@ -166,7 +166,7 @@ impl Series {
             .fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Whether so many do that the series counts as failing, as in a diagnosis.
+    /// Whether enough do that the series counts as failing, as in a diagnosis.
     pub(crate) fn is_failing(&self) -> bool {
         let limit = FailureKind::UpstreamFailing.limit().unwrap_or_default();
         exceeds_share(self.failed_by_server(), self.count, limit)

@@ -1,5 +1,5 @@
-//! Reads `/stats/stream` (server-sent events) for as long as the command runs: when it breaks off, the reason is told once and it is
-//! asked again each second.
+//! Reads `/stats/stream` (server-sent events) for as long as the command runs: when it breaks off, the reason is reported once, and
+//! it is requested again each second.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use lapwing_protocol::wire::{SsePiece, SseReader};
 
 /// The largest event, in bytes: the largest answer of `/stats`.
 const MAX_EVENT: usize = 64 << 20;
-/// Between the events of a Lapwing that lives there is a second; without one for so long it does not answer.
+/// Between the events of a Lapwing that lives there is a second; without one for this long it does not answer.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(crate) enum Reading {
     Lost(String),
 }
 
-/// Sends what is read to `readings` until nobody takes it.
+/// Sends what is read to `readings` until its receiver is gone.
 pub(crate) async fn follow(admin: &AdminArgs, path: &str, readings: Sender<Reading>) {
     let limits = ClientLimits { timeout: Duration::MAX, max_body: usize::MAX, max_idle: 0, ..ClientLimits::default() };
     let client = admin.client_with(limits);

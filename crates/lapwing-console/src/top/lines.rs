@@ -15,10 +15,10 @@ use lapwing_ledger::clock;
 
 /// Readings between lines: five seconds.
 const READINGS: usize = 5;
-/// The most series in one look, those that took the most time.
+/// The most series at once, those that took the most time.
 const SERIES: usize = 20;
 
-/// Prints until a signal comes, or nobody reads. Returns the exit code.
+/// Prints until a signal comes, or the reader is gone. Returns the exit code.
 ///
 /// # Errors
 ///
@@ -42,7 +42,7 @@ pub(crate) async fn print(args: &TopArgs, mut signals: Signals) -> io::Result<u8
     }
 }
 
-/// What was told before.
+/// What was printed before.
 #[derive(Debug, Default)]
 struct Printer {
     lost: Option<String>,

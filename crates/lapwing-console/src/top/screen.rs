@@ -43,7 +43,7 @@ async fn watch(args: &TopArgs, mut signals: Signals, terminal: &mut DefaultTermi
         terminal.draw(|frame| draw::view(frame, &mut state, args.admin.address()))?;
         tokio::select! {
             code = signals.first() => return Ok(code),
-            // it follows for as long as somebody takes what it reads
+            // it follows for as long as its readings are received
             () = &mut feed => return Ok(0),
             Some(reading) = readings.recv() => state.take(reading),
             fetched = fetched(&mut fetch) => {

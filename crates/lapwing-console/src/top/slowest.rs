@@ -1,4 +1,4 @@
-//! The slowest requests of a row, as `/exchanges?order=slowest` tells them, and where their time went.
+//! The slowest requests of a row, from `/exchanges?order=slowest`, and where their time went.
 
 use serde::Deserialize;
 

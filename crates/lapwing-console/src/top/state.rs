@@ -101,7 +101,7 @@ impl TopState {
             Reading::Figures(stats) => {
                 (self.stats, self.link, self.readings) = (*stats, Link::Live, self.readings + 1);
                 let mut history = std::mem::take(&mut self.history);
-                // the history of a series that the answer has no longer ends: so many series, so many histories
+                // the history of a series that the answer has no longer ends: there are as many histories as series
                 self.history = rows(&self.stats, Order::default(), "")
                     .iter()
                     .map(|row| {

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 
 use lapwing_ledger::Stage;
 
-/// The letter and the colour of a stage; those of a stage that this version does not know are of their own.
+/// The letter and the colour of a stage; a stage that this version does not know has separate ones.
 fn mark(stage: Option<Stage>) -> (char, Color) {
     match stage {
         Some(Stage::Ingress) => ('I', Color::LightBlue),
