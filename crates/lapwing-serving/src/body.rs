@@ -21,7 +21,7 @@ const HELD_STEP: usize = 64 << 10;
 const SMALL: usize = 1 << 20;
 /// … and beyond it as much is reserved, if it may have as much.
 const RESERVED: usize = 64 << 20;
-/// The codings of a body that are undone.
+/// The codings of a body that are decoded.
 const ACCEPTED: [ContentCoding; 2] = [ContentCoding::Gzip, ContentCoding::Deflate];
 
 /// The coding that the head names.

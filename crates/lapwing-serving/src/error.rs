@@ -165,7 +165,7 @@ impl RequestError {
         tonic::Status::new(self.code(), self.message())
     }
 
-    /// What the client is told.
+    /// What the client sees.
     pub(crate) fn message(&self) -> String {
         cut_message(self.to_string())
     }

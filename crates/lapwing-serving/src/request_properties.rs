@@ -10,7 +10,7 @@ use super::bounds::{MAX_AXES, MAX_TENSORS, expansion};
 use super::in_flight::InferenceRequest;
 use super::{grpc, rest};
 
-/// The JSON's length that stands for a body without binary data.
+/// The JSON's length that means a body without binary data.
 const NO_LENGTH: u16 = u16::MAX;
 
 /// Whether any body of REST is refused, or is a request within the bounds. The first two bytes are the JSON's length, little-endian.

@@ -60,7 +60,7 @@ pub(crate) fn check(message: &[u8], received: usize) -> Result<(), RequestError>
     Ok(())
 }
 
-/// Counts one more. The error has the first count beyond the bound: nobody counts the rest.
+/// Counts one more. The error has the first count beyond the bound: the rest is not counted.
 fn count(counted: &mut usize, bound: Bound, field: &str, most: usize) -> Result<(), RequestError> {
     *counted += 1;
     bound.check(field, *counted, most)

@@ -29,14 +29,14 @@ impl<T, const MOST: usize> Default for BoundedList<T, MOST> {
 }
 
 impl<T> Tensors<T> {
-    /// The elements, if they are within the bound; `field` is where they stand.
+    /// The elements, if they are within the bound; `field` is where they are.
     pub(crate) fn checked(self, field: &str) -> Result<Vec<T>, RequestError> {
         Bound::Tensors.check(field, self.count, MAX_TENSORS).map(|()| self.kept)
     }
 }
 
 impl Axes {
-    /// The lengths, if they are within the bound; `input` is where they stand.
+    /// The lengths, if they are within the bound; `input` is where they are.
     pub(crate) fn checked(self, input: &str) -> Result<Vec<usize>, RequestError> {
         Bound::Axes.check(&format!("{input}: shape"), self.count, MAX_AXES).map(|()| self.kept)
     }

@@ -1,4 +1,4 @@
-//! REST besides inference: metadata of the server and its models, readiness, the repository index, metrics.
+//! REST other than inference: metadata of the server and its models, readiness, the repository index, metrics.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};

@@ -1,4 +1,4 @@
-//! The body of an inference request: JSON, with tensors in it or as binary data behind it (Triton's extension).
+//! The body of an inference request: JSON, with tensors in it or as binary data after it (Triton's extension).
 
 use bytes::Bytes;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! The body of an inference response: JSON, with tensors in it or as binary data behind it.
+//! The body of an inference response: JSON, with tensors in it or as binary data after it.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -108,7 +108,7 @@ async fn against<C: Future<Output = ()>>(models: Vec<Arc<dyn Servable>>, limits:
     served.expect("it stops").unwrap();
 }
 
-/// For handlers' tests without a socket: `Body` as axum has it.
+/// For handlers' tests without a socket: axum's `Body`.
 fn body(bytes: impl Into<Bytes>) -> Body {
     Body::from(bytes.into())
 }
