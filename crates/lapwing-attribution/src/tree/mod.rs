@@ -45,8 +45,8 @@ pub(crate) fn below(own: SpanId, anchor_unix_ns: u64, spans: &[IncomingSpan]) ->
     let children = |id: SpanId| {
         let parent_of = |i: &usize| spans[*i].parent;
         let from = by_parent.partition_point(|i| parent_of(i) < Some(id));
-        let to = by_parent.partition_point(|i| parent_of(i) <= Some(id));
-        by_parent[from..to].iter().copied()
+        let count = by_parent[from..].iter().take_while(|i| parent_of(i) == Some(id)).count();
+        by_parent[from..from + count].iter().copied()
     };
 
     let mut ids: Vec<SpanId> = spans.iter().map(|s| s.span).collect();
