@@ -41,6 +41,7 @@ mod slowest;
 mod snapshot;
 mod sparse;
 mod sums;
+mod upkeep;
 pub mod views;
 mod window;
 
@@ -61,4 +62,5 @@ pub use registry::{Order, PolledSnapshot, Registry};
 pub use series::SeriesFacts;
 pub use snapshot::{Distribution, HistogramScratch, RatioDistribution, SeriesSnapshot, UnitDistribution, Units};
 pub use sums::{Extent, Mean, UnitExtent, WorkSum, per_unit_ps};
+pub use upkeep::RegistryUpkeep;
 pub use window::Window;

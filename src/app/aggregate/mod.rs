@@ -23,7 +23,7 @@ use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics};
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::merge;
 use lapwing_ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
-use lapwing_metrics::{Counter, Counters, Labels, Registry};
+use lapwing_metrics::{Counter, Counters, Labels, Registry, RegistryUpkeep};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::ConfigHandle;
@@ -38,8 +38,6 @@ const SOON: Duration = Duration::from_millis(1);
 const FEW: u32 = 64;
 /// How many ledgers' series are looked up together.
 const BATCH: usize = 16;
-/// How often the registry's windows advance.
-const ROTATE_NS: u64 = 2_000_000_000;
 
 /// How long prompts may be tokenized in one round, because the queue fills meanwhile.
 const TOKENIZE_NS: u64 = 100_000_000;
@@ -64,10 +62,8 @@ pub(crate) struct Aggregation {
     destinations: Destinations,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
-    rotated: Stamp,
+    upkeep: RegistryUpkeep,
     labels: Arc<Labels>,
-    /// How many names had given way at the last look.
-    evicted: u64,
     config: ConfigHandle<Config>,
     /// The configuration by which the aggregator joins.
     applied: Arc<Config>,
@@ -108,9 +104,8 @@ impl Aggregation {
             },
             counters,
             tokenizers: None,
-            rotated: Stamp::now(),
+            upkeep: RegistryUpkeep::new(Stamp::now()),
             labels,
-            evicted: 0,
             config,
             applied,
         }
@@ -245,8 +240,7 @@ impl Aggregation {
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
             }
         }
-        if self.evicted != self.labels.evicted() {
-            self.evicted = self.labels.evicted();
+        if self.upkeep.names_gave_way(&self.labels) {
             kept.forget_unnamed();
             self.aggregator.retain_routes(|route| self.labels.routes.holds(route));
         }
@@ -260,9 +254,8 @@ impl Aggregation {
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);
-        if now.since(self.rotated) >= ROTATE_NS {
+        if self.upkeep.is_rotation_due(now) {
             kept.rotate();
-            self.rotated = now;
         }
         depth
     }
