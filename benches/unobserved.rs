@@ -14,7 +14,7 @@ use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
+    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
 };
 use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,8 +33,10 @@ impl Observer for Nothing {
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
 
     fn model(&self, _: &str, _: &mut Ledger) {}
+}
 
-    fn closed(&self, _: Box<Ledger>) {}
+impl RecordLedger for Nothing {
+    fn record(&self, _: Box<Ledger>) {}
 }
 
 fn main() {

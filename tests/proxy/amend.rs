@@ -12,7 +12,7 @@ use lapwing_ledger::{Basis, Ledger, Outcome, Unit};
 use lapwing_metrics::Counter;
 use lapwing_protocol::amend::AmendOptions;
 use lapwing_protocol::{ExchangeReader, Protocols};
-use lapwing_proxy::{Config, Observer, UpstreamProtocol};
+use lapwing_proxy::{Config, Observer, RecordLedger, UpstreamProtocol};
 use tokio_util::task::TaskTracker;
 
 use crate::wire::{LIMIT, Message, Wire};
@@ -126,7 +126,10 @@ impl Observer for Reading {
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
-    fn closed(&self, ledger: Box<Ledger>) {
+}
+
+impl RecordLedger for Reading {
+    fn record(&self, ledger: Box<Ledger>) {
         drop(self.0.lock().unwrap().send(*ledger)); // the test may be over
     }
 }

@@ -25,7 +25,8 @@ use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
+    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, RecordLedger, ShadowRole, TraceSampling, Tracing,
+    UpstreamProtocol,
 };
 use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
@@ -102,7 +103,10 @@ impl Observer for Watching {
     }
     fn model(&self, _: &str, _: &mut Ledger) {}
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
-    fn closed(&self, ledger: Box<Ledger>) {
+}
+
+impl RecordLedger for Watching {
+    fn record(&self, ledger: Box<Ledger>) {
         drop(self.0.lock().unwrap().send(*ledger)); // the test may be over
     }
 }
@@ -235,7 +239,10 @@ impl Observer for Panicking {
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {
         self.at(1);
     }
-    fn closed(&self, _: Box<Ledger>) {
+}
+
+impl RecordLedger for Panicking {
+    fn record(&self, _: Box<Ledger>) {
         self.at(2);
     }
 }

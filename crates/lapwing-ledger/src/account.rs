@@ -72,13 +72,8 @@ impl Account {
     #[must_use]
     #[inline]
     pub fn server_timing(&self, shown: impl Fn(Stage) -> bool) -> String {
-        let mut text = String::new();
-        for stage in Stage::ALL.into_iter().filter(|stage| self.source(*stage).is_some() && shown(*stage)) {
-            let (ns, comma) = (self.stage_ns(stage), if text.is_empty() { "" } else { ", " });
-            // writing to a string cannot fail
-            let _ = write!(text, "{comma}{};dur={}.{:06}", stage.name(), ns / 1_000_000, ns % 1_000_000);
-        }
-        text
+        let stages = Stage::ALL.into_iter().filter(|stage| self.source(*stage).is_some() && shown(*stage));
+        server_timing(stages.map(|stage| (stage, self.stage_ns(stage), None)))
     }
 
     /// The sum over all stages.
@@ -87,6 +82,22 @@ impl Account {
     pub fn total_ns(&self) -> u64 {
         self.ns.iter().flatten().sum()
     }
+}
+
+/// The value of a `Server-Timing` field (W3C Server Timing): of each stage its nanoseconds as milliseconds, and, as `desc`, whose word that
+/// is, where it is given.
+#[must_use]
+pub fn server_timing(stages: impl IntoIterator<Item = (Stage, u64, Option<Source>)>) -> String {
+    let mut text = String::with_capacity(160);
+    for (stage, ns, source) in stages {
+        let comma = if text.is_empty() { "" } else { ", " };
+        // writing to a string cannot fail
+        let _ = write!(text, "{comma}{};dur={}.{:06}", stage.name(), ns / 1_000_000, ns % 1_000_000);
+        if let Some(source) = source {
+            let _ = write!(text, ";desc=\"{}\"", source.name());
+        }
+    }
+    text
 }
 
 /// The first source with the most time, if there is any.
@@ -104,6 +115,13 @@ fn most(row: &[u64; Source::COUNT]) -> Option<Source> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn server_timing_is_in_milliseconds_and_says_whose_word_it_is() {
+        let stages = [(Stage::Queue, 1_500, None), (Stage::Forward, 11_300_000, Some(Source::Reported))];
+        assert_eq!(server_timing(stages), "queue;dur=0.001500, forward;dur=11.300000;desc=\"reported\"");
+        assert_eq!(server_timing([]), "");
+    }
 
     #[test]
     fn the_source_is_who_speaks_for_most() {

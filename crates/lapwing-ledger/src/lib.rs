@@ -39,7 +39,7 @@ mod stage;
 mod waterfall;
 mod work;
 
-pub use account::Account;
+pub use account::{Account, server_timing};
 pub use circumstances::{Annotation, Annotations, Circumstances};
 pub use claim::each_instant;
 pub use claim::{Claim, conserve};

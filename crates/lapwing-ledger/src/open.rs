@@ -1,43 +1,55 @@
-//! An open ledger that several owners write into until one of them closes it.
-
-use parking_lot::Mutex;
+//! An open ledger, which one owner hands over once. Those that share it keep it behind their own lock, with whatever else that lock guards.
 
 use super::account::Account;
 use super::claim::{Claim, conserve};
 use super::clock::Stamp;
 use super::record::Ledger;
 
-/// A ledger until it is handed over. The first to close it gets it; later writers get none, and see that.
+/// A ledger until it is handed over. Afterwards there is nothing to write into, and what comes then is counted.
 #[derive(Debug)]
-pub struct OpenLedger(Mutex<Option<Box<Ledger>>>);
+pub struct OpenLedger(Option<Box<Ledger>>);
 
 impl OpenLedger {
     /// Opens a ledger.
     #[must_use]
+    #[inline]
     pub const fn new(ledger: Box<Ledger>) -> Self {
-        Self(Mutex::new(Some(ledger)))
+        Self(Some(ledger))
     }
 
-    /// Reads or writes the ledger; `None` once it is closed.
-    pub fn with<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-        self.0.lock().as_mut().map(|ledger| write(ledger))
+    /// Writes into the ledger. Once it is handed over, calls `count_late` and returns `None`: the only way to write, so no late event is
+    /// lost unseen.
+    #[inline]
+    pub fn write<T>(&mut self, count_late: impl FnOnce(), write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+        match &mut self.0 {
+            Some(ledger) => Some(write(ledger)),
+            None => {
+                count_late();
+                None
+            }
+        }
     }
 
-    /// Closes the ledger at `now`: `finish` writes what is known only at the end. `None` if it is closed already.
-    pub fn close(&self, now: Stamp, finish: impl FnOnce(&mut Ledger)) -> Option<Box<Ledger>> {
-        let mut ledger = self.0.lock().take()?;
-        finish(&mut ledger);
-        ledger.total_ns = now.since(ledger.started);
-        Some(ledger)
+    /// The ledger as it stands; `None` once it is handed over.
+    #[must_use]
+    #[inline]
+    pub fn ledger(&self) -> Option<&Ledger> {
+        self.0.as_deref()
     }
 
-    /// The time of each stage as far as it is observed, from the start to `now`; `None` once it is closed.
+    /// Takes the ledger; `None` if it was taken before.
+    #[must_use]
+    #[inline]
+    pub const fn hand_over(&mut self) -> Option<Box<Ledger>> {
+        self.0.take()
+    }
+
+    /// The time of each stage as far as it is observed, from the start to `now`; `None` once it is handed over.
     #[must_use]
     pub fn observed_until(&self, now: Stamp) -> Option<Account> {
-        self.with(|ledger| {
-            let claims: smallvec::SmallVec<[Claim; 16]> = ledger.spans.iter().map(|span| Claim::of(*span)).collect();
-            conserve(ledger.offset(now), &claims)
-        })
+        let ledger = self.ledger()?;
+        let claims: smallvec::SmallVec<[Claim; 16]> = ledger.spans.iter().map(|span| Claim::of(*span)).collect();
+        Some(conserve(ledger.offset(now), &claims))
     }
 }
 
@@ -47,18 +59,22 @@ mod tests {
     use crate::{ObservedEvent, Stage};
 
     #[test]
-    fn it_is_handed_over_once_and_then_there_is_nothing_to_write_into() {
+    fn it_is_handed_over_once_and_what_comes_then_is_counted() {
         let started = Stamp::default().plus(1_000);
-        let open = OpenLedger::new(Box::new(Ledger::open(started, 0)));
-        let mark = |from: u64, to: u64| {
-            open.with(|l| l.observe(Stage::Forward, ObservedEvent::Marked, started.plus(from), started.plus(to)))
+        let mut open = OpenLedger::new(Box::new(Ledger::open(started, 0)));
+        let mut late = 0;
+        let mut mark = |open: &mut OpenLedger, from: u64, to: u64| {
+            let write = |l: &mut Ledger| l.observe(Stage::Forward, ObservedEvent::Marked, started.plus(from), started.plus(to));
+            (open.write(|| late += 1, write), late)
         };
-        assert_eq!(mark(10, 30), Some(()));
+        assert_eq!(mark(&mut open, 10, 30), (Some(()), 0));
         let seen = open.observed_until(started.plus(40)).unwrap();
         assert_eq!((seen.stage_ns(Stage::Forward), seen.stage_ns(Stage::Unattributed)), (20, 20));
-        let closed = open.close(started.plus(50), |ledger| ledger.status = 200).unwrap();
-        assert_eq!((closed.total_ns, closed.status, closed.spans.len()), (50, 200, 1));
-        assert_eq!(mark(40, 45), None);
-        assert!(open.close(started.plus(60), |_| ()).is_none() && open.observed_until(started).is_none());
+        let closed = open.hand_over().unwrap();
+        assert_eq!(closed.spans.len(), 1);
+        assert_eq!(mark(&mut open, 40, 45), (None, 1));
+        assert_eq!(mark(&mut open, 40, 45), (None, 2));
+        assert!(open.hand_over().is_none() && open.ledger().is_none() && open.observed_until(started).is_none());
+        assert_eq!(closed.spans.len(), 1, "nothing was written into it");
     }
 }

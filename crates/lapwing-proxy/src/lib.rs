@@ -36,6 +36,8 @@ pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use head::{RefusedHead, UpstreamHeadError};
 pub use health::UpstreamHealth;
 pub use in_flight::{Observer, Profiler, ReportReader};
+/// Where closed ledgers go: each [`Observer`] takes them.
+pub use lapwing_tower::RecordLedger;
 pub use layer::shadow::{
     PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, ShadowRole, ShadowTap, TapBranch,
     TapParts,

@@ -8,7 +8,8 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::in_handler::{ClosingGuard, InHandler};
+use crate::account::AccountGuard;
+use crate::in_handler::InHandler;
 use lapwing_ledger::{Outcome, Stamp};
 
 pin_project! {
@@ -72,7 +73,7 @@ pin_project! {
 /// Closes the ledger when the body ends or is dropped.
 #[derive(Debug)]
 struct BodyEnd {
-    guard: ClosingGuard,
+    guard: AccountGuard<InHandler>,
     /// When the server was given the head or the last frame, and has not asked for another since.
     given: Option<Stamp>,
     /// The bytes that the body has in all, if it said so at first, less those that were taken.
@@ -80,7 +81,7 @@ struct BodyEnd {
 }
 
 impl<B: Body> ResponseBody<B> {
-    pub(crate) fn new(inner: B, guard: ClosingGuard, given: Stamp) -> Self {
+    pub(crate) fn new(inner: B, guard: AccountGuard<InHandler>, given: Stamp) -> Self {
         let left = inner.size_hint().exact();
         Self { inner, end: BodyEnd { guard, given: Some(given), left } }
     }
@@ -120,7 +121,7 @@ impl BodyEnd {
 
 impl Drop for BodyEnd {
     fn drop(&mut self) {
-        if self.guard.is_running {
+        if self.guard.is_running() {
             return; // the body panicked: the guard says so
         }
         self.on_asked();
@@ -138,10 +139,8 @@ impl<B: Body> Body for ResponseBody<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
         this.end.on_asked();
-        this.end.guard.is_running = true;
-        let polled = this.inner.as_mut().poll_frame(cx);
-        this.end.guard.is_running = false;
-        let frame = ready!(polled);
+        let inner = this.inner.as_mut();
+        let frame = ready!(this.end.guard.running(|| inner.poll_frame(cx)));
         let is_last = this.inner.is_end_stream();
         this.end.on_given(frame.as_ref(), is_last);
         Poll::Ready(frame)

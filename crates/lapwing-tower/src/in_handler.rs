@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http::{HeaderMap, Response, StatusCode, header};
+use parking_lot::Mutex;
 
-use crate::recording::Recording;
-use lapwing_ledger::{
-    ExchangeKind, Ledger, NameProof, ObservedEvent, OpenLedger, Outcome, Span, Stage, Stamp, TraceContext, UpstreamWindow,
-};
+use crate::account::{AccountGuard, GuardedAccount};
+use crate::outcome::{GRPC, grpc_outcome, head_outcome};
+use crate::recording::{RecordLedger, Recording};
+use lapwing_ledger::{ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, Span, Stage, Stamp, UpstreamWindow};
 use lapwing_metrics::Counter;
 
 /// The most spans of a request; further ones are counted as overflowed, and their time stays with the stage around them.
@@ -21,8 +22,8 @@ const SHORTEST_WAIT_NS: u64 = 100_000;
 
 /// A request between the layer's call and the end of its response's body.
 #[derive(Debug)]
-pub(crate) struct InHandler {
-    ledger: OpenLedger,
+pub struct InHandler {
+    ledger: Mutex<OpenLedger>,
     recording: Arc<Recording>,
     has_read_request: AtomicBool,
 }
@@ -31,16 +32,22 @@ impl InHandler {
     /// Opens a ledger at `called`, for a request that has been read in full if `has_read_request`.
     pub(crate) fn open(recording: Arc<Recording>, ledger: Box<Ledger>, has_read_request: bool) -> Arc<Self> {
         recording.counters.raise(Counter::InFlight);
-        Arc::new(Self { ledger: OpenLedger::new(ledger), recording, has_read_request: AtomicBool::new(has_read_request) })
+        Arc::new(Self {
+            ledger: Mutex::new(OpenLedger::new(ledger)),
+            recording,
+            has_read_request: AtomicBool::new(has_read_request),
+        })
     }
 
     /// Writes into the ledger; a write after its end is counted.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&mut Ledger, &Recording) -> T) -> Option<T> {
-        let written = self.ledger.with(|ledger| write(ledger, &self.recording));
-        if written.is_none() {
-            self.recording.count_late();
-        }
-        written
+        let count_late = || self.recording.counters.bump(Counter::LateEvents);
+        self.ledger.lock().write(count_late, |ledger| write(ledger, &self.recording))
+    }
+
+    /// Writes what the layer itself saw. What it sees after the end, such as a body that is read on, is no part of the request.
+    fn observe(&self, write: impl FnOnce(&mut Ledger)) {
+        self.ledger.lock().write(|| (), write);
     }
 
     /// Marks the time of a stage. What is no work of a handler claims nothing.
@@ -56,7 +63,7 @@ impl InHandler {
         if to.since(from) < SHORTEST_WAIT_NS {
             return;
         }
-        self.ledger.with(|ledger| {
+        self.observe(|ledger| {
             let waits = ledger.spans.iter().filter(|span| span.event != ObservedEvent::Marked).count();
             push(ledger, if waits < WAITS { SPANS } else { 0 }, stage, event, from, to);
         });
@@ -74,7 +81,7 @@ impl InHandler {
 
     /// The handler read so many bytes of the request's body.
     pub(crate) fn on_request_bytes(&self, n: usize) {
-        self.ledger.with(|ledger| ledger.request_bytes += n as u64);
+        self.observe(|ledger| ledger.request_bytes += n as u64);
     }
 
     /// The handler read the request's body to its end, or to its failure.
@@ -84,7 +91,7 @@ impl InHandler {
 
     /// The server took so many bytes of the response's body; `is_stream` if their number was not known before.
     pub(crate) fn on_response_bytes(&self, n: usize, is_stream: bool, at: Stamp) {
-        self.ledger.with(|ledger| {
+        self.observe(|ledger| {
             if is_stream && ledger.response_bytes == 0 && n > 0 {
                 ledger.first_byte_ns = ledger.offset(at);
             }
@@ -94,27 +101,16 @@ impl InHandler {
 
     /// The handler answered: status and outcome, as far as the head says.
     pub(crate) fn on_head<B>(&self, response: &Response<B>, now: Stamp) {
-        let status = response.status().as_u16();
+        let status = response.status();
         let content_type = response.headers().get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
         let is_still_asking = !self.has_read_request.load(Relaxed);
-        self.ledger.with(|ledger| {
+        self.observe(|ledger| {
             let head_ns = ledger.offset(now);
             ledger.window = Some(UpstreamWindow { start_ns: 0, head_ns, end_ns: head_ns });
-            ledger.status = status;
-            ledger.outcome = match status {
-                500.. => Outcome::ServerError,
-                400..500 => Outcome::ClientError,
-                _ => Outcome::Ok,
-            };
-            ledger.name_proof = NameProof::of_status(status);
-            if content_type.starts_with(b"application/grpc") {
-                (ledger.outcome, ledger.name_proof) =
-                    grpc_outcome(response.headers()).unwrap_or((ledger.outcome, ledger.name_proof));
-                if is_still_asking {
-                    ledger.kind = ExchangeKind::Stream;
-                }
-            }
-            if status == StatusCode::SWITCHING_PROTOCOLS.as_u16() {
+            ledger.status = status.as_u16();
+            (ledger.outcome, ledger.name_proof) = head_outcome(status, response.headers(), content_type);
+            let is_grpc_stream = content_type.starts_with(GRPC) && is_still_asking;
+            if is_grpc_stream || status == StatusCode::SWITCHING_PROTOCOLS {
                 ledger.kind = ExchangeKind::Stream;
             }
         });
@@ -123,81 +119,43 @@ impl InHandler {
     /// The response ended with these trailers.
     pub(crate) fn on_trailers(&self, trailers: &HeaderMap) {
         if let Some((outcome, proof)) = grpc_outcome(trailers) {
-            self.ledger.with(|ledger| (ledger.outcome, ledger.name_proof) = (outcome, proof));
+            self.observe(|ledger| (ledger.outcome, ledger.name_proof) = (outcome, proof));
         }
     }
 
     /// What is marked so far, as the value of a `Server-Timing` field; `None` if that is nothing.
     pub(crate) fn server_timing(&self, now: Stamp) -> Option<String> {
-        let account = self.ledger.observed_until(now)?;
+        let account = self.ledger.lock().observed_until(now)?;
         Some(account.server_timing(|stage| !matches!(stage, Stage::Ingress | Stage::Egress | Stage::Unattributed)))
             .filter(|text| !text.is_empty())
     }
 
     /// Closes the ledger and hands it over. `outcome` is how it ended, where that is not what the answer says. Later calls do nothing.
     pub(crate) fn close(&self, outcome: Option<Outcome>, now: Stamp) {
-        let closed = self.ledger.close(now, |ledger| {
-            ledger.outcome = outcome.unwrap_or(ledger.outcome);
-            let end_ns = ledger.offset(now);
-            ledger.window.get_or_insert(UpstreamWindow { start_ns: 0, head_ns: end_ns, end_ns }).end_ns = end_ns;
-        });
-        if let Some(ledger) = closed {
-            self.recording.counters.sub(Counter::InFlight, 1);
-            self.recording.push(ledger);
-        }
+        let closed = self.ledger.lock().hand_over();
+        let Some(mut ledger) = closed else { return };
+        ledger.outcome = outcome.unwrap_or(ledger.outcome);
+        let end_ns = ledger.offset(now);
+        ledger.total_ns = end_ns;
+        ledger.window.get_or_insert(UpstreamWindow { start_ns: 0, head_ns: end_ns, end_ns }).end_ns = end_ns;
+        self.recording.counters.sub(Counter::InFlight, 1);
+        self.recording.record(ledger);
     }
 }
 
-/// Whoever holds it has the request's end in hand: dropped early, it closes the ledger.
-#[derive(Debug)]
-pub(crate) struct ClosingGuard {
-    exchange: Option<Arc<InHandler>>,
-    /// Whether the handler's code runs: if it never returns, it panicked.
-    pub(crate) is_running: bool,
+impl GuardedAccount for InHandler {
+    fn on_abandoned(self: &Arc<Self>, has_panicked: bool) {
+        self.close(Some(if has_panicked { Outcome::Broken } else { Outcome::Cancelled }), Stamp::now());
+    }
 }
 
-impl ClosingGuard {
-    pub(crate) const fn new(exchange: Arc<InHandler>) -> Self {
-        Self { exchange: Some(exchange), is_running: false }
-    }
-
-    /// The request, until it is closed.
-    pub(crate) const fn get(&self) -> Option<&Arc<InHandler>> {
-        self.exchange.as_ref()
-    }
-
-    /// Hands the end on.
-    pub(crate) fn take(&mut self) -> Self {
-        Self { exchange: self.exchange.take(), is_running: false }
-    }
-
+impl AccountGuard<InHandler> {
     /// Closes the ledger.
     pub(crate) fn close(&mut self, outcome: Option<Outcome>, now: Stamp) {
-        if let Some(exchange) = self.exchange.take() {
-            exchange.close(outcome, now);
+        if let Some(account) = self.release() {
+            account.close(outcome, now);
         }
     }
-}
-
-impl Drop for ClosingGuard {
-    fn drop(&mut self) {
-        if self.exchange.is_some() {
-            let outcome = if self.is_running { Outcome::Broken } else { Outcome::Cancelled };
-            self.close(Some(outcome), Stamp::now());
-        }
-    }
-}
-
-/// An empty ledger of a request with this `traceparent`, whose span is a new one.
-pub(crate) fn ledger_of(headers: &HeaderMap, called: Stamp) -> Box<Ledger> {
-    let mut ledger = Box::new(Ledger::open(called, 0));
-    let context = headers.get("traceparent").and_then(|field| TraceContext::parse(field.as_bytes()));
-    ledger.span = lapwing_ledger::SpanId::random();
-    match context {
-        Some(context) => (ledger.trace, ledger.parent) = (context.trace, context.span),
-        None => ledger.trace = lapwing_ledger::TraceId::random(),
-    }
-    ledger
 }
 
 fn push(ledger: &mut Ledger, most: usize, stage: Stage, event: ObservedEvent, from: Stamp, to: Stamp) {
@@ -207,10 +165,4 @@ fn push(ledger: &mut Ledger, most: usize, stage: Stage, event: ObservedEvent, fr
     }
     let (start_ns, end_ns) = (ledger.offset(from), ledger.offset(to.max(from)));
     ledger.spans.push(Span { stage, event, start_ns, end_ns });
-}
-
-/// A gRPC call's outcome by its `grpc-status`, if `fields` have one.
-fn grpc_outcome(fields: &HeaderMap) -> Option<(Outcome, NameProof)> {
-    let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    Some((Outcome::of_grpc(code), NameProof::of_grpc(code)))
 }

@@ -42,12 +42,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod account;
 mod body;
 mod future;
 mod in_handler;
 mod layer;
+pub mod outcome;
 mod recorder;
 mod recording;
+mod server_accounts;
 mod stages;
 mod stats_service;
 
@@ -57,5 +60,7 @@ pub use lapwing_ledger::{Exchange, Outcome, Stage, Unit};
 pub use lapwing_metrics::{Config, Labels};
 pub use layer::{LedgerLayer, LedgerService};
 pub use recorder::{RecorderBuilder, ServerRecorder};
+pub use recording::RecordLedger;
+pub use server_accounts::ServerAccounts;
 pub use stages::{During, RequestStages, StageGuard};
 pub use stats_service::{StatsBody, StatsService};

@@ -77,7 +77,7 @@ impl ServerRecorder {
 
     /// Records what waits, now. The pages of [`Self::stats_service`] do so by themselves.
     pub fn flush(&self) {
-        self.0.record();
+        self.0.flush();
     }
 
     /// The latest exchanges, at most `limit`, the last one first.
@@ -95,7 +95,7 @@ impl ServerRecorder {
     /// How often a handler said something of a request that had ended.
     #[must_use]
     pub fn late(&self) -> u64 {
-        self.0.late()
+        self.0.counters.get(Counter::LateEvents)
     }
 
     /// A service that answers `/stats`, `/exchanges` and `/metrics`.
@@ -111,7 +111,7 @@ impl ServerRecorder {
 
 fn run(recording: &Weak<Recording>) {
     while let Some(recording) = recording.upgrade() {
-        recording.record();
+        recording.flush();
         drop(recording);
         thread::sleep(EVERY);
     }

@@ -7,20 +7,28 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 
 use lapwing_ledger::{Exchange, LabelId, Ledger, NewNames, Stamp, WallClock, clock, merge};
 use lapwing_metrics::views::ProfilerLimits;
-use lapwing_metrics::{Config, Counter, Counters, Labels, Registry};
+use lapwing_metrics::{Config, Counter, Counters, Labels, Registry, RegistryUpkeep};
 
 /// Closed ledgers that wait to be recorded.
 const QUEUE: usize = 4096;
-/// How often a slot of the windows closes, in nanoseconds.
-const ROTATE_NS: u64 = 2_000_000_000;
+
+/// Takes closed ledgers: what the request path ends in. It must be quick, must not wait, and drops and counts what it has no room for.
+pub trait RecordLedger {
+    /// Takes a closed ledger.
+    fn record(&self, ledger: Box<Ledger>);
+}
+
+impl<R: RecordLedger + ?Sized> RecordLedger for Arc<R> {
+    fn record(&self, ledger: Box<Ledger>) {
+        (**self).record(ledger);
+    }
+}
 
 /// Is called with each exchange before it is recorded.
 pub(crate) type Hook = Box<dyn FnMut(&Exchange, &Labels) + Send>;
@@ -29,7 +37,6 @@ pub(crate) type Hook = Box<dyn FnMut(&Exchange, &Labels) + Send>;
 pub(crate) struct Recording {
     queue: SyncSender<Box<Ledger>>,
     records: Mutex<Records>,
-    late: AtomicU64,
     upstream: LabelId,
     pub(crate) labels: Arc<Labels>,
     pub(crate) counters: Arc<Counters>,
@@ -41,9 +48,7 @@ pub(crate) struct Recording {
 struct Records {
     queue: Receiver<Box<Ledger>>,
     hooks: Vec<Hook>,
-    rotated: Stamp,
-    /// How many names had given way at the last look.
-    evicted: u64,
+    upkeep: RegistryUpkeep,
 }
 
 impl fmt::Debug for Recording {
@@ -60,8 +65,7 @@ impl Recording {
         let started = Stamp::now();
         Arc::new(Self {
             queue: sender,
-            records: Mutex::new(Records { queue: receiver, hooks, rotated: started, evicted: 0 }),
-            late: AtomicU64::new(0),
+            records: Mutex::new(Records { queue: receiver, hooks, upkeep: RegistryUpkeep::new(started) }),
             upstream: labels.upstreams.intern(name),
             registry: Mutex::new(Registry::new(config, labels.clone(), counters.clone())),
             labels,
@@ -100,25 +104,8 @@ impl Recording {
         }
     }
 
-    /// Something was said of a request that had ended.
-    pub(crate) fn count_late(&self) {
-        self.late.fetch_add(1, Relaxed);
-    }
-
-    /// How often that was.
-    pub(crate) fn late(&self) -> u64 {
-        self.late.load(Relaxed)
-    }
-
-    /// Takes a closed ledger, if there is room.
-    pub(crate) fn push(&self, ledger: Box<Ledger>) {
-        if self.queue.try_send(ledger).is_err() {
-            self.counters.bump(Counter::DroppedChannelFull);
-        }
-    }
-
     /// Records what waits, but nothing that arrives meanwhile beyond a full queue.
-    pub(crate) fn record(&self) {
+    pub(crate) fn flush(&self) {
         let records = &mut *self.records.lock();
         let (now, wall, mut depth) = (Stamp::now(), WallClock::read(), 0);
         for mut ledger in records.queue.try_iter().take(QUEUE) {
@@ -137,19 +124,25 @@ impl Recording {
             }
         }
         self.counters.set(Counter::QueueDepth, depth);
-        if records.evicted != self.labels.evicted() {
-            records.evicted = self.labels.evicted();
+        if records.upkeep.names_gave_way(&self.labels) {
             self.registry.lock().retire_unnamed();
         }
-        if now.since(records.rotated) >= ROTATE_NS {
-            records.rotated = now;
+        if records.upkeep.is_rotation_due(now) {
             self.registry.lock().rotate(now);
+        }
+    }
+}
+
+impl RecordLedger for Recording {
+    fn record(&self, ledger: Box<Ledger>) {
+        if self.queue.try_send(ledger).is_err() {
+            self.counters.bump(Counter::DroppedChannelFull);
         }
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.record(); // hooks see what waits
+        self.flush(); // hooks see what waits
     }
 }

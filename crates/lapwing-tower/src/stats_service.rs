@@ -35,7 +35,7 @@ impl StatsService {
     fn page(&self, uri: &Uri, head: &HeaderMap) -> Result<(&'static str, Vec<u8>), (StatusCode, String)> {
         let refused = |error: lapwing_metrics::views::QueryError| (StatusCode::BAD_REQUEST, error.to_string());
         let of = &*self.recording;
-        of.record();
+        of.flush();
         match uri.path().rsplit('/').next().unwrap_or_default() {
             "stats" => {
                 let (window, names) = fields(uri).stats().map_err(refused)?;

@@ -32,7 +32,7 @@ const SCHEDULING_NS: u64 = 50_000;
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     upstream: UpstreamBody,
-    guard: Option<AccountGuard>,
+    guard: AccountGuard,
     /// When the latest frame was handed to hyper (HTTP/2).
     handed: Option<Stamp>,
     /// The upstream's part has ended, one way or another: it ends once.
@@ -82,7 +82,7 @@ impl ResponseBody {
     fn new(upstream: UpstreamBody) -> Self {
         Self {
             upstream,
-            guard: None,
+            guard: AccountGuard::none(),
             handed: None,
             is_ended: false,
             broken: None,
@@ -138,9 +138,9 @@ impl ResponseBody {
 
     /// From here on the body decides when the exchange ends. With `has_timing_trailer`, its trailers tell the stages.
     pub(crate) fn guard(&mut self, guard: AccountGuard, has_timing_trailer: bool) {
-        self.flushes = guard.0.meter.flushes();
+        self.flushes = guard.get().map_or(0, |in_flight| in_flight.meter.flushes());
         self.read_at_flush = self.flushes;
-        self.guard = Some(guard);
+        self.guard = guard;
         self.has_timing_trailer = has_timing_trailer;
         if self.is_end_stream() {
             self.on_last_head();
@@ -157,7 +157,7 @@ impl ResponseBody {
     }
 
     fn in_flight(&self) -> Option<&Arc<InFlight>> {
-        self.guard.as_ref().map(|guard| &guard.0)
+        self.guard.get()
     }
 
     /// The last byte was read from the upstream and handed on.
@@ -165,8 +165,8 @@ impl ResponseBody {
         let Self { upstream, guard, is_ended, .. } = self;
         if !std::mem::replace(is_ended, true) {
             upstream.end(|end| {
-                if let Some(guard) = guard {
-                    guard.0.stamps.end_window(end);
+                if let Some(in_flight) = guard.get() {
+                    in_flight.stamps.end_window(end);
                 }
             });
         }
@@ -199,7 +199,7 @@ impl ResponseBody {
 
     /// Reports the break when the client has been given what came before it, or takes nothing for `client_stall_timeout`.
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
-        let (Some(broken), Some(AccountGuard(in_flight))) = (&mut self.broken, &self.guard) else {
+        let (Some(broken), Some(in_flight)) = (&mut self.broken, self.guard.get()) else {
             return Poll::Ready(self.broken.take().map(|broken| broken.into_frame()));
         };
         let flushed = match in_flight.is_multiplexed {
@@ -222,7 +222,7 @@ impl ResponseBody {
             return Poll::Ready(Step::End);
         }
         let Self { upstream, guard, .. } = self;
-        Poll::Ready(match upstream.poll_frame(cx, guard.as_ref().map(|guard| &*guard.0)) {
+        Poll::Ready(match upstream.poll_frame(cx, guard.get().map(|in_flight| &**in_flight)) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.on_frame(&frame, cx);
                 Step::Frame(frame)
@@ -235,7 +235,7 @@ impl ResponseBody {
             Poll::Ready(Some(Err(error))) => self.fail(Outcome::Broken, Break::new(error), cx),
             Poll::Pending => {
                 let Self { upstream, guard, .. } = self;
-                let Some(AccountGuard(in_flight)) = guard else { return Poll::Pending };
+                let Some(in_flight) = guard.get() else { return Poll::Pending };
                 let Some(stalled) = upstream.stalled(cx, in_flight) else { return Poll::Pending };
                 let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, in_flight));
                 self.fail(outcome, broken, cx)
@@ -383,7 +383,7 @@ impl Drop for ResponseBody {
             in_flight.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
         }
         // hyper drops a body that it needs no more of: then all of it has been handed over
-        if self.is_end_stream() && self.guard.is_some() {
+        if self.is_end_stream() && self.guard.get().is_some() {
             self.finish();
             self.captures.finish();
         }

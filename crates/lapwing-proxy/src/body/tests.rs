@@ -202,7 +202,7 @@ async fn response_steps(sent: &Sent, budget: Option<&Arc<CaptureBudget>>) -> (Ve
     let mut body =
         ResponseBody::upstream(incoming, Some(Box::new(Driven(connection, false, QuietWaker::default()))), Stamp::now());
     let copy = budget.map(|budget| body.capture(budget));
-    body.guard(AccountGuard(fixtures::in_flight()), false);
+    body.guard(AccountGuard::new(fixtures::in_flight()), false);
     let mut seen = Vec::new();
     for portion in sent.portions() {
         far.write_all(&portion).await.unwrap();

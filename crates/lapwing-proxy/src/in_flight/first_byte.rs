@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 
+use lapwing_tower::outcome::GRPC;
+
 /// The types of streams.
 const STREAMS: [&[u8]; 6] = [
     b"text/event-stream",
@@ -17,8 +19,6 @@ const STREAMS: [&[u8]; 6] = [
     b"application/json-lines",
     b"application/stream+json",
 ];
-/// How the types of gRPC begin.
-pub(crate) const GRPC: &[u8] = b"application/grpc";
 /// A gRPC message's flag and length.
 const GRPC_PREFIX: usize = 5;
 

@@ -13,6 +13,7 @@ use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 use lapwing_protocol::ExchangeReader;
+use lapwing_tower::RecordLedger;
 
 /// Observes nothing.
 pub(crate) struct Unobserved;
@@ -23,7 +24,10 @@ impl Observer for Unobserved {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, _: Box<Ledger>) {}
+}
+
+impl RecordLedger for Unobserved {
+    fn record(&self, _: Box<Ledger>) {}
 }
 
 /// What the requests of a connection share that nothing observes.

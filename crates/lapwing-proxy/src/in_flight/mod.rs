@@ -1,6 +1,5 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
-mod account;
 mod answer_errors;
 mod body_observation;
 mod body_reader;
@@ -11,8 +10,8 @@ mod even_draw;
 mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
-mod grpc_status;
 mod observer;
+mod on_close;
 mod profiler;
 mod refusals;
 mod request;
@@ -21,12 +20,11 @@ mod request_stamps;
 mod response_end;
 pub(crate) mod server_timing;
 
-pub(crate) use account::OnClose;
 pub(crate) use context::RequestContext;
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
 pub use observer::Observer;
+pub(crate) use on_close::OnClose;
 pub use profiler::{Profiler, ReportReader};
 pub(crate) use refusals::CountRefusals;
-pub(crate) use request::InFlight;
-pub(crate) use response_end::AccountGuard;
+pub(crate) use request::{AccountGuard, InFlight};

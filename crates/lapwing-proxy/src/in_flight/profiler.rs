@@ -14,6 +14,7 @@ use super::observer::Observer;
 use lapwing_ledger::{LabelId, Ledger, NewNames, label_text};
 use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_protocol::{DetectedProtocol, ExchangeReader, Protocols, fold_route};
+use lapwing_tower::RecordLedger;
 
 /// How many distinct paths with known names are cached; a full cache starts afresh.
 const MAX_PATHS: usize = 4096;
@@ -140,8 +141,10 @@ impl Observer for Profiler {
     fn response(&self, fields: &HeaderMap, trailing: bool, ledger: &mut Ledger) {
         (self.reports)(fields, trailing, ledger);
     }
+}
 
-    fn closed(&self, mut ledger: Box<Ledger>) {
+impl RecordLedger for Profiler {
+    fn record(&self, mut ledger: Box<Ledger>) {
         if ledger.series.upstream == LabelId::OTHER {
             // the request was refused before it was classified
             ledger.series.upstream = self.upstream;
@@ -168,7 +171,7 @@ mod tests {
         for _ in 0..3 {
             let mut ledger = Box::new(Ledger::open(Stamp::now(), 0));
             profiler.request(&Method::POST, "/v2/models/m/infer", &HeaderMap::new(), &mut ledger);
-            profiler.closed(ledger);
+            profiler.record(ledger);
         }
         assert_eq!((queue.len(), counters.get(Counter::DroppedChannelFull)), (1, 2));
         let mut ledger = queue.pop().unwrap();

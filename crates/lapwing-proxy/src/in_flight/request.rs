@@ -8,24 +8,23 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
-use super::account::{Account, OnClose};
 use super::body_observation::{BodyObservation, count_refused};
 use super::body_reader::BodyReader;
 use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
 use super::context::RequestContext;
-use super::first_byte::GRPC;
-use super::grpc_status::grpc_outcome;
 use super::observer::Observer;
+use super::on_close::OnClose;
 use super::request_stamps::RequestStamps;
 use crate::connection::{ClientWaits, ConnectionStamps, SocketMeter};
 use crate::upload::Upload;
-use lapwing_ledger::{Annotation, ExchangeKind, Ledger, NameProof, ObservedEvent, Outcome, Stage, Stamp};
-use lapwing_metrics::{Counter, RequestGeneration};
+use lapwing_ledger::{Annotation, ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, Stage, Stamp};
+use lapwing_metrics::{Counter, Counters, RequestGeneration};
 use lapwing_protocol::ExchangeReader;
+use lapwing_tower::outcome::{GRPC, grpc_outcome, head_outcome};
 
-/// The content types of gRPC-Web, whose status is in the body and stays unknown.
-const GRPC_WEB: &[u8] = b"application/grpc-web";
+/// Has the end of a request in flight in hand.
+pub(crate) type AccountGuard<M = SocketMeter> = lapwing_tower::account::AccountGuard<InFlight<M>>;
 
 /// A request in flight.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ pub(crate) struct InFlight<M = SocketMeter> {
 
 #[derive(Debug)]
 struct State {
-    account: Account,
+    account: OpenLedger,
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
     bodies: BodyObservation,
@@ -83,7 +82,7 @@ impl<M: ConnectionStamps> InFlight<M> {
             is_behind: AtomicBool::new(false),
             upload: OnceLock::new(),
             state: Mutex::new(State {
-                account: Account::Open(ledger),
+                account: OpenLedger::new(ledger),
                 waits: None,
                 bodies: BodyObservation::default(),
                 on_close: None,
@@ -93,7 +92,7 @@ impl<M: ConnectionStamps> InFlight<M> {
 
     /// Writes into the ledger; `None`, and counted, if it was handed over.
     pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-        self.state.lock().account.write(&self.context.counters, write)
+        self.state.lock().account.write(|| count_late(&self.context.counters), write)
     }
 
     /// Reads the ledger; `None` if it was handed over.
@@ -107,7 +106,8 @@ impl<M: ConnectionStamps> InFlight<M> {
         let State { account, bodies, .. } = &mut *self.state.lock();
         bodies.begin(is_post);
         self.context.observer.call(Counter::ObserverPanics, |observer| {
-            bodies.read_with(account.write(&self.context.counters, |ledger| open(observer, ledger)).flatten());
+            let opened = account.write(|| count_late(&self.context.counters), |ledger| open(observer, ledger));
+            bodies.read_with(opened.flatten());
         });
     }
 
@@ -165,40 +165,36 @@ impl<M: ConnectionStamps> InFlight<M> {
         let is_still_asking = self.stamps.request_end().is_none();
         let (observer, counters) = (&self.context.observer, &*self.context.counters);
         let State { account, bodies, .. } = &mut *self.state.lock();
-        account.write(counters, |ledger| {
-            observer.call(Counter::ObserverPanics, |observer| {
-                ledger.status = status.as_u16();
-                observer.response(headers, false, ledger);
-            });
-            self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
-            ledger.outcome = match status.as_u16() {
-                500.. => Outcome::ServerError,
-                400..500 => Outcome::ClientError,
-                _ => Outcome::Ok,
-            };
-            ledger.name_proof = NameProof::of_status(status.as_u16());
-            if content_type.starts_with(GRPC) {
-                let is_plain = !content_type.starts_with(GRPC_WEB) && ledger.name_proof == NameProof::Proven;
-                let unsaid = if is_plain { NameProof::WithContent } else { ledger.name_proof };
-                (ledger.outcome, ledger.name_proof) = grpc_outcome(headers).unwrap_or((ledger.outcome, unsaid));
-                if is_still_asking {
+        account.write(
+            || count_late(counters),
+            |ledger| {
+                observer.call(Counter::ObserverPanics, |observer| {
+                    ledger.status = status.as_u16();
+                    observer.response(headers, false, ledger);
+                });
+                self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
+                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
+                if is_still_asking && content_type.starts_with(GRPC) {
                     ledger.kind = ExchangeKind::Stream;
                 }
-            }
-        });
+            },
+        );
     }
 
     /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
     pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
         let (observer, counters) = (&self.context.observer, &*self.context.counters);
         let State { account, bodies, .. } = &mut *self.state.lock();
-        account.write(counters, |ledger| {
-            observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
-            self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
-            if let Some((outcome, proof)) = grpc_outcome(trailers) {
-                (ledger.outcome, ledger.name_proof) = (outcome, proof);
-            }
-        });
+        account.write(
+            || count_late(counters),
+            |ledger| {
+                observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
+                self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
+                if let Some((outcome, proof)) = grpc_outcome(trailers) {
+                    (ledger.outcome, ledger.name_proof) = (outcome, proof);
+                }
+            },
+        );
     }
 
     /// A spliced stream ended. It carried these many bytes from the client and to it.
@@ -270,7 +266,7 @@ impl<M: ConnectionStamps> InFlight<M> {
         if let Some(decision) = state.on_close.take() {
             observer.call(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
         }
-        observer.call(Counter::DroppedPanic, |observer| observer.closed(ledger));
+        observer.call(Counter::DroppedPanic, |observer| observer.record(ledger));
     }
 
     /// A copy of the ledger as it stands at `now`; `None` once it is closed.
@@ -290,6 +286,11 @@ impl<M: ConnectionStamps> InFlight<M> {
             ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
         }
     }
+}
+
+/// An event came after the ledger was handed over.
+fn count_late(counters: &Counters) {
+    counters.bump(Counter::LateEvents);
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::request::InFlight;
-use crate::connection::{ConnectionStamps, OnFlush, SocketMeter};
+use crate::connection::{ConnectionStamps, OnFlush};
 use lapwing_ledger::Stamp;
+use lapwing_tower::account::GuardedAccount;
 
 impl<M: ConnectionStamps> OnFlush for InFlight<M> {
     fn is_held(&self) -> bool {
@@ -52,28 +53,25 @@ impl InFlight {
     }
 }
 
-/// Closes the ledger if it is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
-/// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
-/// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
-#[derive(Debug)]
-pub(crate) struct AccountGuard<M: ConnectionStamps = SocketMeter>(pub(crate) Arc<InFlight<M>>);
-
-impl<M: ConnectionStamps> Drop for AccountGuard<M> {
-    fn drop(&mut self) {
-        if self.0.is_finished() {
+impl<M: ConnectionStamps> GuardedAccount for InFlight<M> {
+    /// Closes the ledger if the guard is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
+    /// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
+    /// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
+    fn on_abandoned(self: &Arc<Self>, _: bool) {
+        if self.is_finished() {
             return;
         }
         let mut is_complete = false;
-        self.0.with_reader(|reader| is_complete = reader.is_complete());
-        if is_complete && !self.0.is_cut.load(Relaxed) {
+        self.with_reader(|reader| is_complete = reader.is_complete());
+        if is_complete && !self.is_cut.load(Relaxed) {
             // the client has all it asked for, and left without waiting for the body's end
-            if self.0.held.load(Relaxed) > 0 {
-                self.0.finish(); // unless it left before the rest was written
+            if self.held.load(Relaxed) > 0 {
+                self.finish(); // unless it left before the rest was written
             } else {
-                self.0.close(Stamp::now());
+                self.close(Stamp::now());
             }
         } else {
-            self.0.cancel();
+            self.cancel();
         }
     }
 }

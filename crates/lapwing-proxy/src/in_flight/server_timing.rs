@@ -3,8 +3,6 @@
 //! The head of every response carries the field. A stream carries it again in a trailer, then complete, if the client
 //! accepts trailers. It stands after the response's own `Server-Timing`. Entries are `stage;dur=milliseconds;desc="source"`.
 
-use std::fmt::Write;
-
 use http::header::{CONTENT_LENGTH, TE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
@@ -43,15 +41,8 @@ pub(crate) fn accepts_trailers<B>(request: &Request<B>) -> bool {
 pub(crate) fn append<M: ConnectionStamps>(fields: &mut HeaderMap, in_flight: &InFlight<M>) {
     let Some(ledger) = in_flight.ledger_until(Stamp::now()) else { return };
     let exchange = merge(ledger, Vec::new());
-    let mut text = String::with_capacity(160);
-    for stage in Stage::ALL {
-        let Some((ns, source)) = exchange.stage(stage) else { continue };
-        let comma = if text.is_empty() { "" } else { ", " };
-        let (ms, rest, stage, source) = (ns / 1_000_000, ns % 1_000_000, stage.name(), source.name());
-        // writing to a string cannot fail
-        let _ = write!(text, "{comma}{stage};dur={ms}.{rest:06};desc=\"{source}\"");
-    }
-    if let Ok(value) = HeaderValue::try_from(text) {
+    let stages = Stage::ALL.into_iter().filter_map(|stage| exchange.stage(stage).map(|(ns, source)| (stage, ns, Some(source))));
+    if let Ok(value) = HeaderValue::try_from(lapwing_ledger::server_timing(stages)) {
         fields.append(SERVER_TIMING, value);
     }
 }

@@ -20,6 +20,7 @@ use lapwing_net::{Target, Tasks};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, Protocols};
 use lapwing_settings::{ConfigHandle, Size, Switch};
+use lapwing_tower::RecordLedger;
 
 /// Longer than every timeout.
 const LONG: Duration = Duration::from_secs(700);
@@ -88,7 +89,10 @@ impl Observer for Count {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, _: Box<Ledger>) {
+}
+
+impl RecordLedger for Count {
+    fn record(&self, _: Box<Ledger>) {
         self.closed.fetch_add(1, Relaxed);
     }
 }

@@ -1,72 +1,51 @@
-//! Opens the ledger at the first byte of the request's head, and makes sure that it is closed whatever happens.
+//! The ledger of a proxied request: [`lapwing_tower`]'s layer, with accounts that are opened by a connection's stamps.
 //!
-//! Stage: ingress begins here. It never reads a body, and knows neither the client's body nor the connection: only where stamps come from
-//! ([`ConnectionStamps`]), and that bodies keep the account ([`AccountedRequest`], [`AccountedResponse`]).
+//! Stage: ingress begins here, at the first byte of the request's head. It never reads a body, and knows neither the client's body nor the
+//! connection: only where stamps come from ([`ConnectionStamps`]), and that bodies keep the account ([`AccountedRequest`],
+//! [`AccountedResponse`]).
 
-use std::convert::Infallible;
-use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
-use pin_project_lite::pin_project;
-use tower::Service;
 
 use crate::body::{AccountedRequest, AccountedResponse, TrackedRequest};
 use crate::connection::ConnectionStamps;
 use crate::in_flight::{AccountGuard, InFlight, RequestContext, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
+use lapwing_tower::LedgerLayer;
+use lapwing_tower::account::{AnswerAccount, OpenAccount, OpenedRequest, ResponseTerms};
 
-/// Applies [`OpenLedger`].
+/// Opens the accounts of one client connection's requests. The layers below take requests with the body `T`.
 #[derive(Debug)]
-pub(crate) struct LedgerLayer<T, M> {
+pub(crate) struct ConnectionAccounts<T, M> {
     context: Arc<RequestContext>,
     meter: Arc<M>,
     body: PhantomData<fn() -> T>,
 }
 
-/// Returns the layer for one client connection, with stamps by `meter`. The layers below take requests with the body `T`.
-pub(crate) const fn layer<T, M>(context: Arc<RequestContext>, meter: Arc<M>) -> LedgerLayer<T, M> {
-    LedgerLayer { context, meter, body: PhantomData }
-}
-
-impl<S, T, M> tower::Layer<S> for LedgerLayer<T, M> {
-    type Service = OpenLedger<S, T, M>;
-
-    fn layer(&self, inner: S) -> OpenLedger<S, T, M> {
-        OpenLedger { inner, context: self.context.clone(), meter: self.meter.clone(), body: PhantomData }
+impl<T, M> Clone for ConnectionAccounts<T, M> {
+    fn clone(&self) -> Self {
+        Self { context: self.context.clone(), meter: self.meter.clone(), body: PhantomData }
     }
 }
 
-/// Opens a ledger for each request.
-#[derive(Debug)]
-pub(crate) struct OpenLedger<S, T, M> {
-    inner: S,
-    context: Arc<RequestContext>,
-    meter: Arc<M>,
-    body: PhantomData<fn() -> T>,
+/// Returns the layer for one client connection, with stamps by `meter`.
+pub(crate) const fn layer<T, M>(context: Arc<RequestContext>, meter: Arc<M>) -> LedgerLayer<ConnectionAccounts<T, M>> {
+    LedgerLayer::with_accounts(ConnectionAccounts { context, meter, body: PhantomData })
 }
 
-impl<S, B, T, R, M> Service<Request<B>> for OpenLedger<S, T, M>
+impl<B, T, M> OpenAccount<B> for ConnectionAccounts<T, M>
 where
     B: Body,
     T: AccountedRequest<B, M>,
-    R: AccountedResponse<M>,
     M: ConnectionStamps,
-    S: Service<TrackedRequest<T, M>, Response = Response<R>, Error = Infallible>,
 {
-    type Response = Response<R>;
-    type Error = Infallible;
-    type Future = ResponseFuture<S::Future, M>;
+    type Account = InFlight<M>;
+    type Request = TrackedRequest<T, M>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn open(&self, request: Request<B>) -> OpenedRequest<Self::Request, InFlight<M>> {
         let is_multiplexed = request.version() == Version::HTTP_2;
         let began = self.meter.head_began(is_multiplexed);
         let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
@@ -79,54 +58,43 @@ where
             // pipelined: it came while the request before it was still being answered
             in_flight.write_ledger(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
-        let guard = Some(AccountGuard(in_flight.clone()));
         let is_head = request.method() == Method::HEAD;
-        let accepts_trailers = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
+        let has_server_timing = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
         let request = Box::new(request.map(|body| T::wrap(body, in_flight.clone())));
-        ResponseFuture { answer: self.inner.call(TrackedRequest { request, in_flight }), guard, is_head, accepts_trailers }
+        OpenedRequest {
+            request: TrackedRequest { request, in_flight: in_flight.clone() },
+            account: in_flight,
+            terms: ResponseTerms { is_head, has_server_timing },
+        }
     }
 }
 
-pin_project! {
-    /// Hands the ledger's guard on to the response's body.
-    pub(crate) struct ResponseFuture<F, M: ConnectionStamps> {
-        #[pin]
-        answer: F,
-        guard: Option<AccountGuard<M>>,
-        is_head: bool,
-        accepts_trailers: bool,
-    }
-}
-
-impl<F, R, M> Future for ResponseFuture<F, M>
+impl<R, M> AnswerAccount<R> for InFlight<M>
 where
-    F: Future<Output = Result<Response<R>, Infallible>>,
     R: AccountedResponse<M>,
     M: ConnectionStamps,
 {
-    type Output = F::Output;
+    type Body = R;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = match ready!(this.answer.poll(cx)) {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        let Some(guard) = this.guard.take() else { return Poll::Ready(Ok(response)) };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS
-            && guard.0.read_ledger(|ledger| ledger.kind) == Some(ExchangeKind::Stream)
+    fn on_answered(guard: AccountGuard<M>, mut response: Response<R>, terms: ResponseTerms) -> Response<R> {
+        let Some(in_flight) = guard.get() else { return response };
+        let status = response.status();
+        if status == StatusCode::SWITCHING_PROTOCOLS && in_flight.read_ledger(|ledger| ledger.kind) == Some(ExchangeKind::Stream)
         {
-            guard.0.detach(); // the splice has its own guard
-            return Poll::Ready(Ok(response));
+            in_flight.detach(); // the splice has its own guard
+            return response;
         }
-        let mut response = response;
-        if *this.is_head || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
-            response = response.map(|body| body.emptied(guard.0.is_multiplexed));
+        if terms.has_no_body(status) {
+            response = response.map(|body| body.emptied(in_flight.is_multiplexed));
         }
         let has_timing_trailer =
-            guard.0.context.respond_server_timing && server_timing::announce(&mut response, &guard.0, *this.accepts_trailers);
+            in_flight.context.respond_server_timing && server_timing::announce(&mut response, in_flight, terms.has_server_timing);
         response.body_mut().guard(guard, has_timing_trailer);
-        Poll::Ready(Ok(response))
+        response
+    }
+
+    fn on_failed(_: AccountGuard<M>) {
+        // no layer below fails; one that did would leave a client without an answer, which the guard counts as cancelled
     }
 }
 

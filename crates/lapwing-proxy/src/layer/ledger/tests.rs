@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Mutex;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -15,6 +17,7 @@ use crate::in_flight::fixtures::{GivenStamps, context};
 use crate::in_flight::{FencedObserver, Observer};
 use lapwing_ledger::{Ledger, Outcome, Stamp};
 use lapwing_protocol::ExchangeReader;
+use lapwing_tower::RecordLedger;
 
 /// A request's body that is not looked at.
 struct Unread;
@@ -28,7 +31,7 @@ impl AccountedRequest<Full<Bytes>, GivenStamps> for Unread {
 }
 
 /// A response's body that ends its exchange when it has been read.
-struct Answer(Full<Bytes>, Option<AccountGuard<GivenStamps>>);
+struct Answer(Full<Bytes>, AccountGuard<GivenStamps>);
 
 impl Body for Answer {
     type Data = Bytes;
@@ -36,8 +39,8 @@ impl Body for Answer {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let polled = Pin::new(&mut self.0).poll_frame(cx);
-        if let (Poll::Ready(None), Some(guard)) = (&polled, &self.1) {
-            guard.0.finish();
+        if let (Poll::Ready(None), Some(in_flight)) = (&polled, self.1.get()) {
+            in_flight.finish();
         }
         polled
     }
@@ -49,7 +52,7 @@ impl Body for Answer {
 
 impl AccountedResponse<GivenStamps> for Answer {
     fn guard(&mut self, guard: AccountGuard<GivenStamps>, _: bool) {
-        self.1 = Some(guard);
+        self.1 = guard;
     }
     fn emptied(self, _: bool) -> Self {
         Self(Full::default(), self.1)
@@ -66,7 +69,10 @@ impl Observer for Arc<Closed> {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, ledger: Box<Ledger>) {
+}
+
+impl RecordLedger for Closed {
+    fn record(&self, ledger: Box<Ledger>) {
         self.0.lock().unwrap().push(*ledger);
     }
 }
@@ -80,7 +86,7 @@ async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger
     let inner = service_fn(|tracked: TrackedRequest<Unread, GivenStamps>| {
         tracked.in_flight.stamps.dispatch();
         tracked.in_flight.record_response_head(StatusCode::OK, &HeaderMap::new());
-        ready(Ok::<_, Infallible>(Response::new(Answer(Full::from("answer"), None))))
+        ready(Ok::<_, Infallible>(Response::new(Answer(Full::from("answer"), AccountGuard::none()))))
     });
     let stack = layer::<Unread, _>(Arc::new(RequestContext { observer, ..context }), meter.clone()).layer(inner);
     let request = Request::builder().method(method).body(Full::<Bytes>::from("ask")).unwrap();

@@ -42,6 +42,7 @@ use lapwing_net::{Client, ClientLimits, Target, Tasks, bind, registered};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, fold_route};
 use lapwing_settings::ConfigHandle;
+use lapwing_tower::RecordLedger;
 
 /// Longer than anything here takes.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -69,7 +70,10 @@ impl Observer for Kept {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, ledger: Box<Ledger>) {
+}
+
+impl RecordLedger for Kept {
+    fn record(&self, ledger: Box<Ledger>) {
         self.0.lock().unwrap().push(*ledger);
     }
 }
