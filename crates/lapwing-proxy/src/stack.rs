@@ -11,7 +11,7 @@ use tower::{Service, ServiceBuilder};
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::in_flight::RequestContext;
+use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::shadow::{Shadow, ShadowRole};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::UsageRequest;
@@ -45,8 +45,10 @@ impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> f
 /// What the stack of a connection is built with, from its settings.
 #[derive(Debug)]
 pub(crate) struct StackSettings {
-    /// What its requests share.
+    /// What the accounts of its requests share.
     pub(crate) exchange: Arc<RequestContext>,
+    /// What its requests share with all others of the worker.
+    pub(crate) worker: Arc<WorkerParts>,
     /// How spans are created.
     pub(crate) tracing: Tracing,
     /// What is copied.
@@ -65,7 +67,7 @@ pub(crate) fn stack(
 
 /// The layers that know the client, around `admitted`, which takes the requests that are admitted.
 pub(crate) fn client_side<S>(
-    StackSettings { exchange, .. }: &StackSettings,
+    StackSettings { exchange, worker, .. }: &StackSettings,
     meter: Arc<SocketMeter>,
     admitted: S,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<S>
@@ -74,11 +76,11 @@ where
 {
     ServiceBuilder::new()
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
-        .layer(ledger::layer::<RequestBody, _>(exchange.clone(), meter)) // opens Ingress; outside failure_responses, so that refused and failed requests are counted
+        .layer(ledger::layer::<RequestBody, _>(exchange.clone(), worker.clone(), meter)) // opens Ingress; outside failure_responses, so that refused and failed requests are counted
         .layer(failure_responses::FailureResponsesLayer) // turns any error below into a response that names who failed
         .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
         .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
-        .layer(request_limits::RequestLimitsLayer) // Validation: sheds rather than queues without bound
+        .layer(request_limits::RequestLimitsLayer { uploads: worker.uploads.clone() }) // Validation: sheds rather than queues without bound
         .service(admitted)
 }
 

@@ -10,8 +10,8 @@
 //!
 //! If requests fill `max_in_flight`, the slowest upload of the worker gives way to the next request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::Context;
 use std::time::Duration;
 
@@ -29,6 +29,44 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 const GRACE_NS: u64 = 1_000_000_000;
 /// For so long after a search in vain, no other is made, in nanoseconds: each looks at all uploads.
 const PAUSE_NS: u64 = 10_000_000;
+
+/// How the body of one request comes.
+#[derive(Debug, Default)]
+pub(crate) struct UploadProgress {
+    /// It waits for the client, not for the upstream.
+    awaits_client: AtomicBool,
+    /// It has waited for the client, and `client_min_rate` is on.
+    slow: OnceLock<Arc<Upload>>,
+}
+
+impl UploadProgress {
+    /// The body was asked for, and waits for the client or does not.
+    pub(crate) fn set_awaits_client(&self, awaits_client: bool) {
+        self.awaits_client.store(awaits_client, Relaxed);
+    }
+
+    /// Whether the body waits for the client, not for the upstream.
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.awaits_client.load(Relaxed)
+    }
+
+    /// The body is an upload of which a rate is asked. A request has one body.
+    pub(crate) fn set_upload(&self, upload: Arc<Upload>) {
+        drop(self.slow.set(upload));
+    }
+
+    /// The upload, once it has waited for the client.
+    pub(crate) fn upload(&self) -> Option<&Arc<Upload>> {
+        self.slow.get()
+    }
+
+    /// The upstream has begun to answer: the upload is left alone.
+    pub(crate) fn on_answered(&self) {
+        if let Some(upload) = self.upload() {
+            upload.leave_places();
+        }
+    }
+}
 
 /// An upload that has waited for its client.
 #[derive(Debug)]

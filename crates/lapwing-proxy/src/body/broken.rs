@@ -7,11 +7,10 @@ use http::{HeaderMap, HeaderValue};
 use http_body::Frame;
 use tonic::Status;
 
-use super::chunk::TrackedChunk;
 use crate::connection::LazyDeadline;
 use crate::error::Error;
 use crate::error::response::ERROR_FIELD;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::{NameProof, Stamp};
 use lapwing_net::error_text;
 
@@ -36,17 +35,16 @@ impl Break {
         Self { cause: cause.into(), trailers: None, at: Stamp::now(), flushes: 0, deadline: LazyDeadline::default() }
     }
 
-    /// A time limit ended the response to `in_flight`.
-    pub(crate) fn by_limit(error: Error, in_flight: &InFlight) -> Self {
-        error.report_time_limit(&in_flight.context.counters);
-        let is_grpc =
-            in_flight.is_multiplexed && in_flight.read_ledger(|ledger| ledger.name_proof) == Some(NameProof::WithContent);
+    /// A time limit ended the response to the request of `account`, over a connection that requests share or do not share.
+    pub(crate) fn by_limit(error: Error, account: &RequestAccount, is_multiplexed: bool) -> Self {
+        error.report_time_limit(&account.context.counters);
+        let is_grpc = is_multiplexed && account.read_ledger(|ledger| ledger.name_proof) == Some(NameProof::WithContent);
         let trailers = is_grpc.then(|| grpc_trailers(&error));
         Self { trailers, ..Self::new(error) }
     }
 
     /// The last thing that hyper gets of the body.
-    pub(crate) fn into_frame(self) -> Result<Frame<TrackedChunk>, Cause> {
+    pub(crate) fn into_frame<D>(self) -> Result<Frame<D>, Cause> {
         self.trailers.map_or(Err(self.cause), |trailers| Ok(Frame::trailers(trailers)))
     }
 }

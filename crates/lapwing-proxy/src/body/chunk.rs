@@ -9,27 +9,37 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::in_flight::InFlight;
+/// Who is told what became of a response's pieces.
+pub(crate) trait PieceOwner {
+    /// Hyper is given a piece. The returned handle goes with it.
+    fn hold_piece(self: &Arc<Self>) -> Arc<Self>;
+
+    /// Hyper dropped a piece: `whole` if all of it was taken, and `written` if the socket took its last byte.
+    fn release_piece(&self, whole: bool, written: bool);
+
+    /// Whether the latest event on the client's socket is that it took bytes.
+    fn is_writing(&self) -> bool;
+}
 
 /// A piece of a response's body.
 #[derive(Debug)]
-pub(crate) struct TrackedChunk {
+pub(crate) struct TrackedChunk<O: PieceOwner> {
     bytes: Bytes,
-    /// The request that it reports to: only over HTTP/2.
-    in_flight: Option<Arc<InFlight>>,
+    /// Who it reports to: only over HTTP/2.
+    owner: Option<Arc<O>>,
     /// Its last byte was taken by the socket, not copied into a buffer.
     is_written: bool,
 }
 
-impl TrackedChunk {
-    /// A piece of the response to `in_flight`.
-    pub(crate) fn new(bytes: Bytes, in_flight: Option<&Arc<InFlight>>) -> Self {
-        let reported_to = in_flight.filter(|in_flight| in_flight.is_multiplexed && !bytes.is_empty());
-        Self { bytes, in_flight: reported_to.map(InFlight::hold_piece), is_written: false }
+impl<O: PieceOwner> TrackedChunk<O> {
+    /// A piece that reports to `owner`, if there is one.
+    pub(crate) fn new(bytes: Bytes, owner: Option<&Arc<O>>) -> Self {
+        let owner = owner.filter(|_| !bytes.is_empty()).map(O::hold_piece);
+        Self { bytes, owner, is_written: false }
     }
 }
 
-impl Buf for TrackedChunk {
+impl<O: PieceOwner> Buf for TrackedChunk<O> {
     fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -44,16 +54,16 @@ impl Buf for TrackedChunk {
 
     fn advance(&mut self, n: usize) {
         self.bytes.advance(n);
-        if let Some(in_flight) = &self.in_flight {
-            self.is_written = self.bytes.is_empty() && in_flight.meter.is_writing();
+        if let Some(owner) = &self.owner {
+            self.is_written = self.bytes.is_empty() && owner.is_writing();
         }
     }
 }
 
-impl Drop for TrackedChunk {
+impl<O: PieceOwner> Drop for TrackedChunk<O> {
     fn drop(&mut self) {
-        if let Some(in_flight) = self.in_flight.take() {
-            in_flight.release_piece(self.bytes.is_empty(), self.is_written);
+        if let Some(owner) = self.owner.take() {
+            owner.release_piece(self.bytes.is_empty(), self.is_written);
         }
     }
 }

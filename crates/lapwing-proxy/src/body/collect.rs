@@ -34,21 +34,23 @@ pub(crate) async fn collect(mut tracked: TrackedRequest, limit: usize) -> Result
     let began = Stamp::now();
     let body = tracked.request.body_mut();
     let is_sized = body.size_hint().exact().is_some();
-    let timeout = in_flight.context.config.client_stall_timeout.get();
+    let timeout = in_flight.account.context.config.client_stall_timeout.get();
     let (mut frames, mut length, mut deadline) = (VecDeque::new(), 0, LazyDeadline::default());
     while length <= limit {
         let next = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
             Poll::Ready(next) => Poll::Ready(next.transpose().map_err(|error| Error::from(&error))),
-            Poll::Pending if deadline.has_expired(cx, in_flight.stamps.request_last(), timeout) => {
+            Poll::Pending if deadline.has_expired(cx, in_flight.account.stamps.request_last(), timeout) => {
                 Poll::Ready(Err(Error::RequestStalled { limit: timeout }))
             }
-            Poll::Pending => slow_upload(&in_flight, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
+            Poll::Pending => {
+                slow_upload(&in_flight.account, cx, &mut deadline).map_or(Poll::Pending, |error| Poll::Ready(Err(error)))
+            }
         });
         let Some(frame) = next.await? else { break };
         length += frame.data_ref().map_or(0, Bytes::len);
         frames.push_back(frame);
     }
-    let end = in_flight.stamps.request_end().unwrap_or_else(|| in_flight.stamps.request_last()).max(began);
+    let end = in_flight.account.stamps.request_end().unwrap_or_else(|| in_flight.account.stamps.request_last()).max(began);
     in_flight.write_ledger(|ledger| ledger.observe(Stage::Ingress, ObservedEvent::Request, began, end));
     Ok(CollectedRequest { tracked, frames, is_sized })
 }

@@ -166,7 +166,7 @@ impl ResponseBody {
         if !std::mem::replace(is_ended, true) {
             upstream.end(|end| {
                 if let Some(in_flight) = guard.get() {
-                    in_flight.stamps.end_window(end);
+                    in_flight.account.stamps.end_window(end);
                 }
             });
         }
@@ -188,7 +188,7 @@ impl ResponseBody {
         self.is_ended = true;
         if let Some(in_flight) = self.in_flight() {
             in_flight.write_ledger(|ledger| ledger.outcome = outcome);
-            in_flight.stamps.end_window(broken.at);
+            in_flight.account.stamps.end_window(broken.at);
             broken.flushes = in_flight.meter.flushes();
         }
         self.broken = Some(Box::new(broken));
@@ -198,7 +198,7 @@ impl ResponseBody {
     }
 
     /// Reports the break when the client has been given what came before it, or takes nothing for `client_stall_timeout`.
-    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk<InFlight>>, Cause>>> {
         let (Some(broken), Some(in_flight)) = (&mut self.broken, self.guard.get()) else {
             return Poll::Ready(self.broken.take().map(|broken| broken.into_frame()));
         };
@@ -207,7 +207,7 @@ impl ResponseBody {
             false => in_flight.meter.flushes() != broken.flushes,
         };
         let since = in_flight.meter.last_write().map_or(broken.at, |taken| taken.max(broken.at));
-        if !flushed && !broken.deadline.has_expired(cx, since, in_flight.context.config.client_stall_timeout.get()) {
+        if !flushed && !broken.deadline.has_expired(cx, since, in_flight.account.context.config.client_stall_timeout.get()) {
             in_flight.meter.wake_at_flush(cx);
             return Poll::Pending;
         }
@@ -222,7 +222,7 @@ impl ResponseBody {
             return Poll::Ready(Step::End);
         }
         let Self { upstream, guard, .. } = self;
-        Poll::Ready(match upstream.poll_frame(cx, guard.get().map(|in_flight| &**in_flight)) {
+        Poll::Ready(match upstream.poll_frame(cx, guard.get().map(|in_flight| &in_flight.account)) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.on_frame(&frame, cx);
                 Step::Frame(frame)
@@ -236,8 +236,10 @@ impl ResponseBody {
             Poll::Pending => {
                 let Self { upstream, guard, .. } = self;
                 let Some(in_flight) = guard.get() else { return Poll::Pending };
-                let Some(stalled) = upstream.stalled(cx, in_flight) else { return Poll::Pending };
-                let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, in_flight));
+                let InFlight { account, meter, is_multiplexed, .. } = &**in_flight;
+                let taken = if *is_multiplexed { None } else { meter.last_write() };
+                let Some(stalled) = upstream.stalled(cx, account, taken) else { return Poll::Pending };
+                let (outcome, broken) = (stalled.response().outcome, Break::by_limit(stalled, account, *is_multiplexed));
                 self.fail(outcome, broken, cx)
             }
         })
@@ -255,7 +257,7 @@ impl ResponseBody {
     }
 
     /// Hands a frame to the client.
-    fn hand(&mut self, mut frame: Frame<Bytes>) -> Frame<TrackedChunk> {
+    fn hand(&mut self, mut frame: Frame<Bytes>) -> Frame<TrackedChunk<InFlight>> {
         self.captures.push(&frame, 0);
         if let Some(trailers) = frame.trailers_mut() {
             self.add_timing(trailers);
@@ -263,7 +265,7 @@ impl ResponseBody {
         }
         if let Some(in_flight) = self.in_flight() {
             let n = frame.data_ref().map_or(0, Buf::remaining);
-            in_flight.stamps.on_response_bytes(n);
+            in_flight.account.stamps.on_response_bytes(n);
             // after trailers, nothing more is asked for
             self.handed = (in_flight.is_multiplexed && !frame.is_trailers()).then(Stamp::now);
         }
@@ -273,7 +275,8 @@ impl ResponseBody {
                 self.captures.finish();
             }
         }
-        frame.map_data(|bytes| TrackedChunk::new(bytes, self.in_flight()))
+        let owner = self.in_flight().filter(|in_flight| in_flight.is_multiplexed);
+        frame.map_data(|bytes| TrackedChunk::new(bytes, owner))
     }
 
     /// A frame came from the upstream.
@@ -281,10 +284,10 @@ impl ResponseBody {
         let read = self.upstream.stamp_frame();
         if let Some(in_flight) = self.in_flight() {
             if let Some(trailers) = frame.trailers_ref() {
-                in_flight.record_trailers(trailers);
+                in_flight.account.record_trailers(trailers);
             }
             if let Some(bytes) = frame.data_ref() {
-                in_flight.on_response_piece(bytes, read);
+                in_flight.account.on_response_piece(bytes, read);
             }
         }
         if self.upstream.is_end_stream() || frame.is_trailers() {
@@ -297,7 +300,7 @@ impl ResponseBody {
         let Some(in_flight) = self.in_flight() else { return };
         let flushes = in_flight.meter.flushes();
         if flushes != self.read_at_flush {
-            in_flight.read_passed();
+            in_flight.account.read_passed();
             self.read_at_flush = flushes;
         }
     }
@@ -306,7 +309,7 @@ impl ResponseBody {
     fn add_timing(&mut self, trailers: &mut HeaderMap) -> bool {
         let is_wanted = std::mem::take(&mut self.has_timing_trailer);
         if let Some(in_flight) = self.in_flight().filter(|_| is_wanted) {
-            server_timing::append(trailers, in_flight);
+            server_timing::append(trailers, &in_flight.account);
         }
         is_wanted
     }
@@ -319,7 +322,7 @@ impl ResponseBody {
 }
 
 impl ResponseBody {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk<InFlight>>, Cause>>> {
         loop {
             if let Some(frame) = self.rewrite.as_mut().and_then(|rewrite| rewrite.pop()) {
                 return Poll::Ready(Some(Ok(self.hand(frame))));
@@ -331,7 +334,7 @@ impl ResponseBody {
                 let now = Stamp::now();
                 if now.since(handed) > SCHEDULING_NS {
                     if let Some(in_flight) = self.in_flight() {
-                        in_flight.on_client_wait(handed, now);
+                        in_flight.account.on_client_wait(handed, now);
                         in_flight.note_flow_control(handed, now);
                     }
                     self.upstream.on_client_wait(now);
@@ -355,10 +358,10 @@ impl ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = TrackedChunk;
+    type Data = TrackedChunk<InFlight>;
     type Error = Cause;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk>, Cause>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk<InFlight>>, Cause>>> {
         let polled = self.poll_next(cx);
         if polled.is_ready() {
             self.upstream.leave();

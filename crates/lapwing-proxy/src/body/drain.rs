@@ -10,8 +10,8 @@ use http_body::Body;
 use hyper::body::Incoming;
 
 use crate::connection::LazyDeadline;
-use crate::in_flight::InFlight;
 use lapwing_ledger::Stamp;
+use lapwing_net::Tasks;
 
 /// More than so many bytes are not waited for after an answer of Lapwing's own: it says that the connection ends.
 pub(crate) const MAX_DRAINED_BYTES: u64 = 256 * 1024;
@@ -21,21 +21,33 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How long all of it may take.
 const LONGEST: Duration = Duration::from_secs(20);
 
+/// A request of which something is left.
+pub(crate) trait DrainedRequest: Send + Sync + 'static {
+    /// Where it is read on.
+    fn tasks(&self) -> &Tasks;
+
+    /// Whether the answer said that the client's connection ends.
+    fn is_client_closed(&self) -> bool;
+
+    /// All of it was read.
+    fn on_rest_drained(&self);
+}
+
 /// Reads `body` to its end in a task of its own. If that takes too long, or the answer said that the connection ends, the body is dropped, and
 /// hyper closes the connection.
-pub(crate) fn drain(body: Incoming, in_flight: &Arc<InFlight>) {
+pub(crate) fn drain<D: DrainedRequest>(body: Incoming, request: &Arc<D>) {
     // a body may be dropped with its runtime
     if tokio::runtime::Handle::try_current().is_ok() {
-        in_flight.context.tasks.spawn(drained(body, in_flight.clone()));
+        request.tasks().spawn(drained(body, request.clone()));
     }
 }
 
-async fn drained(mut body: Incoming, in_flight: Arc<InFlight>) {
+async fn drained(mut body: Incoming, request: Arc<impl DrainedRequest>) {
     let (began, mut last) = (Stamp::now(), Stamp::now());
     let (mut idle, mut whole) = <(LazyDeadline, LazyDeadline)>::default();
     let is_over = std::future::poll_fn(|cx| {
         loop {
-            if in_flight.client.is_closed() {
+            if request.is_client_closed() {
                 return Poll::Ready(false);
             }
             match Pin::new(&mut body).poll_frame(cx) {
@@ -49,6 +61,6 @@ async fn drained(mut body: Incoming, in_flight: Arc<InFlight>) {
         if is_late { Poll::Ready(false) } else { Poll::Pending }
     });
     if is_over.await {
-        in_flight.on_rest_drained();
+        request.on_rest_drained();
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -91,10 +90,10 @@ struct Ahead {
 impl RequestBody {
     /// Wraps the body that the client sends.
     pub(crate) fn new(inner: Incoming, in_flight: Arc<InFlight>) -> Self {
-        let left = in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
+        let left = in_flight.account.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get());
         // the ledger knows the end of a request without a body
         let inner = (!inner.is_end_stream()).then_some(inner);
-        let upload = UploadWatch::new(in_flight.context.config.client_min_rate);
+        let upload = UploadWatch::new(in_flight.account.context.config.client_min_rate);
         if let Some(inner) = inner.as_ref().filter(|_| !in_flight.is_multiplexed) {
             in_flight.meter.on_body_left(inner.size_hint().exact());
         }
@@ -179,7 +178,7 @@ impl RequestBody {
         in_flight.client.on_body_asked();
         *first = match (*first, is_pending) {
             (FirstPiece::Unread, true) => {
-                in_flight.meter.body_wait.begin(in_flight.context.config.quick_ack.is_on());
+                in_flight.meter.body_wait.begin(in_flight.account.context.config.quick_ack.is_on());
                 in_flight.meter.waker.wake(); // the client's connection reads once more, and its socket knows
                 FirstPiece::Awaited
             }
@@ -193,7 +192,9 @@ impl RequestBody {
     }
 
     fn too_large(&self) -> RequestBodyError {
-        RequestBodyError::TooLarge(self.in_flight.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()))
+        RequestBodyError::TooLarge(
+            self.in_flight.account.context.config.max_request_bytes.on().map_or(u64::MAX, |size| size.get()),
+        )
     }
 }
 
@@ -233,7 +234,7 @@ impl Body for RequestBody {
             }
             polled
         };
-        this.in_flight.awaits_client.store(polled.is_pending(), Relaxed);
+        this.in_flight.account.upload.set_awaits_client(polled.is_pending());
         if !this.in_flight.is_multiplexed {
             this.in_flight.meter.on_body_awaited(polled.is_pending());
         }
@@ -243,7 +244,7 @@ impl Body for RequestBody {
         let Some(inner) = &this.inner else { return Poll::Ready(None) };
         match polled {
             Poll::Pending => {
-                this.upload.on_wait(&this.in_flight);
+                this.upload.on_wait(&this.in_flight.account, &this.in_flight.worker.uploads);
                 Poll::Pending
             }
             // hyper takes `RST_STREAM(NO_ERROR)` for an end, and only END_STREAM is one (RFC 9113, 8.1)
@@ -262,14 +263,14 @@ impl Body for RequestBody {
             Poll::Ready(Some(Ok(frame))) => {
                 let n = frame.data_ref().map_or(0, Buf::remaining);
                 let read = this.in_flight.on_request_bytes(n);
-                this.upload.on_bytes(n, &this.in_flight);
+                this.upload.on_bytes(n, &this.in_flight.account);
                 let Some(left) = this.left.checked_sub(n as u64) else {
                     this.inner = None;
                     return Poll::Ready(Some(Err(this.too_large())));
                 };
                 this.left = left;
                 if let Some(bytes) = frame.data_ref() {
-                    this.in_flight.on_request_piece(bytes);
+                    this.in_flight.account.on_request_piece(bytes);
                 }
                 this.captures.push(&frame, 0);
                 if this.returned.as_mut().is_some_and(|returned| !returned.pass(&frame)) {

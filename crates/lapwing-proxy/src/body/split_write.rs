@@ -6,7 +6,7 @@
 use std::task::Context;
 
 use super::drive::Drive;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::Annotation;
 use lapwing_metrics::Counter;
 
@@ -21,17 +21,17 @@ pub(crate) enum FirstPiece {
     Read,
 }
 
-/// The head of the response to `in_flight` was read, and there is nothing to read of its body: asks `connection` to acknowledge the head,
+/// The head of the response to the request of `account` was read, and there is nothing to read of its body: asks `connection` to acknowledge the head,
 /// unless this is one of those that are left, and notes what was done.
-pub(crate) fn on_split_write(connection: &mut dyn Drive, in_flight: &InFlight, cx: &mut Context<'_>) {
-    let context = &in_flight.context;
+pub(crate) fn on_split_write(connection: &mut dyn Drive, account: &RequestAccount, cx: &mut Context<'_>) {
+    let context = &account.context;
     let may_ask = context.config.quick_ack.is_on() && connection.can_acknowledge();
     let is_unhelped = may_ask && context.unhelped.draw(context.config.quick_ack_unhelped);
     let is_acknowledged = may_ask && !is_unhelped && connection.acknowledge(cx);
     if is_acknowledged {
         context.counters.bump(Counter::QuickAcksUpstream);
     }
-    in_flight.write_ledger(|ledger| {
+    account.write_ledger(|ledger| {
         let annotations = &mut ledger.circumstances.annotations;
         annotations.add(Annotation::SplitWrite);
         if is_acknowledged {

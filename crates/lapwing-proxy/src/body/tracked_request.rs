@@ -7,18 +7,21 @@ use http::Request;
 use http_body::Body;
 use hyper::body::Incoming;
 
+use super::chunk::PieceOwner;
 use super::delivery::ResponseBody;
+use super::drain::DrainedRequest;
 use super::request::RequestBody;
 use crate::connection::{ConnectionStamps, SocketMeter};
 use crate::in_flight::{AccountGuard, InFlight};
+use lapwing_net::Tasks;
 
 /// A request with its open ledger.
 #[derive(Debug)]
-pub(crate) struct TrackedRequest<B = RequestBody, M = SocketMeter> {
+pub(crate) struct TrackedRequest<B = RequestBody, A = InFlight> {
     /// The request as the client sent it, or as the layers above changed it. Boxed, for each layer moves it.
     pub(crate) request: Box<Request<B>>,
-    /// Its ledger.
-    pub(crate) in_flight: Arc<InFlight<M>>,
+    /// Its ledger, and what carries it. A layer asks of it what it needs: by a trait, or as a part by [`AsRef`].
+    pub(crate) in_flight: Arc<A>,
 }
 
 /// A request's body around the client's own, `B`, that keeps the account.
@@ -49,5 +52,33 @@ impl AccountedResponse<SocketMeter> for ResponseBody {
 
     fn emptied(self, is_multiplexed: bool) -> Self {
         Self::emptied(self, is_multiplexed)
+    }
+}
+
+impl PieceOwner for InFlight {
+    fn hold_piece(self: &Arc<Self>) -> Arc<Self> {
+        Self::hold_piece(self)
+    }
+
+    fn release_piece(&self, whole: bool, written: bool) {
+        Self::release_piece(self, whole, written);
+    }
+
+    fn is_writing(&self) -> bool {
+        self.meter.is_writing()
+    }
+}
+
+impl DrainedRequest for InFlight {
+    fn tasks(&self) -> &Tasks {
+        &self.worker.tasks
+    }
+
+    fn is_client_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    fn on_rest_drained(&self) {
+        Self::on_rest_drained(self);
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::in_flight::InFlight;
-use crate::upload::Upload;
+use crate::in_flight::RequestAccount;
+use crate::upload::{Upload, UploadPlaces};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
 use lapwing_settings::{Size, Switch};
@@ -32,11 +32,11 @@ impl UploadWatch {
         rate.on().map_or(Self::Off, |rate| Self::Unseen(*rate))
     }
 
-    /// The body waits for the client.
-    pub(crate) fn on_wait(&mut self, in_flight: &InFlight) {
+    /// The body waits for the client. The first time, it takes a place among `places`.
+    pub(crate) fn on_wait(&mut self, account: &RequestAccount, places: &Arc<UploadPlaces>) {
         if let Self::Unseen(rate) = *self {
-            let upload = Upload::begin(rate, in_flight.context.uploads.clone());
-            drop(in_flight.upload.set(upload.clone())); // there is one body
+            let upload = Upload::begin(rate, places.clone());
+            account.upload.set_upload(upload.clone());
             *self = Self::Seen(upload);
         }
         if let Self::Seen(upload) = self {
@@ -44,10 +44,10 @@ impl UploadWatch {
         }
     }
 
-    /// `n` bytes came, as [`InFlight::on_request_bytes`] has noted.
-    pub(crate) fn on_bytes(&self, n: usize, in_flight: &InFlight) {
+    /// `n` bytes came, as the stamps of `account` have noted.
+    pub(crate) fn on_bytes(&self, n: usize, account: &RequestAccount) {
         if let Self::Seen(upload) = self {
-            upload.pace.on_bytes(n as u64, in_flight.stamps.request_last());
+            upload.pace.on_bytes(n as u64, account.stamps.request_last());
         }
     }
 }
@@ -60,17 +60,17 @@ impl Drop for UploadWatch {
     }
 }
 
-/// Returns why the upload of `in_flight` ends now, if it comes too slowly. If it does not, the task is woken when it may.
-pub(crate) fn slow_upload(in_flight: &InFlight, cx: &mut Context<'_>, deadline: &mut LazyDeadline) -> Option<Error> {
-    let config = &in_flight.context.config;
-    if !config.client_min_rate.is_on() || in_flight.stamps.request_end().is_some() {
+/// Returns why the upload of the request of `account` ends now, if it comes too slowly. If it does not, the task is woken when it may.
+pub(crate) fn slow_upload(account: &RequestAccount, cx: &mut Context<'_>, deadline: &mut LazyDeadline) -> Option<Error> {
+    let config = &account.context.config;
+    if !config.client_min_rate.is_on() || account.stamps.request_end().is_some() {
         return None;
     }
-    let Some(upload) = in_flight.upload.get() else {
+    let Some(upload) = account.upload.upload() else {
         deadline.wake_within(cx, UNSEEN_INTERVAL);
         return None;
     };
-    let (rate, counters) = (upload.rate(), &in_flight.context.counters);
+    let (rate, counters) = (upload.rate(), &account.context.counters);
     if upload.gives_way(cx) {
         counters.bump(Counter::SlowUploadsShed);
         return Some(Error::ShedSlow { rate, limit: config.max_in_flight });

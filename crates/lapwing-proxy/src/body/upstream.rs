@@ -18,7 +18,7 @@ use super::h2_source::H2Source;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::connection::LazyDeadline;
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::Stamp;
 use lapwing_net::Tasks;
 
@@ -117,32 +117,37 @@ impl UpstreamBody {
         !matches!(self.source, Source::Own(_))
     }
 
-    /// The next frame of the response to `in_flight`.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
-        let Some(beside) = &self.beside else { return self.poll_next(cx, in_flight) };
+    /// The next frame of the response to the request of `account`.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>, account: Option<&RequestAccount>) -> PolledFrame {
+        let Some(beside) = &self.beside else { return self.poll_next(cx, account) };
         beside.ask(cx);
         let waker = beside.waker().clone();
         self.take_back();
-        self.poll_next(&mut Context::from_waker(&waker), in_flight)
+        self.poll_next(&mut Context::from_waker(&waker), account)
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
+    fn poll_next(&mut self, cx: &mut Context<'_>, account: Option<&RequestAccount>) -> PolledFrame {
         let polled = self.poll_source(cx);
         if self.first == FirstPiece::Read {
             return polled;
         }
-        self.on_first_polled(polled, cx, in_flight)
+        self.on_first_polled(polled, cx, account)
     }
 
     /// The first piece was asked for. Notes whether the upstream wrote it apart from the head, and how much later it came.
-    fn on_first_polled(&mut self, mut polled: PolledFrame, cx: &mut Context<'_>, in_flight: Option<&InFlight>) -> PolledFrame {
-        let Some(in_flight) = in_flight else { return polled };
+    fn on_first_polled(
+        &mut self,
+        mut polled: PolledFrame,
+        cx: &mut Context<'_>,
+        account: Option<&RequestAccount>,
+    ) -> PolledFrame {
+        let Some(account) = account else { return polled };
         if polled.is_pending()
             && self.first == FirstPiece::Unread
             && let Some(connection) = &mut self.connection
         {
             self.first = FirstPiece::Awaited;
-            on_split_write(&mut **connection, in_flight, cx);
+            on_split_write(&mut **connection, account, cx);
             polled = self.poll_source(cx);
         }
         if let Poll::Ready(piece) = &polled {
@@ -150,7 +155,7 @@ impl UpstreamBody {
                 && frame.is_data()
             {
                 let gap_ns = self.read_at().since(self.last);
-                in_flight.write_ledger(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
+                account.write_ledger(|ledger| ledger.circumstances.body_gap_ns = gap_ns);
             }
             self.first = FirstPiece::Read;
         }
@@ -202,13 +207,12 @@ impl UpstreamBody {
         self.last = at;
     }
 
-    /// Returns the error if the upstream has stood still for longer than `idle_timeout`.
-    pub(crate) fn stalled(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Option<Error> {
-        let limit = in_flight.context.config.idle_limit();
-        // the time that a slow client took is not the upstream's
-        let taken = if in_flight.is_multiplexed { None } else { in_flight.meter.last_write() };
+    /// Returns the error if the upstream has stood still for longer than `idle_timeout`. The client took bytes last when they were `taken`:
+    /// the time that a slow client took is not the upstream's.
+    pub(crate) fn stalled(&mut self, cx: &mut Context<'_>, account: &RequestAccount, taken: Option<Stamp>) -> Option<Error> {
+        let limit = account.context.config.idle_limit();
         // nor is the upstream silent while the request still comes: it may answer once it has all of it, and has its time from then
-        let since = self.last.max(taken.unwrap_or(self.last)).max(in_flight.stamps.request_last());
+        let since = self.last.max(taken.unwrap_or(self.last)).max(account.stamps.request_last());
         self.deadline.has_expired(cx, since, limit).then_some(Error::ResponseStalled { limit })
     }
 

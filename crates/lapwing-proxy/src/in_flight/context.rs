@@ -1,4 +1,5 @@
-//! What the requests of a connection share: configuration, counters, and the observer of their traffic.
+//! What the requests of a connection share: the settings in force when it was accepted, and who measures and observes them; and what those
+//! of a worker share with what carries them.
 
 use std::sync::Arc;
 
@@ -11,21 +12,15 @@ use crate::upload::UploadPlaces;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 
-/// What the requests of a connection share: the settings in force when it was accepted, the counters, and the observer.
+/// What the accounts of a connection's requests share: the settings in force when it was accepted, the counters, and the observer.
 pub(crate) struct RequestContext {
     pub(crate) config: Config,
     /// Whether responses carry `Server-Timing`.
     pub(crate) respond_server_timing: bool,
     pub(crate) counters: Arc<Counters>,
-    /// The slow uploads of this worker.
-    pub(crate) uploads: Arc<UploadPlaces>,
     /// Which split writes are left without help.
     pub(crate) unhelped: EvenDraw,
     pub(crate) observer: FencedObserver,
-    /// Carry what outlives its request.
-    pub(crate) tasks: Tasks,
-    /// What is known of the upstream.
-    pub(crate) health: Arc<UpstreamHealth>,
 }
 
 impl std::fmt::Debug for RequestContext {
@@ -43,4 +38,15 @@ impl RequestContext {
             write: self.config.client_stall_timeout.get(),
         }
     }
+}
+
+/// What the requests of a worker share with what carries them. No account knows it.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerParts {
+    /// The slow uploads of this worker.
+    pub(crate) uploads: Arc<UploadPlaces>,
+    /// Carry what outlives its request.
+    pub(crate) tasks: Tasks,
+    /// What is known of the upstream.
+    pub(crate) health: Arc<UpstreamHealth>,
 }

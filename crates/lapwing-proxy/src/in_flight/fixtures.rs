@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
-use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestContext};
+use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestAccount, RequestContext};
 use crate::config::Config;
 use crate::connection::{ConnectionStamps, OnFlush};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
-use lapwing_net::Tasks;
 use lapwing_protocol::ExchangeReader;
 use lapwing_tower::RecordLedger;
 
@@ -37,17 +36,25 @@ pub(crate) fn context() -> RequestContext {
         config: Config::default(),
         respond_server_timing: false,
         counters: counters.clone(),
-        uploads: Arc::default(),
         unhelped: EvenDraw::default(),
         observer: FencedObserver::new(Arc::new(Unobserved), counters),
-        tasks: Tasks::default(),
-        health: Arc::default(),
     }
 }
 
 /// A request in flight.
 pub(crate) fn in_flight() -> Arc<InFlight> {
-    InFlight::open(Arc::new(context()), Arc::default(), Stamp::now(), false)
+    InFlight::open(Arc::new(context()), Arc::default(), Arc::default(), Stamp::now(), false)
+}
+
+/// The account of a request that nothing carries.
+pub(crate) fn account() -> RequestAccount {
+    account_in(Arc::new(context()))
+}
+
+/// The account of a request in `context` that nothing carries.
+pub(crate) fn account_in(context: Arc<RequestContext>) -> RequestAccount {
+    let now = Stamp::now();
+    RequestAccount::new(context, Box::new(Ledger::open(now, 0)), now)
 }
 
 /// Stamps of a test's own.

@@ -1,5 +1,6 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
+mod account;
 mod answer_errors;
 mod body_observation;
 mod body_reader;
@@ -15,12 +16,11 @@ mod on_close;
 mod profiler;
 mod refusals;
 mod request;
-mod request_arrival;
 mod request_stamps;
-mod response_end;
 pub(crate) mod server_timing;
 
-pub(crate) use context::RequestContext;
+pub(crate) use account::RequestAccount;
+pub(crate) use context::{RequestContext, WorkerParts};
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
 pub use observer::Observer;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::context::RequestContext;
+use super::context::{RequestContext, WorkerParts};
 use super::request::InFlight;
 use crate::connection::{OnRefusal, SocketMeter};
 use crate::error::response::refusal;
@@ -10,12 +10,15 @@ use lapwing_ledger::{Outcome, Stamp};
 
 /// Counts heads that hyper refuses: they never reach the stack, and are rejected requests.
 #[derive(Debug)]
-pub(crate) struct CountRefusals(pub(crate) Arc<RequestContext>);
+pub(crate) struct CountRefusals {
+    pub(crate) context: Arc<RequestContext>,
+    pub(crate) worker: Arc<WorkerParts>,
+}
 
 impl CountRefusals {
     /// The account of a head that was refused with `status`, and `began` then.
     fn open(&self, status: u16, meter: &Arc<SocketMeter>, began: Stamp, is_multiplexed: bool) -> Arc<InFlight> {
-        let in_flight = InFlight::open(self.0.clone(), meter.clone(), began, is_multiplexed);
+        let in_flight = InFlight::open(self.context.clone(), self.worker.clone(), meter.clone(), began, is_multiplexed);
         in_flight.write_ledger(|ledger| {
             ledger.status = status;
             ledger.outcome = Outcome::Rejected;

@@ -1,27 +1,21 @@
-//! A request in flight, put together: who carries it (its connection), who measures it (stamps, and the account), who decides (the context),
-//! and who observes its bodies.
+//! A request in flight, put together: its account (who measures and observes), and what carries it: the client's connection, and what the
+//! requests of a worker share. It opens the account, and decides when it closes: by the flush of its last bytes, by the last piece that hyper
+//! drops (HTTP/2), or by the guard of a response that was dropped early.
+//!
+//! What takes a request in flight takes a part of it, such as the [`RequestAccount`], or names what it needs by a trait of its own.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
-use parking_lot::Mutex;
-
-use super::body_observation::{BodyObservation, count_refused};
-use super::body_reader::BodyReader;
+use super::account::RequestAccount;
 use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
-use super::context::RequestContext;
-use super::observer::Observer;
+use super::context::{RequestContext, WorkerParts};
 use super::on_close::OnClose;
-use super::request_stamps::RequestStamps;
-use crate::connection::{ClientWaits, ConnectionStamps, SocketMeter};
-use crate::upload::Upload;
-use lapwing_ledger::{Annotation, ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, Stage, Stamp};
-use lapwing_metrics::{Counter, Counters, RequestGeneration};
-use lapwing_protocol::ExchangeReader;
-use lapwing_tower::outcome::{GRPC, grpc_outcome, head_outcome};
+use crate::connection::{BodyArrival, ClientWaits, ConnectionStamps, OnFlush, SocketMeter};
+use lapwing_ledger::{Annotation, Ledger, ObservedEvent, Outcome, Stage, Stamp};
+use lapwing_metrics::{Counter, RequestGeneration};
+use lapwing_tower::account::GuardedAccount;
 
 /// Has the end of a request in flight in hand.
 pub(crate) type AccountGuard<M = SocketMeter> = lapwing_tower::account::AccountGuard<InFlight<M>>;
@@ -29,178 +23,87 @@ pub(crate) type AccountGuard<M = SocketMeter> = lapwing_tower::account::AccountG
 /// A request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight<M = SocketMeter> {
-    pub(crate) context: Arc<RequestContext>,
+    pub(crate) account: RequestAccount,
+    pub(crate) worker: Arc<WorkerParts>,
     pub(crate) meter: Arc<M>,
     /// Whether requests share the connection (HTTP/2).
     pub(crate) is_multiplexed: bool,
-    pub(crate) stamps: RequestStamps,
-    generation: RequestGeneration,
     pub(crate) client: ClientExpects,
-    /// Whether the request body waits for the client, not for the upstream.
-    pub(crate) awaits_client: AtomicBool,
+    generation: RequestGeneration,
     /// Pieces of the response that hyper still holds (HTTP/2).
-    pub(crate) held: AtomicU32,
+    held: AtomicU32,
     /// A piece of the response was thrown away: the client reset the stream (HTTP/2).
-    pub(crate) is_cut: AtomicBool,
+    is_cut: AtomicBool,
     finished: AtomicBool,
-    pub(crate) closed: AtomicBool,
-    /// Pieces of the bodies have passed that the reader has not read yet.
-    is_behind: AtomicBool,
-    /// The request's body, if it has waited for the client and `client_min_rate` is on.
-    pub(crate) upload: OnceLock<Arc<Upload>>,
-    state: Mutex<State>,
+    closed: AtomicBool,
 }
 
-#[derive(Debug)]
-struct State {
-    account: OpenLedger,
-    /// The response's waits for the client, if the request shares its connection.
-    waits: Option<Box<ClientWaits>>,
-    bodies: BodyObservation,
-    on_close: Option<Box<dyn OnClose>>,
+impl<M> AsRef<RequestAccount> for InFlight<M> {
+    fn as_ref(&self) -> &RequestAccount {
+        &self.account
+    }
 }
 
 impl<M: ConnectionStamps> InFlight<M> {
     /// Opens a ledger that began at `started`. The whole head has been read by now.
-    pub(crate) fn open(context: Arc<RequestContext>, meter: Arc<M>, started: Stamp, is_multiplexed: bool) -> Arc<Self> {
+    pub(crate) fn open(
+        context: Arc<RequestContext>,
+        worker: Arc<WorkerParts>,
+        meter: Arc<M>,
+        started: Stamp,
+        is_multiplexed: bool,
+    ) -> Arc<Self> {
         let called = Stamp::now();
         let mut ledger = Box::new(Ledger::open(started, 0));
         note_arrival(&context.counters, meter.on_request_opened(), &mut ledger);
         let generation = context.counters.open_requests().begin();
         Arc::new(Self {
-            context,
+            account: RequestAccount::new(context, ledger, called),
+            worker,
             meter,
             is_multiplexed,
-            stamps: RequestStamps::new(called),
-            generation,
             client: ClientExpects::default(),
-            awaits_client: AtomicBool::new(false),
+            generation,
             held: AtomicU32::new(0),
             is_cut: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            is_behind: AtomicBool::new(false),
-            upload: OnceLock::new(),
-            state: Mutex::new(State {
-                account: OpenLedger::new(ledger),
-                waits: None,
-                bodies: BodyObservation::default(),
-                on_close: None,
-            }),
         })
     }
 
     /// Writes into the ledger; `None`, and counted, if it was handed over.
     pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-        self.state.lock().account.write(|| count_late(&self.context.counters), write)
+        self.account.write_ledger(write)
     }
 
     /// Reads the ledger; `None` if it was handed over.
     pub(crate) fn read_ledger<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Option<T> {
-        self.state.lock().account.ledger().map(read)
-    }
-
-    /// Lets the observer write into the ledger, and open a reader of the bodies of a POST, or of another request. A panic is caught
-    /// and counted.
-    pub(crate) fn open_reader(&self, is_post: bool, open: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
-        let State { account, bodies, .. } = &mut *self.state.lock();
-        bodies.begin(is_post);
-        self.context.observer.call(Counter::ObserverPanics, |observer| {
-            let opened = account.write(|| count_late(&self.context.counters), |ledger| open(observer, ledger));
-            bodies.read_with(opened.flatten());
-        });
+        self.account.read_ledger(read)
     }
 
     /// Has `on_close` called when the ledger closes.
     pub(crate) fn set_on_close(&self, on_close: Box<dyn OnClose>) {
-        self.state.lock().on_close = Some(on_close);
+        self.account.set_on_close(on_close);
     }
 
-    /// Calls the reader of the bodies, if there is one. A panic is caught and counted; a reader that panicked is not called again.
-    pub(crate) fn with_reader(&self, read: impl FnOnce(&mut BodyReader)) {
-        let behind = self.state.lock().bodies.with_reader(&self.context.observer, read);
-        self.set_behind(behind);
+    /// `n` bytes of the request body were read. Returns when.
+    pub(crate) fn on_request_bytes(&self, n: usize) -> Stamp {
+        let read = self.request_read();
+        self.account.stamps.on_request_bytes(n, read);
+        read
     }
 
-    fn set_behind(&self, behind: Option<bool>) {
-        if let Some(is_behind) = behind {
-            self.is_behind.store(is_behind, Relaxed);
-        }
+    /// The request body was read to its end, with its last bytes `at`; `None`: its end came alone, now.
+    pub(crate) fn on_request_end(&self, at: Option<Stamp>) {
+        self.account.stamps.on_request_end(at.unwrap_or_else(|| self.request_read()));
+        self.meter.on_message_read();
     }
 
-    /// A piece of the request goes to the upstream.
-    pub(crate) fn on_request_piece(&self, bytes: &Bytes) {
-        self.with_reader(|reader| reader.push_request(bytes));
-    }
-
-    /// A piece of the response, read from the upstream at `at`, goes to the client.
-    pub(crate) fn on_response_piece(&self, bytes: &Bytes, at: Stamp) {
-        let State { account, bodies, .. } = &mut *self.state.lock();
-        if let Some(ledger) = account.ledger() {
-            self.set_behind(bodies.on_response_piece(&self.context.observer, ledger, bytes, at));
-        }
-    }
-
-    /// Lets the reader read the pieces that have passed. Call it once they are on their way.
-    pub(crate) fn read_passed(&self) {
-        if self.is_behind.load(Relaxed) {
-            self.with_reader(BodyReader::read);
-        }
-    }
-
-    /// The response waited for the client, not for the upstream.
-    pub(crate) fn on_client_wait(&self, from: Stamp, to: Stamp) {
-        self.state.lock().waits.get_or_insert_default().push(from, to);
-    }
-
-    /// The upstream began to answer at `head`. It was given the last request byte at `sent` (`None`: not yet).
-    pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
-        self.upload.get().inspect(|upload| upload.leave_places());
-        self.write_ledger(|ledger| self.stamps.begin_window(ledger, sent, head));
-    }
-
-    /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
-    pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
-        let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
-        let is_still_asking = self.stamps.request_end().is_none();
-        let (observer, counters) = (&self.context.observer, &*self.context.counters);
-        let State { account, bodies, .. } = &mut *self.state.lock();
-        account.write(
-            || count_late(counters),
-            |ledger| {
-                observer.call(Counter::ObserverPanics, |observer| {
-                    ledger.status = status.as_u16();
-                    observer.response(headers, false, ledger);
-                });
-                self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
-                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
-                if is_still_asking && content_type.starts_with(GRPC) {
-                    ledger.kind = ExchangeKind::Stream;
-                }
-            },
-        );
-    }
-
-    /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
-    pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
-        let (observer, counters) = (&self.context.observer, &*self.context.counters);
-        let State { account, bodies, .. } = &mut *self.state.lock();
-        account.write(
-            || count_late(counters),
-            |ledger| {
-                observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
-                self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
-                if let Some((outcome, proof)) = grpc_outcome(trailers) {
-                    (ledger.outcome, ledger.name_proof) = (outcome, proof);
-                }
-            },
-        );
-    }
-
-    /// A spliced stream ended. It carried these many bytes from the client and to it.
-    pub(crate) fn on_stream_end(&self, (from_client, to_client): (u64, u64), outcome: Outcome) {
-        self.stamps.on_spliced_bytes(from_client, to_client);
-        self.write_ledger(|ledger| ledger.outcome = outcome);
+    /// When what was just given of the request was read: over HTTP/1.1 by the connection's reads, over HTTP/2, where requests share one, by
+    /// the clock.
+    fn request_read(&self) -> Stamp {
+        let read = if self.is_multiplexed { None } else { self.meter.last_read() };
+        read.unwrap_or_else(Stamp::now)
     }
 
     /// The response has ended: the ledger closes when the connection has flushed its last bytes.
@@ -236,21 +139,18 @@ impl<M: ConnectionStamps> InFlight<M> {
             return;
         }
         self.finished.store(true, Relaxed);
-        self.context.counters.sub(Counter::InFlight, 1);
+        let counters = &self.account.context.counters;
+        counters.sub(Counter::InFlight, 1);
         self.meter.on_request_closed();
-        self.hand_over(now);
+        self.account.hand_over(now, |ledger| self.write_connection(ledger, now));
         // last: whoever sees that the request has ended finds its ledger in the queue
-        self.context.counters.open_requests().end(self.generation);
+        counters.open_requests().end(self.generation);
     }
 
-    /// Closes the ledger at `now` and hands it to the observer.
-    fn hand_over(&self, now: Stamp) {
-        let observer = &self.context.observer;
-        let state = &mut *self.state.lock();
-        let Some(mut ledger) = state.account.hand_over() else { return };
-        self.write_end(state, &mut ledger, now);
+    /// Writes into the ledger, which closes at `now`, what the connection saw.
+    fn write_connection(&self, ledger: &mut Ledger, now: Stamp) {
         if !self.is_multiplexed {
-            if self.stamps.request_end().is_none() {
+            if self.account.stamps.request_end().is_none() {
                 self.meter.on_message_abandoned();
             }
             let started = ledger.started;
@@ -262,56 +162,163 @@ impl<M: ConnectionStamps> InFlight<M> {
         {
             ledger.circumstances.annotations.add(Annotation::FlowControl);
         }
-        state.bodies.close(observer, &self.context.counters, &mut ledger);
-        if let Some(decision) = state.on_close.take() {
-            observer.call(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
-        }
-        observer.call(Counter::DroppedPanic, |observer| observer.record(ledger));
-    }
-
-    /// A copy of the ledger as it stands at `now`; `None` once it is closed.
-    pub(crate) fn ledger_until(&self, now: Stamp) -> Option<Ledger> {
-        let state = &*self.state.lock();
-        let mut ledger = Ledger::clone(state.account.ledger()?);
-        self.write_end(state, &mut ledger, now);
-        Some(ledger)
-    }
-
-    /// Writes into the ledger what is known only at its end, `now`.
-    fn write_end(&self, state: &State, ledger: &mut Ledger, now: Stamp) {
-        ledger.first_byte_ns = state.bodies.first_byte_ns();
-        self.stamps.write_into(ledger, now);
-        // last: there may be many, and what the ledger has no room for is left out
-        for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
-            ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
-        }
     }
 }
 
-/// An event came after the ledger was handed over.
-fn count_late(counters: &Counters) {
-    counters.bump(Counter::LateEvents);
+impl InFlight {
+    /// The answer says that the client's connection ends after it.
+    pub(crate) fn close_client(&self) {
+        self.client.close();
+        if self.is_multiplexed {
+            self.meter.has_failed.store(true, Relaxed);
+        }
+    }
+
+    /// What was left of the request after its answer was read and thrown away.
+    pub(crate) fn on_rest_drained(&self) {
+        // the next request's head may have been read meanwhile
+        if !self.closed.load(Relaxed) || self.meter.open.load(Relaxed) == 0 {
+            self.on_request_end(None);
+        }
+    }
+
+    /// Hyper was given bytes of the response at `handed` and had not written all of them at `now` (HTTP/2). Notes it if they waited for
+    /// the client's window rather than for its socket.
+    pub(crate) fn note_flow_control(&self, handed: Stamp, now: Stamp) {
+        if self.meter.was_quiet(handed, now) {
+            self.account.annotate(Annotation::FlowControl);
+        }
+    }
+
+    /// The body of the request came in this way (HTTP/1.1).
+    pub(crate) fn on_request_body(&self, arrival: BodyArrival) {
+        let BodyArrival::Apart { is_acknowledged } = arrival else { return };
+        let is_by_agreement = self.write_ledger(|ledger| {
+            let annotations = &mut ledger.circumstances.annotations;
+            // who asks for "100 Continue" sends the body later on purpose, and our answer acknowledges the head
+            let is_by_agreement = annotations.has(Annotation::ExpectContinue);
+            if !is_by_agreement {
+                annotations.add(Annotation::SplitRequest);
+            }
+            is_by_agreement
+        });
+        if is_acknowledged && is_by_agreement != Some(true) {
+            self.account.context.counters.bump(Counter::QuickAcksClient);
+        }
+    }
+
+    /// Hyper is given a piece of the response. It drops the returned handle with the piece.
+    pub(crate) fn hold_piece(self: &Arc<Self>) -> Arc<Self> {
+        self.held.fetch_add(1, Relaxed);
+        self.clone()
+    }
+
+    /// Hyper dropped a piece. The last piece of a finished response ends the exchange: now, if the socket took it; at the
+    /// next flush, if a buffer did. A piece that is not `whole` was thrown away: the client reset the stream.
+    pub(crate) fn release_piece(&self, whole: bool, written: bool) {
+        let is_last = self.held.fetch_sub(1, Relaxed) == 1;
+        if !whole {
+            self.is_cut.store(true, Relaxed);
+        }
+        if !self.is_finished() {
+            return;
+        }
+        if !whole {
+            self.cancel();
+        } else if !is_last {
+            return;
+        } else if written {
+            self.close(self.meter.last_write().unwrap_or_else(Stamp::now));
+        } else {
+            return self.meter.close_released();
+        }
+        self.meter.forget(self);
+    }
+}
+
+impl<M: ConnectionStamps> OnFlush for InFlight<M> {
+    fn is_held(&self) -> bool {
+        self.held.load(Relaxed) > 0
+    }
+
+    fn on_flushed(&self, at: Stamp) {
+        self.close(at);
+    }
+
+    fn on_lost(&self) {
+        self.cancel();
+    }
+}
+
+impl<M: ConnectionStamps> GuardedAccount for InFlight<M> {
+    /// Closes the ledger if the guard is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
+    /// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
+    /// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
+    fn on_abandoned(self: &Arc<Self>, _: bool) {
+        if self.is_finished() {
+            return;
+        }
+        if self.account.is_response_complete() && !self.is_cut.load(Relaxed) {
+            // the client has all it asked for, and left without waiting for the body's end
+            if self.is_held() {
+                self.finish(); // unless it left before the rest was written
+            } else {
+                self.close(Stamp::now());
+            }
+        } else {
+            self.cancel();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::in_flight::fixtures;
-    use lapwing_ledger::{Annotation, Outcome, Stamp};
-    use lapwing_metrics::Counter;
+
+    fn names(ledger: &Ledger) -> Vec<&'static str> {
+        ledger.circumstances.annotations.iter().map(Annotation::name).collect()
+    }
 
     #[test]
-    fn an_event_after_the_hand_over_is_counted_and_the_end_of_a_guard_is_none() {
+    fn the_end_of_a_guard_after_the_hand_over_is_no_late_event() {
         let in_flight = fixtures::in_flight();
-        let late = || in_flight.context.counters.get(Counter::LateEvents);
-        in_flight.annotate(Annotation::SplitWrite);
         in_flight.close(Stamp::now());
         in_flight.close(Stamp::now());
         in_flight.cancel();
         assert!(in_flight.read_ledger(|_| ()).is_none());
-        assert_eq!(late(), 0, "closing twice and reading lose nothing");
-        in_flight.annotate(Annotation::FlowControl);
-        assert_eq!(late(), 1);
-        in_flight.on_stream_end((1, 1), Outcome::Ok);
-        assert_eq!(late(), 2);
+        assert_eq!(in_flight.account.context.counters.get(Counter::LateEvents), 0);
+    }
+
+    #[test]
+    fn the_first_request_of_a_connection_is_new_and_counts_itself() {
+        let first = fixtures::in_flight();
+        let (context, worker, meter) = (first.account.context.clone(), first.worker.clone(), first.meter.clone());
+        assert_eq!(
+            first.read_ledger(|ledger| (names(ledger), ledger.circumstances.in_flight)),
+            Some((vec!["new_client_connection"], 1))
+        );
+        let second = InFlight::open(context, worker, meter, Stamp::now(), false);
+        assert_eq!(second.read_ledger(|ledger| (names(ledger), ledger.circumstances.in_flight)), Some((vec![], 2)));
+    }
+
+    #[test]
+    fn a_split_request_is_noted_unless_the_client_waits_for_100_continue() {
+        let apart = BodyArrival::Apart { is_acknowledged: true };
+        for (expects, arrival, annotation, count) in [
+            (false, BodyArrival::WithHead, None, 0),
+            (false, BodyArrival::Apart { is_acknowledged: false }, Some("split_request"), 0),
+            (false, apart, Some("split_request"), 1),
+            (true, apart, Some("expect_continue"), 0),
+        ] {
+            let in_flight = fixtures::in_flight();
+            if expects {
+                in_flight.account.annotate(Annotation::ExpectContinue);
+            }
+            in_flight.on_request_body(arrival);
+            let noted = in_flight.read_ledger(names).unwrap();
+            assert_eq!(noted.first().copied().filter(|name| *name != "new_client_connection"), annotation);
+            assert_eq!(in_flight.account.context.counters.get(Counter::QuickAcksClient), count);
+        }
     }
 }

@@ -7,20 +7,15 @@ use http::header::{CONTENT_LENGTH, TE, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body::Body;
 
-use super::request::InFlight;
-use crate::connection::ConnectionStamps;
+use super::account::RequestAccount;
 use lapwing_ledger::{Stage, Stamp, merge};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Adds the stages known at the head. Returns whether a trailer shall follow: if the body is a stream, and the client
 /// accepts trailers.
-pub(crate) fn announce<B: Body, M: ConnectionStamps>(
-    response: &mut Response<B>,
-    in_flight: &InFlight<M>,
-    accepts_trailers: bool,
-) -> bool {
-    append(response.headers_mut(), in_flight);
+pub(crate) fn announce<B: Body>(response: &mut Response<B>, account: &RequestAccount, accepts_trailers: bool) -> bool {
+    append(response.headers_mut(), account);
     let is_stream = !response.headers().contains_key(CONTENT_LENGTH) && !response.body().is_end_stream();
     if !is_stream || !accepts_trailers {
         return false;
@@ -38,8 +33,8 @@ pub(crate) fn accepts_trailers<B>(request: &Request<B>) -> bool {
 }
 
 /// Adds the stages known now. Stages without time are left out.
-pub(crate) fn append<M: ConnectionStamps>(fields: &mut HeaderMap, in_flight: &InFlight<M>) {
-    let Some(ledger) = in_flight.ledger_until(Stamp::now()) else { return };
+pub(crate) fn append(fields: &mut HeaderMap, account: &RequestAccount) {
+    let Some(ledger) = account.ledger_until(Stamp::now()) else { return };
     let exchange = merge(ledger, Vec::new());
     let stages = Stage::ALL.into_iter().filter_map(|stage| exchange.stage(stage).map(|(ns, source)| (stage, ns, Some(source))));
     if let Ok(value) = HeaderValue::try_from(lapwing_ledger::server_timing(stages)) {

@@ -8,7 +8,7 @@ use http::Method;
 use tower::Service;
 
 use crate::body::TrackedRequest;
-use crate::connection::ConnectionStamps;
+use crate::in_flight::RequestAccount;
 use crate::in_flight::circumstances::note_request_head;
 
 /// Applies [`Classify`].
@@ -29,10 +29,10 @@ pub(crate) struct Classify<S> {
     inner: S,
 }
 
-impl<S, B, M> Service<TrackedRequest<B, M>> for Classify<S>
+impl<S, B, A> Service<TrackedRequest<B, A>> for Classify<S>
 where
-    M: ConnectionStamps,
-    S: Service<TrackedRequest<B, M>>,
+    A: AsRef<RequestAccount>,
+    S: Service<TrackedRequest<B, A>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -42,10 +42,10 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, tracked: TrackedRequest<B, M>) -> S::Future {
+    fn call(&mut self, tracked: TrackedRequest<B, A>) -> S::Future {
         let TrackedRequest { request, in_flight } = &tracked;
         let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
-        in_flight.open_reader(method == Method::POST, |observer, ledger| {
+        A::as_ref(in_flight).open_reader(method == Method::POST, |observer, ledger| {
             note_request_head(headers, ledger);
             observer.request(method, path, headers, ledger)
         });

@@ -14,10 +14,10 @@ use http::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::body::{MAX_DRAINED_BYTES, ResponseBody, TrackedRequest};
+use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::error::response::respond;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 
 /// Applies [`FailureResponses`].
 #[derive(Clone, Debug)]
@@ -31,25 +31,38 @@ impl<S> tower::Layer<S> for FailureResponsesLayer {
     }
 }
 
+/// A request whose failure is answered.
+pub(crate) trait FailedRequest: AsRef<RequestAccount> {
+    /// Whether there is no upstream now.
+    fn is_upstream_away(&self) -> bool;
+
+    /// Whether more is left of the request than is read after its answer (HTTP/1.1).
+    fn leaves_rest(&self) -> bool;
+
+    /// The answer says that the client's connection ends after it.
+    fn close_client(&self);
+}
+
 /// Answers errors, so that it never fails.
 #[derive(Clone, Debug)]
 pub(crate) struct FailureResponses<S> {
     inner: S,
 }
 
-impl<S> Service<TrackedRequest> for FailureResponses<S>
+impl<S, A> Service<TrackedRequest<RequestBody, A>> for FailureResponses<S>
 where
-    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error>,
+    A: FailedRequest,
+    S: Service<TrackedRequest<RequestBody, A>, Response = Response<ResponseBody>, Error = Error>,
 {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseFuture<S::Future, A>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(())) // no layer below holds requests back: they are shed instead
     }
 
-    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+    fn call(&mut self, tracked: TrackedRequest<RequestBody, A>) -> Self::Future {
         let in_flight = tracked.in_flight.clone();
         ResponseFuture { answer: self.inner.call(tracked), in_flight }
     }
@@ -57,15 +70,16 @@ where
 
 pin_project! {
     /// The upstream's response, or the one that reports an error.
-    pub(crate) struct ResponseFuture<F> {
+    pub(crate) struct ResponseFuture<F, A> {
         #[pin]
         answer: F,
-        in_flight: Arc<InFlight>,
+        in_flight: Arc<A>,
     }
 }
 
-impl<F> Future for ResponseFuture<F>
+impl<F, A> Future for ResponseFuture<F, A>
 where
+    A: FailedRequest,
     F: Future<Output = Result<Response<ResponseBody>, Error>>,
 {
     type Output = Result<Response<ResponseBody>, Infallible>;
@@ -76,13 +90,14 @@ where
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(%error, "a request failed and is answered by lapwing");
-                error.report_time_limit(&this.in_flight.context.counters);
-                let closes = this.in_flight.context.health.is_away() || error.ends_connection() || leaves_rest(this.in_flight);
+                let account = A::as_ref(this.in_flight);
+                error.report_time_limit(&account.context.counters);
+                let closes = this.in_flight.is_upstream_away() || error.ends_connection() || this.in_flight.leaves_rest();
                 if closes {
                     this.in_flight.close_client();
                 }
                 let (response, outcome) = respond(&error, closes);
-                this.in_flight.write_ledger(|ledger| {
+                account.write_ledger(|ledger| {
                     ledger.status = response.status().as_u16();
                     ledger.outcome = outcome;
                 });
@@ -90,11 +105,4 @@ where
             }
         }))
     }
-}
-
-/// Whether more is left of the request than is read after its answer (HTTP/1.1).
-fn leaves_rest(in_flight: &InFlight) -> bool {
-    let is_left =
-        || in_flight.meter.known_body_left().is_none_or(|left| left > MAX_DRAINED_BYTES) || in_flight.client.awaits_continue();
-    in_flight.stamps.request_end().is_none() && !in_flight.is_multiplexed && is_left()
 }

@@ -30,9 +30,9 @@ pub(crate) struct Normalise<S> {
     inner: S,
 }
 
-impl<S, B, M> Service<TrackedRequest<B, M>> for Normalise<S>
+impl<S, B, A> Service<TrackedRequest<B, A>> for Normalise<S>
 where
-    S: Service<TrackedRequest<B, M>, Error = Error>,
+    S: Service<TrackedRequest<B, A>, Error = Error>,
 {
     type Response = S::Response;
     type Error = Error;
@@ -42,7 +42,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut tracked: TrackedRequest<B, M>) -> Self::Future {
+    fn call(&mut self, mut tracked: TrackedRequest<B, A>) -> Self::Future {
         match normalise_request(&mut tracked.request) {
             Ok(()) => Either::Left(self.inner.call(tracked)),
             Err(refused) => Either::Right(ready(Err(Error::Refused(refused)))),

@@ -3,6 +3,7 @@
 //! Stage: validation. It never waits and never queues.
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::future::Either;
@@ -13,17 +14,22 @@ use tower::Service;
 use crate::body::TrackedRequest;
 use crate::error::Error;
 use crate::head::fields_bytes;
+use crate::in_flight::RequestAccount;
+use crate::upload::UploadPlaces;
 use lapwing_metrics::Counter;
 
 /// Applies [`RequestLimits`].
 #[derive(Clone, Debug)]
-pub(crate) struct RequestLimitsLayer;
+pub(crate) struct RequestLimitsLayer {
+    /// The slow uploads of the worker.
+    pub(crate) uploads: Arc<UploadPlaces>,
+}
 
 impl<S> tower::Layer<S> for RequestLimitsLayer {
     type Service = RequestLimits<S>;
 
     fn layer(&self, inner: S) -> RequestLimits<S> {
-        RequestLimits { inner }
+        RequestLimits { inner, uploads: self.uploads.clone() }
     }
 }
 
@@ -31,12 +37,14 @@ impl<S> tower::Layer<S> for RequestLimitsLayer {
 #[derive(Clone, Debug)]
 pub(crate) struct RequestLimits<S> {
     inner: S,
+    uploads: Arc<UploadPlaces>,
 }
 
-impl<S, B, M> Service<TrackedRequest<B, M>> for RequestLimits<S>
+impl<S, B, A> Service<TrackedRequest<B, A>> for RequestLimits<S>
 where
+    A: AsRef<RequestAccount>,
     B: Body,
-    S: Service<TrackedRequest<B, M>, Error = Error>,
+    S: Service<TrackedRequest<B, A>, Error = Error>,
 {
     type Response = S::Response;
     type Error = Error;
@@ -46,11 +54,11 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, tracked: TrackedRequest<B, M>) -> Self::Future {
-        let context = &tracked.in_flight.context;
+    fn call(&mut self, tracked: TrackedRequest<B, A>) -> Self::Future {
+        let context = &A::as_ref(&tracked.in_flight).context;
         let limit = context.config.max_in_flight;
         let in_flight = context.counters.get(Counter::InFlight);
-        if in_flight > limit && !context.uploads.make_room(in_flight, limit) {
+        if in_flight > limit && !self.uploads.make_room(in_flight, limit) {
             return Either::Right(ready(Err(Error::Shed { limit })));
         }
         let limit = context.config.max_header_bytes.get();
@@ -74,17 +82,14 @@ fn head_bytes<B>(request: &Request<B>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use bytes::Bytes;
     use http_body_util::Full;
     use tower::{Layer, ServiceExt, service_fn};
 
     use super::*;
     use crate::config::Config;
-    use crate::in_flight::fixtures::{GivenStamps, context};
-    use crate::in_flight::{InFlight, RequestContext};
-    use lapwing_ledger::Stamp;
+    use crate::in_flight::RequestContext;
+    use crate::in_flight::fixtures::{account_in, context};
     use lapwing_settings::{Size, Switch};
 
     #[test]
@@ -94,16 +99,17 @@ mod tests {
         assert_eq!(of(&"M".repeat(100_000)), 100_000 + 2 + 9);
     }
 
-    /// What becomes of a request with `body` under `config`, of which `others` are in flight: no socket and no client.
+    /// What becomes of a request with `body` under `config`, of which `others` are in flight: no socket, no client, nothing that carries it.
     async fn limited(config: Config, body: &'static str, others: u64) -> Result<(), Error> {
         let context = Arc::new(RequestContext { config, ..context() });
-        for _ in 0..others {
+        for _ in 0..=others {
+            // itself included
             context.counters.raise(Counter::InFlight);
         }
-        let in_flight = InFlight::open(context, Arc::<GivenStamps>::default(), Stamp::now(), false);
+        let in_flight = Arc::new(account_in(context));
         let request = Box::new(Request::builder().uri("/x").body(Full::<Bytes>::from(body)).unwrap());
-        let inner = service_fn(|_: TrackedRequest<Full<Bytes>, GivenStamps>| ready(Ok::<_, Error>(())));
-        RequestLimitsLayer.layer(inner).oneshot(TrackedRequest { request, in_flight }).await
+        let inner = service_fn(|_: TrackedRequest<Full<Bytes>, RequestAccount>| ready(Ok::<_, Error>(())));
+        RequestLimitsLayer { uploads: Arc::default() }.layer(inner).oneshot(TrackedRequest { request, in_flight }).await
     }
 
     #[tokio::test]

@@ -74,7 +74,7 @@ where
     }
 
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
-        if tracked.in_flight.context.config.amend.is_any()
+        if tracked.in_flight.account.context.config.amend.is_any()
             && let Some(route) = eligible_route(&tracked.request)
         {
             return Either::Right(Box::pin(with_usage_request(self.inner.clone(), self.traits.clone(), tracked, route)));
@@ -121,7 +121,7 @@ async fn with_usage_request<S>(
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {
-    let context = tracked.in_flight.context.clone();
+    let context = tracked.in_flight.account.context.clone();
     let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
     let body = collected.body();
     let edit = body.as_ref().and_then(|body| amend_request(body, context.config.amend));

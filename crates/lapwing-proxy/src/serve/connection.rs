@@ -25,7 +25,7 @@ use crate::body::ResponseBody;
 use crate::config::Config;
 use crate::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use crate::error::Error as TimeLimit;
-use crate::in_flight::{CountRefusals, RequestContext};
+use crate::in_flight::{CountRefusals, RequestContext, WorkerParts};
 use crate::upstream::{CONNECTION_WINDOW, STREAM_WINDOW};
 use lapwing_metrics::Counter;
 use lapwing_net::{Accepted, Tasks};
@@ -46,14 +46,14 @@ impl<S> ClientService for S where
 /// Serves one connection to its end.
 pub(crate) async fn serve_client<S: ClientService>(
     accepted: Accepted,
-    context: Arc<RequestContext>,
+    (context, worker): (Arc<RequestContext>, Arc<WorkerParts>),
     meter: Arc<SocketMeter>,
     service: S,
     tasks: Tasks,
     ends: Ends,
 ) {
     let Accepted { socket, peer, permit: _permit } = accepted;
-    let refusals = Arc::new(CountRefusals(context.clone()));
+    let refusals = Arc::new(CountRefusals { context: context.clone(), worker });
     let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
     if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &ends).await {
         let reason = reason(&*error, &meter);

@@ -16,9 +16,8 @@ use super::body::ResponseBody;
 use super::connection::SocketMeter;
 use super::connection_settings::ConnectionSettings;
 use super::health::UpstreamHealth;
-use super::in_flight::{EvenDraw, FencedObserver, RequestContext};
+use super::in_flight::{EvenDraw, FencedObserver, RequestContext, WorkerParts};
 use super::stack::{HyperService, StackSettings, stack};
-use super::upload::UploadPlaces;
 use super::upstream::{ConnectionPool, UpstreamContext};
 use connection::serve_client;
 use end::Ends;
@@ -80,11 +79,11 @@ pub(crate) async fn serve_with<S>(
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
     let accepting = lapwing_net::accept(listener, limits, &tasks, &stop, &*parts.counters, |accepted| {
         let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
-        let context = settings.exchange.clone();
+        let (context, worker) = (settings.exchange.clone(), settings.worker.clone());
         context.counters.bump(Counter::ConnectionsAccepted);
         let service = HyperService::new(build(&settings, meter.clone(), upstream.clone()));
         let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
-        serve_client(accepted, context, meter, service, tasks.clone(), ends)
+        serve_client(accepted, (context, worker), meter, service, tasks.clone(), ends)
     });
     tokio::select! {
         biased;
@@ -107,15 +106,14 @@ async fn sweep(upstream: &UpstreamContext, settings: &ConfigHandle<StackSettings
 
 /// What the stacks of connections that are accepted now are built with: one for each value of the settings.
 fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSettings> {
-    let (counters, uploads) = (parts.counters.clone(), Arc::<UploadPlaces>::default());
-    let (tasks, health) = (tasks.clone(), parts.health.clone());
+    let counters = parts.counters.clone();
+    let worker = Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.health.clone() });
     parts.settings.map(move |settings| {
         let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
-        let (counters, uploads, tasks, health) = (counters.clone(), uploads.clone(), tasks.clone(), health.clone());
+        let (counters, worker) = (counters.clone(), worker.clone());
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
-        let exchange =
-            Arc::new(RequestContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });
-        StackSettings { exchange, tracing, shadow }
+        let exchange = Arc::new(RequestContext { config, respond_server_timing, counters, unhelped, observer });
+        StackSettings { exchange, worker, tracing, shadow }
     })
 }

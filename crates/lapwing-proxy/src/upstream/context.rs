@@ -9,7 +9,7 @@ use super::traits::UpstreamTraits;
 use crate::connection::{Greeting, SocketMeter};
 use crate::error::Error;
 use crate::health::UpstreamHealth;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::{Annotation, ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 use lapwing_net::{ConnectError, Socket, Target, Tasks};
@@ -33,11 +33,11 @@ impl UpstreamContext {
     }
 
     /// Why a request that was sent in HTTP `asked` failed with `error`, as far as the connection's first bytes tell it.
-    pub(crate) fn explain(&self, error: Error, in_flight: &InFlight, asked: Version, meter: &SocketMeter) -> Error {
+    pub(crate) fn explain(&self, error: Error, account: &RequestAccount, asked: Version, meter: &SocketMeter) -> Error {
         if !matches!(error, Error::Reset(_) | Error::Garbage(_) | Error::H2(_)) {
             return error;
         }
-        let protocol = in_flight.context.config.upstream_protocol;
+        let protocol = account.context.config.upstream_protocol;
         let found = self.health.spoken.explain(&self.target, protocol, asked, meter.upstream.greeting());
         match (found, error) {
             // an HTTP server may answer garbage too
@@ -51,17 +51,17 @@ impl UpstreamContext {
 }
 
 /// Connects to the upstream, within `connect_timeout`. The ledger has how long that took, whatever came of it.
-pub(crate) async fn connect(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
+pub(crate) async fn connect(upstream: &UpstreamContext, account: &RequestAccount) -> Result<Socket, Error> {
     let began = Stamp::now();
-    let connected = connect_unmeasured(upstream, in_flight).await;
-    in_flight.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
+    let connected = connect_unmeasured(upstream, account).await;
+    account.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
     let socket = connected?;
-    in_flight.context.counters.bump(Counter::UpstreamConnected);
+    account.context.counters.bump(Counter::UpstreamConnected);
     Ok(socket)
 }
 
-async fn connect_unmeasured(upstream: &UpstreamContext, in_flight: &InFlight) -> Result<Socket, Error> {
-    let (target, limit) = (&upstream.target, in_flight.context.config.connect_timeout.get());
+async fn connect_unmeasured(upstream: &UpstreamContext, account: &RequestAccount) -> Result<Socket, Error> {
+    let (target, limit) = (&upstream.target, account.context.config.connect_timeout.get());
     let socket = target.connect(limit).await.map_err(|error| {
         upstream.health.on_failed(target, &error);
         match error {
@@ -70,6 +70,6 @@ async fn connect_unmeasured(upstream: &UpstreamContext, in_flight: &InFlight) ->
         }
     })?;
     upstream.health.on_connected();
-    in_flight.annotate(Annotation::NewUpstreamConnection);
+    account.annotate(Annotation::NewUpstreamConnection);
     Ok(socket)
 }

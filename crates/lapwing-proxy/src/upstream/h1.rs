@@ -2,8 +2,6 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use super::h1_connection::{BoxedBody, H1Connection};
 use super::pool::PooledConnection;
 use crate::body::{RequestBody, RequestBodyError, slow_upload};
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 
@@ -25,9 +23,9 @@ use lapwing_metrics::Counter;
 pub(crate) async fn carry_request(
     upstream: &UpstreamContext,
     mut request: Box<Request<RequestBody>>,
-    in_flight: &Arc<InFlight>,
+    account: &RequestAccount,
 ) -> Result<(Response<Incoming>, Box<PooledConnection>), Error> {
-    let mut attempt = in_flight.stamps.dispatch();
+    let mut attempt = account.stamps.dispatch();
     let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
     if is_ended {
         upstream.on_goodbye();
@@ -37,10 +35,10 @@ pub(crate) async fn carry_request(
         let mut connection = match pooled.take() {
             Some(connection) => connection,
             // rare and large: boxed, so that other requests do not carry its size
-            None => Box::pin(connect(upstream, in_flight)).await?,
+            None => Box::pin(connect(upstream, account)).await?,
         };
         let answer = connection.h1.send(request.map(Box::new));
-        let failed = match answered(&mut connection.h1, answer, in_flight, attempt).await {
+        let failed = match answered(&mut connection.h1, answer, account, attempt).await {
             Ok(response) => return Ok((response, connection)),
             Err(failed) => failed,
         };
@@ -51,20 +49,19 @@ pub(crate) async fn carry_request(
         match failed {
             (_, Some(unwritten)) if reused => {
                 // the upstream has just closed the idle connection: nothing was written, so nothing can happen twice
-                in_flight.context.counters.bump(Counter::UpstreamRetried);
-                in_flight
-                    .write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
+                account.context.counters.bump(Counter::UpstreamRetried);
+                account.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now()));
                 attempt = Stamp::now();
                 request = unwritten;
             }
-            (error, _) => return Err(upstream.explain(error, in_flight, Version::HTTP_11, &connection.h1.meter)),
+            (error, _) => return Err(upstream.explain(error, account, Version::HTTP_11, &connection.h1.meter)),
         }
     }
 }
 
-async fn connect(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Box<PooledConnection>, Error> {
-    let socket = super::context::connect(upstream, in_flight).await?;
-    let connection = H1Connection::open(socket, &in_flight.context.config).await?;
+async fn connect(upstream: &UpstreamContext, account: &RequestAccount) -> Result<Box<PooledConnection>, Error> {
+    let socket = super::context::connect(upstream, account).await?;
+    let connection = H1Connection::open(socket, &account.context.config).await?;
     Ok(PooledConnection::new(connection, upstream.pool.clone()))
 }
 
@@ -74,14 +71,14 @@ type Failed = (Error, Option<Box<Request<RequestBody>>>);
 async fn answered(
     connection: &mut H1Connection,
     answer: impl Future<Output = Result<Response<Incoming>, TrySendError<Request<BoxedBody>>>>,
-    in_flight: &Arc<InFlight>,
+    account: &RequestAccount,
     sent: Stamp,
 ) -> Result<Response<Incoming>, Failed> {
     // the runtime's channel gives nothing to a task that has used its turn up, and would tell the waker below, which wakes nobody
     let mut answer = pin!(unconstrained(answer));
     poll_fn(|cx| {
         connection.drive(cx);
-        in_flight.read_passed(); // the pieces that have just been written
+        account.read_passed(); // the pieces that have just been written
         // only driving the connection can have answered
         if let Poll::Ready(result) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return Poll::Ready(result.map_err(|mut failed| {
@@ -90,11 +87,11 @@ async fn answered(
             }));
         }
         let taken = connection.meter.last_write().unwrap_or(sent); // the upstream may be slower than the client
-        let (since, limit) = response_deadline(in_flight, sent.max(taken));
+        let (since, limit) = response_deadline(account, sent.max(taken));
         if connection.deadline.has_expired(cx, since, limit) {
-            return Poll::Ready(Err((expired(in_flight, limit), None)));
+            return Poll::Ready(Err((expired(account, limit), None)));
         }
-        slow_upload(in_flight, cx, &mut connection.deadline).map_or(Poll::Pending, |error| Poll::Ready(Err((error, None))))
+        slow_upload(account, cx, &mut connection.deadline).map_or(Poll::Pending, |error| Poll::Ready(Err((error, None))))
     })
     .await
 }
@@ -103,22 +100,20 @@ async fn answered(
 /// while the request still comes, since bytes of it last moved: for `client_stall_timeout` while the client is waited for, else for
 /// `idle_timeout`. `moved` is when the upstream last took
 /// bytes, or was asked.
-pub(crate) fn response_deadline(in_flight: &InFlight, moved: Stamp) -> (Stamp, Duration) {
-    let config = &in_flight.context.config;
-    match in_flight.stamps.request_end() {
+pub(crate) fn response_deadline(account: &RequestAccount, moved: Stamp) -> (Stamp, Duration) {
+    let config = &account.context.config;
+    match account.stamps.request_end() {
         Some(end) => (end.max(moved), config.header_limit()),
-        None if in_flight.awaits_client.load(Relaxed) => {
-            (in_flight.stamps.request_last().max(moved), config.client_stall_timeout.get())
-        }
-        None => (in_flight.stamps.request_last().max(moved), config.idle_limit()),
+        None if account.upload.awaits_client() => (account.stamps.request_last().max(moved), config.client_stall_timeout.get()),
+        None => (account.stamps.request_last().max(moved), config.idle_limit()),
     }
 }
 
 /// Maps an expired [`response_deadline`] to the error that names who stalled.
-pub(crate) fn expired(in_flight: &InFlight, limit: Duration) -> Error {
-    match in_flight.stamps.request_end() {
+pub(crate) fn expired(account: &RequestAccount, limit: Duration) -> Error {
+    match account.stamps.request_end() {
         Some(_) => Error::HeaderTimeout { limit },
-        None if in_flight.awaits_client.load(Relaxed) => Error::RequestStalled { limit },
+        None if account.upload.awaits_client() => Error::RequestStalled { limit },
         None => Error::RequestUnread { limit },
     }
 }

@@ -22,7 +22,7 @@ use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
 use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest, slow_upload};
 use crate::connection::{Greeting, LazyDeadline, MeteredSocket, SocketMeter};
 use crate::error::Error;
-use crate::in_flight::InFlight;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 use lapwing_net::Tasks;
@@ -94,50 +94,50 @@ impl Sender {
 }
 
 impl H2Connection {
-    /// Carries `request` to the upstream and waits for the response's head.
+    /// Carries `request`, with its account and its client's connection, to the upstream and waits for the response's head.
     pub(crate) async fn carry_request(
         &self,
         upstream: &UpstreamContext,
         request: Box<Request<RequestBody>>,
-        in_flight: &Arc<InFlight>,
+        (account, client): (&RequestAccount, &Arc<SocketMeter>),
     ) -> Result<Response<H2Source>, Error> {
         let (head, body) = request.into_parts();
-        let mut attempt = in_flight.stamps.dispatch();
+        let mut attempt = account.stamps.dispatch();
         let mut may_retry = true;
         let mut deadline = self.deadlines.lock().pop().unwrap_or_default();
         let (Sender { mut streams, meter, state }, asked) = loop {
             let (mut sender, asked, reused) = match self.known_sender() {
                 Some(sender) => (sender, attempt, true),
-                None => self.sender(upstream, in_flight).await.map(|(sender, reused)| (sender, Stamp::now(), reused))?,
+                None => self.sender(upstream, account, client).await.map(|(sender, reused)| (sender, Stamp::now(), reused))?,
             };
             // room for one more stream
             let opened = poll_fn(|cx| match sender.streams.poll_ready(cx) {
                 Poll::Ready(opened) => Poll::Ready(Ok(opened)),
-                Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
+                Poll::Pending => overdue(cx, account, asked, &mut deadline).map(Err),
             });
             match opened.await? {
                 Ok(()) => break (sender, asked),
                 Err(_) if reused && may_retry => {
                     // nothing was written: the connection has ended
                     may_retry = false;
-                    in_flight.context.counters.bump(Counter::UpstreamRetried);
-                    in_flight.write_ledger(|ledger| {
+                    account.context.counters.bump(Counter::UpstreamRetried);
+                    account.write_ledger(|ledger| {
                         ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, attempt, Stamp::now())
                     });
                     attempt = Stamp::now();
                     // not taken out: another request may have put a new one there
                     sender.state.is_over.store(true, Relaxed);
                 }
-                Err(error) => return Err(upstream.explain(Error::H2(error), in_flight, Version::HTTP_2, &sender.meter)),
+                Err(error) => return Err(upstream.explain(Error::H2(error), account, Version::HTTP_2, &sender.meter)),
             }
         };
         let is_over = body.is_end_stream();
-        let explain = |error| upstream.explain(error, in_flight, Version::HTTP_2, &meter);
+        let explain = |error| upstream.explain(error, account, Version::HTTP_2, &meter);
         let (answer, stream) =
             streams.send_request(Request::from_parts(head, ()), is_over).map_err(|error| explain(Error::H2(error)))?;
         let upload = (!is_over).then(|| H2Upload::new(body, stream, state.settings()));
         let mut awaited = Awaited { answer, upload, asked, deadline };
-        let response = poll_fn(|cx| awaited.poll_head(cx, in_flight)).await.map_err(explain)?;
+        let response = poll_fn(|cx| awaited.poll_head(cx, account)).await.map_err(explain)?;
         let Awaited { upload, deadline, .. } = awaited;
         self.keep_deadline(deadline);
         let length = content_length(response.headers());
@@ -146,14 +146,19 @@ impl H2Connection {
     }
 
     /// What the upstream begins with when it is spoken to in HTTP/2; [`Greeting::Nothing`] if it ends the connection without a word.
-    pub(crate) async fn greeting(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Greeting, Error> {
-        let mut heard = self.sender(upstream, in_flight).await?.0.state.heard.clone();
+    pub(crate) async fn greeting(
+        &self,
+        upstream: &UpstreamContext,
+        account: &RequestAccount,
+        client: &Arc<SocketMeter>,
+    ) -> Result<Greeting, Error> {
+        let mut heard = self.sender(upstream, account, client).await?.0.state.heard.clone();
         let asked = Stamp::now();
         let mut deadline = LazyDeadline::default();
         let mut told = pin!(heard.wait_for(|heard| heard.greeting.is_some()));
         let greeting = poll_fn(|cx| match told.as_mut().poll(cx) {
             Poll::Ready(told) => Poll::Ready(Ok(told.ok().and_then(|heard| heard.greeting).unwrap_or(Greeting::Nothing))),
-            Poll::Pending => overdue(cx, in_flight, asked, &mut deadline).map(Err),
+            Poll::Pending => overdue(cx, account, asked, &mut deadline).map(Err),
         })
         .await?;
         upstream.health.spoken.on_greeting(&upstream.target, greeting);
@@ -174,8 +179,13 @@ impl H2Connection {
         slot.as_ref().filter(|sender| !sender.is_over()).cloned()
     }
 
-    async fn sender(&self, upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<(Sender, bool), Error> {
-        let limit = in_flight.context.config.connect_timeout.get();
+    async fn sender(
+        &self,
+        upstream: &UpstreamContext,
+        account: &RequestAccount,
+        client: &Arc<SocketMeter>,
+    ) -> Result<(Sender, bool), Error> {
+        let limit = account.context.config.connect_timeout.get();
         // another request of this client may be connecting: this one waits with it, within the same limit
         let mut slot = tokio::time::timeout(limit, self.sender.lock())
             .await
@@ -184,24 +194,24 @@ impl H2Connection {
             return Ok((sender.clone(), true));
         }
         // rare and large: boxed, so that other requests do not carry its size
-        let sender = Box::pin(open(upstream, in_flight)).await?;
+        let sender = Box::pin(open(upstream, account, client)).await?;
         *slot = Some(sender.clone());
         Ok((sender, false))
     }
 }
 
 /// Opens a connection, which a task of its own drives.
-async fn open(upstream: &UpstreamContext, in_flight: &Arc<InFlight>) -> Result<Sender, Error> {
-    let socket = connect(upstream, in_flight).await?;
+async fn open(upstream: &UpstreamContext, account: &RequestAccount, client: &Arc<SocketMeter>) -> Result<Sender, Error> {
+    let socket = connect(upstream, account).await?;
     let meter = Arc::<SocketMeter>::default();
-    let io = MeteredSocket::shared_upstream(socket, meter.clone(), in_flight.meter.clone());
+    let io = MeteredSocket::shared_upstream(socket, meter.clone(), client.clone());
     let (streams, connection) = client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_max_send_streams(INITIAL_STREAMS)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_header_list_size(u32::try_from(in_flight.context.config.max_header_bytes.get()).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(account.context.config.max_header_bytes.get()).unwrap_or(u32::MAX))
         .handshake(io)
         .await
         .map_err(Error::H2)?;
@@ -277,7 +287,7 @@ struct Awaited {
 
 impl Awaited {
     /// Sends the body and waits for the response's head, until [`response_deadline`] expires.
-    fn poll_head(&mut self, cx: &mut Context<'_>, in_flight: &InFlight) -> Poll<Result<Response<RecvStream>, Error>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>, account: &RequestAccount) -> Poll<Result<Response<RecvStream>, Error>> {
         // first, so that head and body go out in one write
         if let Some(upload) = &mut self.upload
             && let Poll::Ready(sent) = upload.poll_sent(cx)
@@ -290,17 +300,17 @@ impl Awaited {
         if let Poll::Ready(answered) = Pin::new(&mut self.answer).poll(cx) {
             return Poll::Ready(answered.map_err(Error::H2));
         }
-        overdue(cx, in_flight, self.asked, &mut self.deadline).map(Err)
+        overdue(cx, account, self.asked, &mut self.deadline).map(Err)
     }
 }
 
 /// Ready once the answer to a request that was sent at `asked` is overdue, or its body comes too slowly.
-fn overdue(cx: &mut Context<'_>, in_flight: &InFlight, asked: Stamp, deadline: &mut LazyDeadline) -> Poll<Error> {
-    let (since, limit) = response_deadline(in_flight, asked);
+fn overdue(cx: &mut Context<'_>, account: &RequestAccount, asked: Stamp, deadline: &mut LazyDeadline) -> Poll<Error> {
+    let (since, limit) = response_deadline(account, asked);
     if deadline.has_expired(cx, since, limit) {
-        return Poll::Ready(expired(in_flight, limit));
+        return Poll::Ready(expired(account, limit));
     }
-    slow_upload(in_flight, cx, deadline).map_or(Poll::Pending, Poll::Ready)
+    slow_upload(account, cx, deadline).map_or(Poll::Pending, Poll::Ready)
 }
 
 /// The length that an answer's head announces; `None` if it announces none, or several.

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use http::{HeaderName, Request, StatusCode, Version, header};
 
 use crate::body::{ContinueGate, RequestBody};
-use crate::in_flight::InFlight;
-use lapwing_metrics::Counter;
 
 /// Of the upstream's connection, or of a body that an interim response cannot have (RFC 9110, 8.6).
 const NOT_PASSED: [HeaderName; 5] = [
@@ -19,13 +17,22 @@ const NOT_PASSED: [HeaderName; 5] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-/// Makes hyper pass on the interim responses to `request`, and open `gate`.
-pub(crate) fn pass_on(request: &mut Request<RequestBody>, in_flight: &Arc<InFlight>, gate: Option<Arc<ContinueGate>>) {
-    let takes_interim = !in_flight.is_multiplexed && request.version() == Version::HTTP_11;
+/// Who takes interim responses: a client, over the connection of its request.
+pub(crate) trait InterimReceiver: Send + Sync + 'static {
+    /// Whether requests share the connection (HTTP/2).
+    fn is_multiplexed(&self) -> bool;
+
+    /// Sends the client a response before its own, or drops it and counts that.
+    fn interject(&self, response: &[u8]);
+}
+
+/// Makes hyper pass on the interim responses to `request` to `client`, and open `gate`.
+pub(crate) fn pass_on<C: InterimReceiver>(request: &mut Request<RequestBody>, client: &Arc<C>, gate: Option<Arc<ContinueGate>>) {
+    let takes_interim = !client.is_multiplexed() && request.version() == Version::HTTP_11;
     if !takes_interim && gate.is_none() {
         return;
     }
-    let in_flight = in_flight.clone();
+    let client = client.clone();
     hyper::ext::on_informational(request, move |response| {
         if response.status() == StatusCode::CONTINUE {
             if let Some(gate) = &gate {
@@ -44,8 +51,6 @@ pub(crate) fn pass_on(request: &mut Request<RequestBody>, in_flight: &Arc<InFlig
             bytes.extend_from_slice(b"\r\n");
         }
         bytes.extend_from_slice(b"\r\n");
-        if !in_flight.meter.interject(&bytes) {
-            in_flight.context.counters.bump(Counter::InterimDropped);
-        }
+        client.interject(&bytes);
     });
 }

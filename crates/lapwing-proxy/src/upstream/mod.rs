@@ -34,8 +34,9 @@ use crate::error::Error;
 use crate::error::response::keep_error_field_apart;
 use crate::head::normalise_response;
 use crate::health::Route;
-use crate::in_flight::InFlight;
+use crate::in_flight::{InFlight, RequestAccount};
 use lapwing_ledger::Stamp;
+use lapwing_metrics::Counter;
 use trust::Framing;
 
 /// The upstream as one client's connection sees it.
@@ -63,7 +64,7 @@ impl tower::Service<TrackedRequest> for Upstream {
 
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
         let context = self.context.clone();
-        let (protocol, spoken) = (tracked.in_flight.context.config.upstream_protocol, &context.health.spoken);
+        let (protocol, spoken) = (tracked.in_flight.account.context.config.upstream_protocol, &context.health.spoken);
         match spoken.route(protocol, tracked.request.version()) {
             Route::Http1 => {
                 let is_kept = protocol == UpstreamProtocol::Auto && spoken.is_http1_unproven();
@@ -84,8 +85,8 @@ async fn over_either(
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let in_flight = tracked.in_flight.clone();
-    in_flight.stamps.dispatch();
-    match h2.greeting(&context, &in_flight).await? {
+    in_flight.account.stamps.dispatch();
+    match h2.greeting(&context, &in_flight.account, &in_flight.meter).await? {
         Greeting::Http2 => over_h2(context, h2, tracked).await,
         Greeting::Http1 => over_h1(context, Some(h2), false, tracked).await,
         // it may not answer what it cannot read, and speak HTTP/1.1 all the same
@@ -111,15 +112,15 @@ async fn over_h2(
     let TrackedRequest { mut request, in_flight } = tracked;
     refuse_tunnel(&request)?;
     convert::to_h2(&mut request, &context.target);
-    let mut response = match h2.carry_request(&context, request, &in_flight).await {
+    let mut response = match h2.carry_request(&context, request, (&in_flight.account, &in_flight.meter)).await {
         Ok(response) => response,
-        Err(error) => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight)).await),
+        Err(error) => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight.account)).await),
     };
     context.health.spoken.on_http2();
     keep_error_field_apart(response.headers_mut());
     let head = response.body().last_read();
-    in_flight.begin_window(in_flight.stamps.request_end(), head);
-    in_flight.record_response_head(response.status(), response.headers());
+    in_flight.account.begin_window(in_flight.account.stamps.request_end(), head);
+    in_flight.account.record_response_head(response.status(), response.headers());
     Ok(response.map(|stream| ResponseBody::stream(stream, head)))
 }
 
@@ -133,7 +134,7 @@ async fn over_h1(
     let TrackedRequest { mut request, in_flight } = tracked;
     refuse_tunnel(&request)?;
     if in_flight.is_multiplexed
-        && needs_h2(&context, &request, &in_flight)
+        && needs_h2(&context, &request, &in_flight.account)
         && let Some(h2) = h2
     {
         return Box::pin(grpc_over_h2(context, h2, TrackedRequest { request, in_flight })).await;
@@ -148,18 +149,18 @@ async fn over_h1(
     if let Some(gate) = gate {
         request.body_mut().hold_by(gate);
     }
-    let (mut response, mut connection) = match h1::carry_request(&context, request, &in_flight).await {
+    let (mut response, mut connection) = match h1::carry_request(&context, request, &in_flight.account).await {
         Ok(answered) => answered,
         Err(error) => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
     };
     context.health.spoken.on_http1();
-    let limit = in_flight.context.config.max_header_bytes.get();
+    let limit = in_flight.account.context.config.max_header_bytes.get();
     let closes = normalise_response(&mut response, limit, is_old).map_err(Error::RefusedAnswer)?;
     if context.health.on_answer(closes) {
         context.on_goodbye();
     }
     keep_error_field_apart(response.headers_mut());
-    let is_early = in_flight.stamps.request_end().is_none();
+    let is_early = in_flight.account.stamps.request_end().is_none();
     if is_early && (in_flight.is_multiplexed || closes) {
         // nobody wants the rest of the request: an HTTP/2 client is told so by the end of its stream
         connection.close_at_end();
@@ -170,9 +171,9 @@ async fn over_h1(
     }
     connection.framing = if response.body().size_hint().exact().is_some() { Framing::Sized } else { Framing::Open };
     let head = connection.last_read().unwrap_or_else(Stamp::now);
-    let sent = in_flight.stamps.request_end().and_then(|end| Some(connection.h1.meter.last_write()?.max(end)));
-    in_flight.begin_window(sent, head);
-    in_flight.record_response_head(response.status(), response.headers());
+    let sent = in_flight.account.stamps.request_end().and_then(|end| Some(connection.h1.meter.last_write()?.max(end)));
+    in_flight.account.begin_window(sent, head);
+    in_flight.account.record_response_head(response.status(), response.headers());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else { return Err(Error::SwitchedUnasked) };
         upgrade::splice(&context, client, &mut response, connection, in_flight);
@@ -189,7 +190,7 @@ async fn over_h2_after(
     error: Error,
     in_flight: Arc<InFlight>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let error = failed(&context, Version::HTTP_11, error, &in_flight).await;
+    let error = failed(&context, Version::HTTP_11, error, &in_flight.account).await;
     let spoken = &context.health.spoken;
     if matches!(error, Error::WrongProtocol(_))
         && spoken.is_http2_only()
@@ -205,7 +206,7 @@ async fn over_h2_after(
 }
 
 /// A request over `version` failed: if the upstream broke off, finds out whether it has gone, or speaks something else.
-async fn failed(context: &UpstreamContext, version: Version, error: Error, in_flight: &InFlight) -> Error {
+async fn failed(context: &UpstreamContext, version: Version, error: Error, account: &RequestAccount) -> Error {
     if !matches!(error, Error::Reset(_) | Error::H2(_)) {
         return error;
     }
@@ -214,14 +215,14 @@ async fn failed(context: &UpstreamContext, version: Version, error: Error, in_fl
     if health.is_away() {
         return error;
     }
-    let protocol = in_flight.context.config.upstream_protocol;
+    let protocol = account.context.config.upstream_protocol;
     health.spoken.ask(&context.target, protocol, version).await.unwrap_or(error)
 }
 
 /// Whether a request of HTTP/2 is a gRPC call, which is not translated: a server of HTTP/1.1 cannot answer it, whatever it says.
-fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, in_flight: &InFlight) -> bool {
+fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, account: &RequestAccount) -> bool {
     let kind = || request.headers().get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
-    let is_learnt = in_flight.context.config.upstream_protocol == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
+    let is_learnt = account.context.config.upstream_protocol == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
     is_learnt && is_grpc(kind())
 }
 
@@ -248,4 +249,16 @@ fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {
         return Err(Error::Unsupported("CONNECT asks for a tunnel, which Lapwing is not"));
     }
     Ok(())
+}
+
+impl interim::InterimReceiver for InFlight {
+    fn is_multiplexed(&self) -> bool {
+        self.is_multiplexed
+    }
+
+    fn interject(&self, response: &[u8]) {
+        if !self.meter.interject(response) {
+            self.account.context.counters.bump(Counter::InterimDropped);
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) fn splice(
         let mut client = SpliceSide::new(TokioIo::new(client));
         let mut upstream = SpliceSide::new(TokioIo::new(upstream));
         let mut deadline = LazyDeadline::default();
-        let limit = in_flight.context.config.idle_limit();
+        let limit = in_flight.account.context.config.idle_limit();
         let began = Stamp::now();
         let copied = {
             let mut copying = pin!(tokio::io::copy_bidirectional(&mut client, &mut upstream));
@@ -71,18 +71,18 @@ pub(crate) fn splice(
             .await
         };
         let end = Stamp::now();
-        in_flight.stamps.end_window(end);
+        in_flight.account.stamps.end_window(end);
         let outcome = match copied {
             Some(Ok(_)) => Outcome::Ok,
             Some(Err(_)) if client.failed => Outcome::Cancelled,
             Some(Err(_)) => Outcome::Broken,
             None => {
                 let stalled = Error::UpgradeStalled { limit };
-                stalled.report_time_limit(&in_flight.context.counters);
+                stalled.report_time_limit(&in_flight.account.context.counters);
                 stalled.response().outcome
             }
         };
-        in_flight.on_stream_end((client.read, upstream.read), outcome);
+        in_flight.account.on_stream_end((client.read, upstream.read), outcome);
         in_flight.close(end);
         drop(guard);
     });

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use http::{Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 
-use crate::body::{AccountedRequest, AccountedResponse, TrackedRequest};
+use super::failure_responses::FailedRequest;
+use crate::body::{AccountedRequest, AccountedResponse, MAX_DRAINED_BYTES, TrackedRequest};
 use crate::connection::ConnectionStamps;
-use crate::in_flight::{AccountGuard, InFlight, RequestContext, server_timing};
+use crate::in_flight::{AccountGuard, InFlight, RequestContext, WorkerParts, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
 use lapwing_tower::LedgerLayer;
 use lapwing_tower::account::{AnswerAccount, OpenAccount, OpenedRequest, ResponseTerms};
@@ -21,19 +22,24 @@ use lapwing_tower::account::{AnswerAccount, OpenAccount, OpenedRequest, Response
 #[derive(Debug)]
 pub(crate) struct ConnectionAccounts<T, M> {
     context: Arc<RequestContext>,
+    worker: Arc<WorkerParts>,
     meter: Arc<M>,
     body: PhantomData<fn() -> T>,
 }
 
 impl<T, M> Clone for ConnectionAccounts<T, M> {
     fn clone(&self) -> Self {
-        Self { context: self.context.clone(), meter: self.meter.clone(), body: PhantomData }
+        Self { context: self.context.clone(), worker: self.worker.clone(), meter: self.meter.clone(), body: PhantomData }
     }
 }
 
 /// Returns the layer for one client connection, with stamps by `meter`.
-pub(crate) const fn layer<T, M>(context: Arc<RequestContext>, meter: Arc<M>) -> LedgerLayer<ConnectionAccounts<T, M>> {
-    LedgerLayer::with_accounts(ConnectionAccounts { context, meter, body: PhantomData })
+pub(crate) const fn layer<T, M>(
+    context: Arc<RequestContext>,
+    worker: Arc<WorkerParts>,
+    meter: Arc<M>,
+) -> LedgerLayer<ConnectionAccounts<T, M>> {
+    LedgerLayer::with_accounts(ConnectionAccounts { context, worker, meter, body: PhantomData })
 }
 
 impl<B, T, M> OpenAccount<B> for ConnectionAccounts<T, M>
@@ -43,12 +49,12 @@ where
     M: ConnectionStamps,
 {
     type Account = InFlight<M>;
-    type Request = TrackedRequest<T, M>;
+    type Request = TrackedRequest<T, InFlight<M>>;
 
     fn open(&self, request: Request<B>) -> OpenedRequest<Self::Request, InFlight<M>> {
         let is_multiplexed = request.version() == Version::HTTP_2;
         let began = self.meter.head_began(is_multiplexed);
-        let in_flight = InFlight::open(self.context.clone(), self.meter.clone(), began, is_multiplexed);
+        let in_flight = InFlight::open(self.context.clone(), self.worker.clone(), self.meter.clone(), began, is_multiplexed);
         if request.body().is_end_stream() {
             in_flight.on_request_end(None);
         } else if request.headers().contains_key(header::EXPECT) {
@@ -87,14 +93,30 @@ where
         if terms.has_no_body(status) {
             response = response.map(|body| body.emptied(in_flight.is_multiplexed));
         }
-        let has_timing_trailer =
-            in_flight.context.respond_server_timing && server_timing::announce(&mut response, in_flight, terms.has_server_timing);
+        let has_timing_trailer = in_flight.account.context.respond_server_timing
+            && server_timing::announce(&mut response, &in_flight.account, terms.has_server_timing);
         response.body_mut().guard(guard, has_timing_trailer);
         response
     }
 
     fn on_failed(_: AccountGuard<M>) {
         // no layer below fails; one that did would leave a client without an answer, which the guard counts as cancelled
+    }
+}
+
+impl FailedRequest for InFlight {
+    fn is_upstream_away(&self) -> bool {
+        self.worker.health.is_away()
+    }
+
+    fn leaves_rest(&self) -> bool {
+        let is_left =
+            || self.meter.known_body_left().is_none_or(|left| left > MAX_DRAINED_BYTES) || self.client.awaits_continue();
+        self.account.stamps.request_end().is_none() && !self.is_multiplexed && is_left()
+    }
+
+    fn close_client(&self) {
+        Self::close_client(self);
     }
 }
 

@@ -83,12 +83,12 @@ async fn ledger(method: Method, is_read: bool, flushed: Option<Stamp>) -> Ledger
     let context = context();
     let observer = FencedObserver::new(Arc::new(closed.clone()), context.counters.clone());
     let meter = Arc::new(GivenStamps::beginning(at(1_000)));
-    let inner = service_fn(|tracked: TrackedRequest<Unread, GivenStamps>| {
-        tracked.in_flight.stamps.dispatch();
-        tracked.in_flight.record_response_head(StatusCode::OK, &HeaderMap::new());
+    let inner = service_fn(|tracked: TrackedRequest<Unread, InFlight<GivenStamps>>| {
+        tracked.in_flight.account.stamps.dispatch();
+        tracked.in_flight.account.record_response_head(StatusCode::OK, &HeaderMap::new());
         ready(Ok::<_, Infallible>(Response::new(Answer(Full::from("answer"), AccountGuard::none()))))
     });
-    let stack = layer::<Unread, _>(Arc::new(RequestContext { observer, ..context }), meter.clone()).layer(inner);
+    let stack = layer::<Unread, _>(Arc::new(RequestContext { observer, ..context }), Arc::default(), meter.clone()).layer(inner);
     let request = Request::builder().method(method).body(Full::<Bytes>::from("ask")).unwrap();
     let Ok(response) = stack.oneshot(request).await;
     if is_read {

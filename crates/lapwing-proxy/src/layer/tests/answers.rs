@@ -42,7 +42,7 @@ where
             match answer {
                 Some(answer) => {
                     let response = Response::new(answer);
-                    tracked.in_flight.record_response_head(response.status(), response.headers());
+                    tracked.in_flight.account.record_response_head(response.status(), response.headers());
                     Ok(response.map(ResponseBody::own))
                 }
                 None => inner.call(tracked).await,

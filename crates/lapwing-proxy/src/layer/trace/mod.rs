@@ -16,7 +16,7 @@ use tower::Service;
 
 use crate::body::TrackedRequest;
 use crate::config::TraceSampling;
-use crate::connection::ConnectionStamps;
+use crate::in_flight::RequestAccount;
 use lapwing_ledger::{Ledger, PassedContext, SpanId, TraceContext, TraceId, TraceMark};
 use lapwing_protocol::trace_context::{
     self, ContextPolicy, PresentContexts, SentContext, SentContexts, TRACEPARENT, TRACESTATE, WrittenContext,
@@ -82,10 +82,10 @@ pub(crate) struct Trace<S> {
     tracing: Tracing,
 }
 
-impl<S, B, M> Service<TrackedRequest<B, M>> for Trace<S>
+impl<S, B, A> Service<TrackedRequest<B, A>> for Trace<S>
 where
-    M: ConnectionStamps,
-    S: Service<TrackedRequest<B, M>>,
+    A: AsRef<RequestAccount>,
+    S: Service<TrackedRequest<B, A>>,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -95,10 +95,10 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut tracked: TrackedRequest<B, M>) -> S::Future {
+    fn call(&mut self, mut tracked: TrackedRequest<B, A>) -> S::Future {
         if self.tracing.sampling != TraceSampling::Off {
             let TrackedRequest { request, in_flight } = &mut tracked;
-            in_flight.write_ledger(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
+            A::as_ref(in_flight).write_ledger(|ledger| trace(&self.tracing, request.headers_mut(), ledger));
         }
         self.inner.call(tracked)
     }

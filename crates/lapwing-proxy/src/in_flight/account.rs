@@ -1,0 +1,250 @@
+//! The account of a request: who measures it (stamps, the open ledger), and who observes its bodies. It does not know what carries the
+//! request: neither its connection, nor its bodies, nor the upstream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use parking_lot::Mutex;
+
+use super::body_observation::{BodyObservation, count_refused};
+use super::body_reader::BodyReader;
+use super::context::RequestContext;
+use super::observer::Observer;
+use super::on_close::OnClose;
+use super::request_stamps::RequestStamps;
+use crate::connection::ClientWaits;
+use crate::upload::UploadProgress;
+use lapwing_ledger::{Annotation, ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, Stage, Stamp};
+use lapwing_metrics::{Counter, Counters};
+use lapwing_protocol::ExchangeReader;
+use lapwing_tower::outcome::{GRPC, grpc_outcome, head_outcome};
+
+/// The account of one request.
+#[derive(Debug)]
+pub(crate) struct RequestAccount {
+    pub(crate) context: Arc<RequestContext>,
+    pub(crate) stamps: RequestStamps,
+    /// How the request's body comes.
+    pub(crate) upload: UploadProgress,
+    /// Pieces of the bodies have passed that the reader has not read yet.
+    is_behind: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ledger: OpenLedger,
+    /// The response's waits for the client, if the request shares its connection.
+    waits: Option<Box<ClientWaits>>,
+    bodies: BodyObservation,
+    on_close: Option<Box<dyn OnClose>>,
+}
+
+impl RequestAccount {
+    /// An account with an open `ledger`, of a request whose handler was called at `called`.
+    pub(crate) fn new(context: Arc<RequestContext>, ledger: Box<Ledger>, called: Stamp) -> Self {
+        Self {
+            context,
+            stamps: RequestStamps::new(called),
+            upload: UploadProgress::default(),
+            is_behind: AtomicBool::new(false),
+            state: Mutex::new(State {
+                ledger: OpenLedger::new(ledger),
+                waits: None,
+                bodies: BodyObservation::default(),
+                on_close: None,
+            }),
+        }
+    }
+
+    /// Writes into the ledger; `None`, and counted, if it was handed over.
+    pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
+        self.state.lock().ledger.write(|| count_late(&self.context.counters), write)
+    }
+
+    /// Reads the ledger; `None` if it was handed over.
+    pub(crate) fn read_ledger<T>(&self, read: impl FnOnce(&Ledger) -> T) -> Option<T> {
+        self.state.lock().ledger.ledger().map(read)
+    }
+
+    /// Notes what was seen of the request.
+    pub(crate) fn annotate(&self, annotation: Annotation) {
+        self.write_ledger(|ledger| ledger.circumstances.annotations.add(annotation));
+    }
+
+    /// Lets the observer write into the ledger, and open a reader of the bodies of a POST, or of another request. A panic is caught
+    /// and counted.
+    pub(crate) fn open_reader(&self, is_post: bool, open: impl FnOnce(&dyn Observer, &mut Ledger) -> Option<ExchangeReader>) {
+        let State { ledger, bodies, .. } = &mut *self.state.lock();
+        bodies.begin(is_post);
+        self.context.observer.call(Counter::ObserverPanics, |observer| {
+            let opened = ledger.write(|| count_late(&self.context.counters), |ledger| open(observer, ledger));
+            bodies.read_with(opened.flatten());
+        });
+    }
+
+    /// Has `on_close` called when the ledger closes.
+    pub(crate) fn set_on_close(&self, on_close: Box<dyn OnClose>) {
+        self.state.lock().on_close = Some(on_close);
+    }
+
+    /// Calls the reader of the bodies, if there is one. A panic is caught and counted; a reader that panicked is not called again.
+    pub(crate) fn with_reader(&self, read: impl FnOnce(&mut BodyReader)) {
+        let behind = self.state.lock().bodies.with_reader(&self.context.observer, read);
+        self.set_behind(behind);
+    }
+
+    fn set_behind(&self, behind: Option<bool>) {
+        if let Some(is_behind) = behind {
+            self.is_behind.store(is_behind, Relaxed);
+        }
+    }
+
+    /// A piece of the request goes to the upstream.
+    pub(crate) fn on_request_piece(&self, bytes: &Bytes) {
+        self.with_reader(|reader| reader.push_request(bytes));
+    }
+
+    /// A piece of the response, read from the upstream at `at`, goes to the client.
+    pub(crate) fn on_response_piece(&self, bytes: &Bytes, at: Stamp) {
+        let State { ledger, bodies, .. } = &mut *self.state.lock();
+        if let Some(ledger) = ledger.ledger() {
+            self.set_behind(bodies.on_response_piece(&self.context.observer, ledger, bytes, at));
+        }
+    }
+
+    /// Lets the reader read the pieces that have passed. Call it once they are on their way.
+    pub(crate) fn read_passed(&self) {
+        if self.is_behind.load(Relaxed) {
+            self.with_reader(BodyReader::read);
+        }
+    }
+
+    /// Whether the response is complete by its own end mark, as far as it has passed.
+    pub(crate) fn is_response_complete(&self) -> bool {
+        let mut is_complete = false;
+        self.with_reader(|reader| is_complete = reader.is_complete());
+        is_complete
+    }
+
+    /// The response waited for the client, not for the upstream.
+    pub(crate) fn on_client_wait(&self, from: Stamp, to: Stamp) {
+        self.state.lock().waits.get_or_insert_default().push(from, to);
+    }
+
+    /// The upstream began to answer at `head`. It was given the last request byte at `sent` (`None`: not yet).
+    pub(crate) fn begin_window(&self, sent: Option<Stamp>, head: Stamp) {
+        self.upload.on_answered();
+        self.write_ledger(|ledger| self.stamps.begin_window(ledger, sent, head));
+    }
+
+    /// The response's head was read, or Lapwing answers by itself: records status, outcome, and the upstream's reports.
+    pub(crate) fn record_response_head(&self, status: StatusCode, headers: &HeaderMap) {
+        let content_type = headers.get(header::CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
+        let is_still_asking = self.stamps.request_end().is_none();
+        let (observer, counters) = (&self.context.observer, &*self.context.counters);
+        let State { ledger, bodies, .. } = &mut *self.state.lock();
+        ledger.write(
+            || count_late(counters),
+            |ledger| {
+                observer.call(Counter::ObserverPanics, |observer| {
+                    ledger.status = status.as_u16();
+                    observer.response(headers, false, ledger);
+                });
+                self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
+                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
+                if is_still_asking && content_type.starts_with(GRPC) {
+                    ledger.kind = ExchangeKind::Stream;
+                }
+            },
+        );
+    }
+
+    /// The response's trailers were read: records the upstream's reports, and the outcome of a gRPC call.
+    pub(crate) fn record_trailers(&self, trailers: &HeaderMap) {
+        let (observer, counters) = (&self.context.observer, &*self.context.counters);
+        let State { ledger, bodies, .. } = &mut *self.state.lock();
+        ledger.write(
+            || count_late(counters),
+            |ledger| {
+                observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
+                self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
+                if let Some((outcome, proof)) = grpc_outcome(trailers) {
+                    (ledger.outcome, ledger.name_proof) = (outcome, proof);
+                }
+            },
+        );
+    }
+
+    /// A spliced stream ended. It carried these many bytes from the client and to it.
+    pub(crate) fn on_stream_end(&self, (from_client, to_client): (u64, u64), outcome: Outcome) {
+        self.stamps.on_spliced_bytes(from_client, to_client);
+        self.write_ledger(|ledger| ledger.outcome = outcome);
+    }
+
+    /// Closes the ledger at `now` and hands it to the observer. `carried` writes what its connection saw. Later calls do nothing.
+    pub(crate) fn hand_over(&self, now: Stamp, carried: impl FnOnce(&mut Ledger)) {
+        let observer = &self.context.observer;
+        let state = &mut *self.state.lock();
+        let Some(mut ledger) = state.ledger.hand_over() else { return };
+        self.write_end(state, &mut ledger, now);
+        carried(&mut ledger);
+        state.bodies.close(observer, &self.context.counters, &mut ledger);
+        if let Some(decision) = state.on_close.take() {
+            observer.call(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
+        }
+        observer.call(Counter::DroppedPanic, |observer| observer.record(ledger));
+    }
+
+    /// A copy of the ledger as it stands at `now`; `None` once it is closed.
+    pub(crate) fn ledger_until(&self, now: Stamp) -> Option<Ledger> {
+        let state = &*self.state.lock();
+        let mut ledger = Ledger::clone(state.ledger.ledger()?);
+        self.write_end(state, &mut ledger, now);
+        Some(ledger)
+    }
+
+    /// Writes into the ledger what is known only at its end, `now`.
+    fn write_end(&self, state: &State, ledger: &mut Ledger, now: Stamp) {
+        ledger.first_byte_ns = state.bodies.first_byte_ns();
+        self.stamps.write_into(ledger, now);
+        // last: there may be many, and what the ledger has no room for is left out
+        for (from, to) in state.waits.iter().flat_map(|waits| waits.iter()) {
+            ledger.observe(Stage::Egress, ObservedEvent::Backpressure, from, to.min(now));
+        }
+    }
+}
+
+impl AsRef<Self> for RequestAccount {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// An event came after the ledger was handed over.
+fn count_late(counters: &Counters) {
+    counters.bump(Counter::LateEvents);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::in_flight::fixtures;
+
+    #[test]
+    fn an_account_needs_no_connection_and_what_comes_after_its_hand_over_is_counted() {
+        let account = fixtures::account();
+        let late = || account.context.counters.get(Counter::LateEvents);
+        account.annotate(Annotation::SplitWrite);
+        account.hand_over(Stamp::now(), |ledger| ledger.status = 200);
+        account.hand_over(Stamp::now(), |_| unreachable!("there is one ledger"));
+        assert!(account.read_ledger(|_| ()).is_none() && account.ledger_until(Stamp::now()).is_none());
+        assert_eq!(late(), 0, "closing twice and reading lose nothing");
+        account.annotate(Annotation::FlowControl);
+        assert_eq!(late(), 1);
+        account.on_stream_end((1, 1), Outcome::Ok);
+        assert_eq!(late(), 2);
+    }
+}
