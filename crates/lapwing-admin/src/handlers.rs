@@ -48,7 +48,7 @@ pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: Header
 }
 
 pub(crate) async fn metrics(State(admin): State<Admin>, head: HeaderMap) -> Response {
-    let format = ExpositionFormat::accepted(&head, &ExpositionFormat::ALL);
+    let format = ExpositionFormat::accepted(&head);
     let made = move |surfaces: &Surfaces| prometheus::write(surfaces, format).map(|body| (format.content_type(), body));
     admin.make(move |surfaces| made(surfaces).map_err(|e| e.to_string())).await
 }

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use tower_service::Service;
 
 use crate::recording::Recording;
-use lapwing_metrics::exposition::{ExpositionFormat, ExpositionTextEncoder, Scrape, ScrapeScope};
+use lapwing_metrics::exposition::{ExpositionFormat, Scrape, ScrapeScope};
 use lapwing_metrics::views::{QueryFields, StatsView, exchanges};
 
 const JSON: &str = "application/json";
@@ -44,12 +44,17 @@ impl StatsService {
             }
             "exchanges" => json(&exchanges(&of.registry, &fields(uri).exchanges().map_err(refused)?)),
             "metrics" => {
-                let format = ExpositionFormat::accepted(head, &ExpositionFormat::TEXTS);
-                let mut encoder = ExpositionTextEncoder::new(format == ExpositionFormat::Plain);
-                let scope = ScrapeScope { started: of.started, started_unix_ns: of.started_unix_ns, native_schema: None };
-                let written = Scrape::of(&of.registry, &of.counters, &scope).encode(&(), &mut encoder);
-                written.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-                Ok((format.content_type(), encoder.finish().concat()))
+                let format = ExpositionFormat::accepted(head);
+                let native = {
+                    let registry = of.registry.lock();
+                    (registry.config().native_schema, registry.config().classic_buckets)
+                };
+                let page = format.page(native, of.started_unix_ns, |native_schema, encoder| {
+                    let scope = ScrapeScope { started: of.started, started_unix_ns: of.started_unix_ns, native_schema };
+                    Scrape::of(&of.registry, &of.counters, &scope).encode(&(), encoder)
+                });
+                let pieces = page.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+                Ok((format.content_type(), pieces.concat()))
             }
             _ => Err((StatusCode::NOT_FOUND, "no such path; there is /stats, /exchanges, /metrics".to_owned())),
         }

@@ -34,8 +34,11 @@ async fn serve(router: Router) -> String {
 }
 
 async fn ask(is_http2: bool, method: Method, uri: String, body: &'static str) -> (StatusCode, http::HeaderMap, Bytes) {
+    send(is_http2, Request::builder().method(method).uri(uri).body(Full::from(body)).unwrap()).await
+}
+
+async fn send(is_http2: bool, request: Request<Full<Bytes>>) -> (StatusCode, http::HeaderMap, Bytes) {
     let client = Client::builder(TokioExecutor::new()).http2_only(is_http2).build_http::<Full<Bytes>>();
-    let request = Request::builder().method(method).uri(uri).body(Full::from(body)).unwrap();
     let (head, body) = client.request(request).await.unwrap().into_parts();
     (head.status, head.headers, body.collect().await.unwrap().to_bytes())
 }
@@ -124,6 +127,7 @@ async fn the_axum_example_answers_with_server_timing_and_pages() {
     let text = String::from_utf8(text.to_vec()).unwrap();
     let line = r#"lapwing_requests_total{route="POST /predict",model="digits",upstream="digits",outcome="ok"} 1"#;
     assert!(text.contains(line) && text.ends_with("# EOF\n"), "{text}");
+    protobuf_has_the_families_of_the_text(&at, &text).await;
     let (status, _, body) = ask(false, Method::GET, format!("{at}/lapwing/stats?windows=1m"), "").await;
     assert_eq!(
         (status, &body[..]),
@@ -131,6 +135,43 @@ async fn the_axum_example_answers_with_server_timing_and_pages() {
     );
     assert_eq!(ask(false, Method::POST, format!("{at}/lapwing/stats"), "").await.0, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(ask(false, Method::GET, format!("{at}/lapwing/x"), "").await.0, StatusCode::NOT_FOUND);
+}
+
+/// As Prometheus asks when it scrapes native histograms.
+const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+
+async fn protobuf_has_the_families_of_the_text(at: &str, text: &str) {
+    let request = Request::get(format!("{at}/lapwing/metrics")).header("accept", format!("{PROTOBUF};q=0.6,text/plain;q=0.2"));
+    let (status, head, body) = send(false, request.body(Full::default()).unwrap()).await;
+    assert_eq!((status, head["content-type"].as_bytes()), (StatusCode::OK, PROTOBUF.as_bytes()));
+    let mut names = std::collections::BTreeSet::new();
+    let mut rest = &body[..];
+    while !rest.is_empty() {
+        let length = varint(&mut rest);
+        let (mut family, others) = rest.split_at(usize::try_from(length).unwrap());
+        assert_eq!(varint(&mut family), 1 << 3 | 2, "a family begins with its name");
+        let name = varint(&mut family);
+        names.insert(String::from_utf8(family[..usize::try_from(name).unwrap()].to_vec()).unwrap());
+        rest = others;
+    }
+    assert!(names.contains("lapwing_requests_total") && names.contains("lapwing_request_duration_seconds"), "{names:?}");
+    for name in &names {
+        let base = name.strip_suffix("_total").unwrap_or(name);
+        assert!(text.contains(&format!("# TYPE {base} ")), "{name} is not in the text");
+    }
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
 }
 
 #[tokio::test]

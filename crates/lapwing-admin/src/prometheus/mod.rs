@@ -7,18 +7,15 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 
 use self::otlp::OtlpEncoder;
-use self::protobuf::ProtobufEncoder;
 use super::diagnosis::DiagnosisSurface;
 use super::inferred::InferredSeries;
 use super::surfaces::Surfaces;
-use lapwing_metrics::Shown;
-use lapwing_metrics::exposition::{Encoder, ExpositionFormat, ExpositionTextEncoder, Extras, Scrape, ScrapeScope};
+use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
 use lapwing_shadow::ShadowCounters;
 
 mod diagnosis;
 mod inferred;
 mod otlp;
-mod protobuf;
 mod shadow;
 
 /// Writes all families in a format, in pieces.
@@ -27,18 +24,11 @@ mod shadow;
 ///
 /// When a family cannot be encoded, which does not happen.
 pub(crate) fn write(surfaces: &Surfaces, format: ExpositionFormat) -> Result<Vec<Vec<u8>>, fmt::Error> {
-    let (schema, has_classic) = {
+    let native = {
         let registry = surfaces.registry.lock();
-        (registry.config().native_schema, registry.config().classic_buckets == Shown::On)
+        (registry.config().native_schema, registry.config().classic_buckets)
     };
-    if format == ExpositionFormat::Protobuf {
-        let mut encoder = ProtobufEncoder::new(has_classic, surfaces.started_unix_ns);
-        encode(surfaces, Some(schema), &mut encoder)?;
-        return Ok(encoder.finish());
-    }
-    let mut encoder = ExpositionTextEncoder::new(format == ExpositionFormat::Plain);
-    encode(surfaces, None, &mut encoder)?;
-    Ok(encoder.finish())
+    format.page(native, surfaces.started_unix_ns, |schema, encoder| encode(surfaces, schema, encoder))
 }
 
 /// All families as OTLP metrics, cumulative.

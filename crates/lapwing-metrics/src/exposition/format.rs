@@ -1,6 +1,13 @@
 //! The format that a scrape asks for by `Accept`.
 
+use std::fmt;
+
 use http::{HeaderMap, header};
+
+use super::encode::Encoder;
+use super::protobuf::ProtobufEncoder;
+use super::text::ExpositionTextEncoder;
+use crate::config::Shown;
 
 /// A format of `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +22,7 @@ pub enum ExpositionFormat {
 
 impl ExpositionFormat {
     /// In the order of preference among those that are accepted alike.
-    pub const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Plain];
+    const ALL: [Self; 3] = [Self::Protobuf, Self::OpenMetrics, Self::Plain];
 
     /// The `Content-Type` of an answer.
     #[must_use]
@@ -27,18 +34,37 @@ impl ExpositionFormat {
         }
     }
 
-    /// The texts, in the same order.
-    pub const TEXTS: [Self; 2] = [Self::OpenMetrics, Self::Plain];
-
-    /// The format with the highest weight among those of `offered` that `Accept` names; OpenMetrics text if it names none.
+    /// The format with the highest weight among those that `Accept` names; OpenMetrics text if it names none.
     #[must_use]
-    pub fn accepted(head: &HeaderMap, offered: &[Self]) -> Self {
+    pub fn accepted(head: &HeaderMap) -> Self {
         let fields = head.get_all(header::ACCEPT).iter().filter_map(|field| field.to_str().ok());
         let ranges: Vec<(Self, f64)> = fields.flat_map(|field| field.split(',')).filter_map(named).collect();
         let weight = |of: Self| ranges.iter().filter(|(format, _)| *format == of).map(|(_, q)| *q).fold(0.0, f64::max);
-        let best = offered.iter().copied().map(weight).fold(0.0, f64::max);
-        let chosen = offered.iter().copied().find(|format| best > 0.0 && weight(*format) >= best);
+        let best = Self::ALL.into_iter().map(weight).fold(0.0, f64::max);
+        let chosen = Self::ALL.into_iter().find(|format| best > 0.0 && weight(*format) >= best);
         chosen.unwrap_or(Self::OpenMetrics)
+    }
+
+    /// The page, in pieces, for a registry with these settings (`native_schema`, `classic_buckets`) in a process that started at `started_unix_ns`. `write` writes the
+    /// families; it is given the schema of native histograms where the format has them.
+    ///
+    /// # Errors
+    ///
+    /// When `write` fails, which no encoder makes it do.
+    pub fn page(
+        self,
+        (native_schema, classic_buckets): (i8, Shown),
+        started_unix_ns: u64,
+        write: impl FnOnce(Option<i8>, &mut dyn Encoder) -> fmt::Result,
+    ) -> Result<Vec<Vec<u8>>, fmt::Error> {
+        if self == Self::Protobuf {
+            let mut encoder = ProtobufEncoder::new(classic_buckets == Shown::On, started_unix_ns);
+            write(Some(native_schema), &mut encoder)?;
+            return Ok(encoder.finish());
+        }
+        let mut encoder = ExpositionTextEncoder::new(self == Self::Plain);
+        write(None, &mut encoder)?;
+        Ok(encoder.finish())
     }
 }
 
@@ -77,7 +103,7 @@ mod tests {
         for field in fields {
             head.append(header::ACCEPT, field.parse().unwrap());
         }
-        ExpositionFormat::accepted(&head, &ExpositionFormat::ALL)
+        ExpositionFormat::accepted(&head)
     }
 
     #[test]

@@ -303,4 +303,5 @@ fn prometheus_text_names_counters_by_their_samples() {
     assert!(text.contains("# TYPE lapwing_queue_depth gauge\nlapwing_queue_depth 0\n"));
 }
 
+mod messages;
 mod protobuf;

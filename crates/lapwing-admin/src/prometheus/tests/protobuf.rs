@@ -5,12 +5,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use prost::Message;
 
+use super::messages::{Histogram, Metric, MetricFamily as Family, Timestamp, Value};
 use super::*;
-use crate::prometheus::protobuf::{Histogram, Metric, MetricFamily as Family, Timestamp, Value};
 use lapwing_ledger::TraceId;
-use lapwing_metrics::ExponentialBuckets;
 use lapwing_metrics::defs::MetricKind;
-use lapwing_metrics::exposition::{ExemplarSample, FamilyHead, HistogramSample, NativeHistogram, SampleLabels};
+use lapwing_metrics::exposition::{ExemplarSample, FamilyHead, HistogramSample, NativeHistogram, ProtobufEncoder, SampleLabels};
+use lapwing_metrics::{ExponentialBuckets, Shown};
 
 fn read(bytes: &[u8]) -> Vec<Family> {
     let (mut rest, mut families) = (bytes, Vec::new());
