@@ -1,7 +1,7 @@
 //! An axum server with the layer: stages marked in the handler, `Server-Timing` for a sidecar, pages below `/lapwing`, and each exchange
 //! exported as spans by the server's own OpenTelemetry set-up.
 //!
-//!     cargo run -p lapwing-tower --example axum_server      # listens on 127.0.0.1:8000
+//!     cargo run -p lapwing-tower --example axum_server      # listens on 127.0.0.1:8000, or on the address that follows
 //!     curl -i 127.0.0.1:8000/predict -d '[1, 2, 3]'
 //!     curl 127.0.0.1:8000/lapwing/stats
 
@@ -68,7 +68,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).build();
     let tracer = provider.tracer("digits");
     let recorder = ServerRecorder::builder("digits").on_exchange(move |exchange, _| export(&tracer, exchange)).start()?;
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8000".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
     axum::serve(listener, app(&recorder)).await?;
     provider.shutdown()?;
     Ok(())

@@ -1,6 +1,8 @@
 //! A tonic server with the layer. Its one method is `/digits.Digits/Predict`, whose messages are plain bytes.
 //!
 //!     cargo run -p lapwing-tower --example tonic_server      # listens on 127.0.0.1:8001, its pages on 127.0.0.1:8002
+//!
+//! Other addresses may follow, in this order.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -79,9 +81,10 @@ pub async fn serve(listener: tokio::net::TcpListener, recorder: &ServerRecorder)
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recorder = ServerRecorder::start("digits")?;
-    let pages = tokio::net::TcpListener::bind("127.0.0.1:8002").await?;
+    let address = |n: usize, default: &str| std::env::args().nth(n).unwrap_or_else(|| default.to_owned());
+    let pages = tokio::net::TcpListener::bind(address(2, "127.0.0.1:8002")).await?;
     let router = axum::Router::new().fallback_service(recorder.stats_service());
-    let calls = tokio::net::TcpListener::bind("127.0.0.1:8001").await?;
+    let calls = tokio::net::TcpListener::bind(address(1, "127.0.0.1:8001")).await?;
     let (served, shown) = tokio::join!(serve(calls, &recorder), axum::serve(pages, router).into_future());
     served?;
     shown?;
