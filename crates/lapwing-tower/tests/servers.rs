@@ -213,8 +213,9 @@ async fn a_mark_after_the_end_is_counted_and_changes_nothing() {
         *shared.lock() = Some(stages);
         "ok"
     };
-    let at = serve(Router::new().route("/", get(handler)).layer(LedgerLayer::new(&recorder))).await;
-    ask(false, Method::GET, at, "").await;
+    let router = Router::new().route("/", get(handler)).layer(LedgerLayer::new(&recorder));
+    let at = serve(router.nest_service("/lapwing", recorder.stats_service())).await;
+    ask(false, Method::GET, at.clone(), "").await;
     while recorder.recent(1).is_empty() {
         tokio::task::yield_now().await;
         recorder.flush();
@@ -223,5 +224,10 @@ async fn a_mark_after_the_end_is_counted_and_changes_nothing() {
     drop(stages.enter(Stage::Forward));
     stages.model("late");
     assert_eq!((recorder.late(), stages.trace_context()), (2, None));
+    let (_, _, metrics) = ask(false, Method::GET, format!("{at}/lapwing/metrics"), "").await;
+    assert!(
+        String::from_utf8_lossy(&metrics).contains("\nlapwing_late_events_total 3\n"),
+        "a context asked for too late is one more"
+    );
     assert_eq!(recorder.recent(1)[0].account.stage_ns(Stage::Forward), 0);
 }
