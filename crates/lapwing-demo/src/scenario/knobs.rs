@@ -13,7 +13,7 @@ pub(crate) struct Scenario {
     /// What happens, in a sentence without a full stop.
     pub(crate) what: &'static str,
     /// The diagnosis that counts as right; `None` if nothing is wrong.
-    pub(crate) right: Option<Right>,
+    pub(crate) expected: Option<ExpectedDiagnosis>,
     /// Where the trouble shows; `None` if nothing is wrong.
     pub(crate) shows: Option<Sign>,
     /// The budget of its routes: the quantile, and the limit in milliseconds.
@@ -49,7 +49,7 @@ impl Scenario {
 
 /// A diagnosis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Right {
+pub(crate) struct ExpectedDiagnosis {
     /// `None` if any bound is: a trouble may hit whatever runs.
     pub(crate) bound: Option<LatencyBound>,
     pub(crate) cause: Cause,
@@ -87,14 +87,14 @@ impl LoadLevel {
 
 /// A delay that some requests have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sometimes {
+pub(crate) struct RandomDelay {
     /// How many of a thousand.
     pub(crate) permille: u32,
     /// The shortest and the longest delay, between which it is drawn evenly.
     pub(crate) ms: (u64, u64),
 }
 
-impl Sometimes {
+impl RandomDelay {
     pub(crate) const NEVER: Self = Self { permille: 0, ms: (0, 0) };
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct ServerKnobs {
     /// How often the cache is emptied; zero is never.
     pub(crate) flush_every_ms: u64,
     /// A further delay of the feature table, once a request that misses the cache.
-    pub(crate) slow_store: Sometimes,
+    pub(crate) slow_store: RandomDelay,
     /// What the model takes for a request of no rows.
     pub(crate) forward_ms: u64,
     /// What it takes for each row, in microseconds.
@@ -120,7 +120,7 @@ pub(crate) struct ServerKnobs {
     /// How often the whole server stops, and for how long.
     pub(crate) pause_every_ms: Option<(u64, u64)>,
     /// A delay of the work on the outputs.
-    pub(crate) postprocessing: Sometimes,
+    pub(crate) postprocessing: RandomDelay,
 }
 
 /// What lies between Lapwing and the server.
@@ -144,7 +144,7 @@ pub(crate) struct LoadKnobs {
     /// Stretches of unequal load.
     pub(crate) stretches: Option<Stretches>,
     /// Requests whose body the client takes a long time to write.
-    pub(crate) slow_upload: Sometimes,
+    pub(crate) slow_upload: RandomDelay,
     /// Requests with bytes that nobody needs.
     pub(crate) padding: Option<Padding>,
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::knobs::{LoadLevel, Scenario, ServerKnobs, Sometimes};
+use super::knobs::{LoadLevel, RandomDelay, Scenario, ServerKnobs};
 use lapwing_ledger::Stamp;
 
 const MS: u64 = 1_000_000;
@@ -41,7 +41,7 @@ struct State {
 
 /// When the model works on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct ServiceInterval {
     pub(crate) start: Stamp,
     pub(crate) end: Stamp,
 }
@@ -81,7 +81,7 @@ impl Script {
     }
 
     /// When the model works on a request of so many rows that is ready `now`.
-    pub(crate) fn take_seat(&self, rows: usize, now: Stamp) -> Seat {
+    pub(crate) fn reserve_instance(&self, rows: usize, now: Stamp) -> ServiceInterval {
         let service_ns = self.knobs.forward_ms * MS + rows as u64 * self.knobs.row_us * 1_000;
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -97,7 +97,7 @@ impl Script {
             *free = end;
         }
         state.used = state.used.max(end);
-        Seat { start, end }
+        ServiceInterval { start, end }
     }
 
     /// How long the work on the outputs takes, in nanoseconds.
@@ -105,7 +105,7 @@ impl Script {
         self.draw_ns(self.knobs.postprocessing)
     }
 
-    fn draw_ns(&self, delay: Sometimes) -> u64 {
+    fn draw_ns(&self, delay: RandomDelay) -> u64 {
         if delay.permille == 0 {
             return 0;
         }
@@ -151,22 +151,22 @@ mod tests {
     #[test]
     fn one_instance_works_on_one_request_after_the_other() {
         let (bursts, now) = (script("bursts"), Stamp::now().plus(MS));
-        let seats: Vec<Seat> = (0..3).map(|_| bursts.take_seat(2, now)).collect();
-        assert_eq!(seats[0], Seat { start: now, end: now.plus(19 * MS) });
-        assert!(seats.windows(2).all(|pair| pair[1].start == pair[0].end));
+        let intervals: Vec<ServiceInterval> = (0..3).map(|_| bursts.reserve_instance(2, now)).collect();
+        assert_eq!(intervals[0], ServiceInterval { start: now, end: now.plus(19 * MS) });
+        assert!(intervals.windows(2).all(|pair| pair[1].start == pair[0].end));
         let healthy = script("healthy");
-        assert_eq!(healthy.take_seat(2, now), healthy.take_seat(2, now), "any number at once");
+        assert_eq!(healthy.reserve_instance(2, now), healthy.reserve_instance(2, now), "any number at once");
     }
 
     #[test]
     fn weights_are_loaded_after_idle_time_for_all_who_wait() {
         let (cold, now) = (script("cold-start"), Stamp::now());
-        assert_eq!(cold.take_seat(2, now.plus(MS)).end, now.plus(6 * MS));
+        assert_eq!(cold.reserve_instance(2, now.plus(MS)).end, now.plus(6 * MS));
         let again = now.plus(2_500 * MS);
-        let first = cold.take_seat(2, again);
-        assert_eq!(first, Seat { start: again, end: again.plus(805 * MS) });
-        assert_eq!(cold.take_seat(2, again.plus(100 * MS)).end, first.end);
-        assert_eq!(cold.take_seat(2, again.plus(900 * MS)).end, again.plus(905 * MS));
+        let first = cold.reserve_instance(2, again);
+        assert_eq!(first, ServiceInterval { start: again, end: again.plus(805 * MS) });
+        assert_eq!(cold.reserve_instance(2, again.plus(100 * MS)).end, first.end);
+        assert_eq!(cold.reserve_instance(2, again.plus(900 * MS)).end, again.plus(905 * MS));
     }
 
     #[test]

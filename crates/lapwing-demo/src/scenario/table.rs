@@ -2,7 +2,7 @@
 //!
 //! docs/SCENARIOS.md has the same rows; a test compares them.
 
-use super::knobs::{LinkKnobs, LoadKnobs, Padding, Right, Scenario, ServerKnobs, Sign, Sometimes, Stretches};
+use super::knobs::{ExpectedDiagnosis, LinkKnobs, LoadKnobs, Padding, RandomDelay, Scenario, ServerKnobs, Sign, Stretches};
 use lapwing_diagnosis::{Cause, LatencyBound};
 use lapwing_ledger::Stage;
 
@@ -10,13 +10,13 @@ const SERVER: ServerKnobs = ServerKnobs {
     miss_ms: 2,
     expired_permille: 20,
     flush_every_ms: 0,
-    slow_store: Sometimes::NEVER,
+    slow_store: RandomDelay::NEVER,
     forward_ms: 4,
     row_us: 500,
     instances: [0, 0],
     load_after_idle_ms: None,
     pause_every_ms: None,
-    postprocessing: Sometimes::NEVER,
+    postprocessing: RandomDelay::NEVER,
 };
 const LINK: LinkKnobs = LinkKnobs { half_trip_ms: 0, splits_writes: false };
 const LOAD: LoadKnobs = LoadKnobs {
@@ -24,13 +24,13 @@ const LOAD: LoadKnobs = LoadKnobs {
     rows: &[(1, 40), (2, 30), (4, 30)],
     burst_every_ms: None,
     stretches: None,
-    slow_upload: Sometimes::NEVER,
+    slow_upload: RandomDelay::NEVER,
     padding: None,
 };
 const HEALTHY: Scenario = Scenario {
     name: "healthy",
     what: "Nothing is wrong",
-    right: None,
+    expected: None,
     shows: None,
     budget: ("p99", 300),
     settings: &[],
@@ -40,12 +40,12 @@ const HEALTHY: Scenario = Scenario {
 };
 
 /// A share of requests of which enough are in the tail, and none near the median.
-const FEW: u32 = 40;
+const RARE_PERMILLE: u32 = 40;
 /// A delay that no ordinary request has.
-const LONG: (u64, u64) = (600, 800);
+const LONG_DELAY_MS: (u64, u64) = (600, 800);
 
-const fn right(bound: LatencyBound, cause: Cause) -> Option<Right> {
-    Some(Right { bound: Some(bound), cause })
+const fn expecting(bound: LatencyBound, cause: Cause) -> Option<ExpectedDiagnosis> {
+    Some(ExpectedDiagnosis { bound: Some(bound), cause })
 }
 
 const fn shows(stage: Stage, quantile: &'static str, least_ms: u64) -> Option<Sign> {
@@ -57,7 +57,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "cold-cache",
         what: "The feature cache is emptied four times a second, so that it lacks most rows, and each of those takes 50 ms",
-        right: right(LatencyBound::Feature, Cause::ColdCache),
+        expected: expecting(LatencyBound::Feature, Cause::ColdCache),
         shows: shows(Stage::Hydration, "p50", 100),
         budget: ("p50", 100),
         server: ServerKnobs { miss_ms: 50, expired_permille: 0, flush_every_ms: 250, ..SERVER },
@@ -67,15 +67,15 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "slow-store",
         what: "The feature store takes 600 to 800 ms for six in ten requests that miss the cache, which are as many as ever",
-        right: right(LatencyBound::Feature, Cause::SlowStore),
+        expected: expecting(LatencyBound::Feature, Cause::SlowStore),
         shows: shows(Stage::Hydration, "p99", 400),
-        server: ServerKnobs { slow_store: Sometimes { permille: 600, ms: LONG }, ..SERVER },
+        server: ServerKnobs { slow_store: RandomDelay { permille: 600, ms: LONG_DELAY_MS }, ..SERVER },
         ..HEALTHY
     },
     Scenario {
         name: "pauses",
         what: "The whole server stops for 700 ms every 5 s, whatever the load",
-        right: right(LatencyBound::Pauses, Cause::Pauses),
+        expected: expecting(LatencyBound::Pauses, Cause::Pauses),
         shows: shows(Stage::Unattributed, "p99", 300),
         server: ServerKnobs { pause_every_ms: Some((5_000, 700)), ..SERVER },
         ..HEALTHY
@@ -83,7 +83,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "bursts",
         what: "Every 5 s 40 requests come at once, and the server does one at a time in 19 ms",
-        right: right(LatencyBound::Queue, Cause::Bursts),
+        expected: expecting(LatencyBound::Queue, Cause::Bursts),
         shows: shows(Stage::Queue, "p99", 300),
         server: ServerKnobs { forward_ms: 18, instances: [1, 1], ..SERVER },
         load: LoadKnobs { rate: [10.0, 25.0], burst_every_ms: Some((5_000, 40)), ..LOAD },
@@ -92,7 +92,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "saturated",
         what: "7 % more comes than the server can do, for 45 s out of 60",
-        right: right(LatencyBound::Queue, Cause::Saturated),
+        expected: expecting(LatencyBound::Queue, Cause::Saturated),
         shows: shows(Stage::Queue, "p99", 300),
         server: ServerKnobs { forward_ms: 30, instances: [1, 2], ..SERVER },
         load: LoadKnobs {
@@ -105,7 +105,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "long-inputs",
         what: "Three requests in a hundred have 48 rows, the others 1 to 4, and a row takes 14 ms",
-        right: right(LatencyBound::Compute, Cause::LongInputs),
+        expected: expecting(LatencyBound::Compute, Cause::LongInputs),
         shows: shows(Stage::Forward, "p99", 400),
         server: ServerKnobs { row_us: 14_000, ..SERVER },
         load: LoadKnobs { rows: &[(1, 39), (2, 30), (4, 28), (48, 3)], ..LOAD },
@@ -114,15 +114,15 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "slow-client",
         what: "Four clients in a hundred take 600 to 800 ms to write a request as small as the others",
-        right: right(LatencyBound::Network, Cause::SlowClient),
+        expected: expecting(LatencyBound::Network, Cause::SlowClient),
         shows: shows(Stage::Ingress, "p99", 400),
-        load: LoadKnobs { slow_upload: Sometimes { permille: FEW, ms: LONG }, ..LOAD },
+        load: LoadKnobs { slow_upload: RandomDelay { permille: RARE_PERMILLE, ms: LONG_DELAY_MS }, ..LOAD },
         ..HEALTHY
     },
     Scenario {
         name: "far-region",
         what: "The server is a round trip of 240 ms away from Lapwing",
-        right: right(LatencyBound::Network, Cause::FarRegion),
+        expected: expecting(LatencyBound::Network, Cause::FarRegion),
         shows: shows(Stage::Unattributed, "p50", 200),
         budget: ("p50", 150),
         link: LinkKnobs { half_trip_ms: 120, ..LINK },
@@ -131,7 +131,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "cold-start",
         what: "Nothing comes for 2.5 s out of 10, and after 2 s without a request the model loads its weights for 800 ms",
-        right: right(LatencyBound::ColdStart, Cause::ColdStart),
+        expected: expecting(LatencyBound::ColdStart, Cause::ColdStart),
         shows: shows(Stage::Forward, "p99", 400),
         server: ServerKnobs { load_after_idle_ms: Some((2_000, 800)), ..SERVER },
         load: LoadKnobs { stretches: Some(Stretches { period_ms: 10_000, busy_ms: 7_500, factors: (1.0, 0.0) }), ..LOAD },
@@ -140,7 +140,7 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "oversized-bodies",
         what: "Three requests in a hundred carry 6 MB that nobody needs, over a link of 14 MB/s",
-        right: right(LatencyBound::Network, Cause::OversizedBodies),
+        expected: expecting(LatencyBound::Network, Cause::OversizedBodies),
         shows: shows(Stage::Ingress, "p99", 300),
         load: LoadKnobs { padding: Some(Padding { permille: 30, bytes: 6_000_000, link_bytes_per_second: 14_000_000 }), ..LOAD },
         ..HEALTHY
@@ -148,15 +148,15 @@ pub(crate) static SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "heavy-postprocessing",
         what: "The work on the outputs of four requests in a hundred takes 600 to 800 ms",
-        right: right(LatencyBound::Postprocessing, Cause::HeavyPostprocessing),
+        expected: expecting(LatencyBound::Postprocessing, Cause::HeavyPostprocessing),
         shows: shows(Stage::Postprocessing, "p99", 400),
-        server: ServerKnobs { postprocessing: Sometimes { permille: FEW, ms: LONG }, ..SERVER },
+        server: ServerKnobs { postprocessing: RandomDelay { permille: RARE_PERMILLE, ms: LONG_DELAY_MS }, ..SERVER },
         ..HEALTHY
     },
     Scenario {
         name: "split-writes",
         what: "The server writes an answer's head and its body apart, with Nagle's algorithm on",
-        right: right(LatencyBound::Network, Cause::SplitWrites),
+        expected: expecting(LatencyBound::Network, Cause::SplitWrites),
         shows: shows(Stage::Unattributed, "p90", 30),
         budget: ("p90", 30),
         // most answers are left as the server writes them, so that the trouble is seen, and enough are helped to measure what that saves
@@ -184,9 +184,9 @@ mod tests {
         let bound = |bound: Option<LatencyBound>| bound.map_or("any".to_owned(), |bound| format!("`{}`", bound.name()));
         let wanted: Vec<String> = SCENARIOS
             .iter()
-            .map(|Scenario { name, what, right, budget: (quantile, ms), .. }| {
-                let right = right.map_or("`healthy`".to_owned(), |r| format!("{}, `{}`", bound(r.bound), r.cause.name()));
-                format!("| `{name}` | {what} | {quantile} {ms} ms | {right} |")
+            .map(|Scenario { name, what, expected, budget: (quantile, ms), .. }| {
+                let expected = expected.map_or("`healthy`".to_owned(), |r| format!("{}, `{}`", bound(r.bound), r.cause.name()));
+                format!("| `{name}` | {what} | {quantile} {ms} ms | {expected} |")
             })
             .collect();
         assert_eq!(rows, wanted);
@@ -196,10 +196,10 @@ mod tests {
     fn every_trouble_has_a_cause_and_a_name_of_its_own_and_exceeds_its_budget() {
         for (at, scenario) in SCENARIOS.iter().enumerate() {
             let is_healthy = scenario.name == "healthy";
-            assert_eq!((scenario.right.is_none(), scenario.shows.is_none()), (is_healthy, is_healthy), "{}", scenario.name);
+            assert_eq!((scenario.expected.is_none(), scenario.shows.is_none()), (is_healthy, is_healthy), "{}", scenario.name);
             assert!(scenario.load.rate[1] > 1.9 * scenario.load.rate[0], "{}", scenario.name);
             for other in &SCENARIOS[..at] {
-                assert!(other.name != scenario.name && other.right.map(|r| r.cause) != scenario.right.map(|r| r.cause));
+                assert!(other.name != scenario.name && other.expected.map(|r| r.cause) != scenario.expected.map(|r| r.cause));
             }
             if let Some(sign) = scenario.shows {
                 assert!(sign.least_ms >= scenario.budget.1, "{}", scenario.name);

@@ -92,7 +92,7 @@ impl TruthLog {
 /// The scenario, its budget, where it shows, and the diagnosis that counts as right.
 fn head(scenario: &Scenario) -> Value {
     let (quantile, limit_ms) = scenario.budget;
-    let right = scenario.right.map(|right| json!({"bound": right.bound.map(LatencyBound::name), "cause": right.cause.name()}));
+    let right = scenario.expected.map(|right| json!({"bound": right.bound.map(LatencyBound::name), "cause": right.cause.name()}));
     let sign =
         scenario.shows.map(|sign| json!({"stage": sign.stage.name(), "quantile": sign.quantile, "least_ms": sign.least_ms}));
     json!({"scenario": scenario.name, "budget": {"quantile": quantile, "limit_ms": limit_ms}, "right": right, "shows": sign})

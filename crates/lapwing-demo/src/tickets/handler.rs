@@ -159,11 +159,11 @@ impl Servable for TicketModel {
             let Prepared { inputs, waited_ns, preprocessing_ns } = preparing.await?;
             let rows = inputs.first().and_then(|ids| ids.shape.first().copied()).unwrap_or_default();
             let ready = Stamp::now();
-            let seat = script.map(|script| script.take_seat(rows, ready));
-            if let Some(seat) = seat {
-                wait_until(seat.start).await;
-                recorder.inject(Stage::Queue, seat.start.since(ready));
-                recorder.inject(Stage::Forward, seat.end.since(seat.start));
+            let interval = script.map(|script| script.reserve_instance(rows, ready));
+            if let Some(interval) = interval {
+                wait_until(interval.start).await;
+                recorder.inject(Stage::Queue, interval.start.since(ready));
+                recorder.inject(Stage::Forward, interval.end.since(interval.start));
             }
             let asked = Stamp::now();
             let waited_ns = waited_ns.saturating_add(asked.since(ready));
@@ -172,8 +172,8 @@ impl Servable for TicketModel {
                 None => model.infer(Call { inputs, outputs: Vec::new(), deadline }).await?,
             };
             let forward = asked.plus(answer.stages.queue_ns).plus(answer.stages.preprocessing_ns);
-            if let Some(seat) = seat {
-                wait_until(seat.end).await;
+            if let Some(interval) = interval {
+                wait_until(interval.end).await;
                 answer.stages.forward_ns = answer.stages.forward_ns.max(Stamp::now().since(forward));
             }
             recorder.record(Step::Forward { rows }, forward, forward.plus(answer.stages.forward_ns));

@@ -22,7 +22,7 @@ use lapwing_ledger::Stamp;
 /// The interval between readings, and between redraws on a terminal.
 const EVERY: Duration = Duration::from_secs(1);
 /// Readings between lines if the output is not a terminal.
-const LOOKS_PER_LINE: usize = 5;
+const POLLS_PER_LINE: usize = 5;
 /// When the first seconds are over, in seconds.
 const FIRST: f64 = 2.0;
 /// Readings in the window of the closing sentence, which is ten seconds.
@@ -56,20 +56,20 @@ pub(crate) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: Cancellat
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
-    for look in 1.. {
+    for poll in 1.. {
         tokio::select! {
             _ = ticks.tick() => {}
             () = stop.cancelled() => break,
         }
         let recent = tokio::select! {
-            recent = watched.look(&client, cache, began) => recent,
+            recent = watched.poll_stats(&client, cache, began) => recent,
             () = stop.cancelled() => break,
         };
         let hit_rate = watched.hit_rate();
         let mut out = io::stdout().lock();
         if is_terminal {
             screen.draw(&mut out, &frame(recent.as_ref(), watched.seconds, hit_rate))?;
-        } else if look % LOOKS_PER_LINE == 0 {
+        } else if poll % POLLS_PER_LINE == 0 {
             let seconds = watched.seconds;
             let line = match &recent {
                 Ok(stats) => words::line(stats, seconds, hit_rate),
@@ -85,7 +85,7 @@ pub(crate) async fn show(admin: SocketAddr, cache: &CacheCounts, stop: Cancellat
 
 impl Watched {
     /// Reads the cache and the statistics of the last ten seconds; keeps the first ones.
-    async fn look(&mut self, client: &HttpClient, cache: &CacheCounts, began: Stamp) -> Result<Stats, String> {
+    async fn poll_stats(&mut self, client: &HttpClient, cache: &CacheCounts, began: Stamp) -> Result<Stats, String> {
         self.seconds = began.elapsed() as f64 / 1e9;
         let reading = cache.read();
         if self.readings.len() > RECENT {
