@@ -62,7 +62,7 @@ const MODEL: Parameter = Parameter { name: "model", about: "only this model; emp
 const WINDOW: Parameter = Parameter { name: "window", about: "the window of the figures", schema: |_| window(Window::default()) };
 
 /// Refused by every path that makes its answer on demand.
-pub(crate) const BUSY: &[Answer] =
+pub(crate) const ON_DEMAND_REFUSALS: &[Answer] =
     &[no(500, "the answer could not be made"), no(503, "other answers wait to be read; `Retry-After` says when to try again")];
 /// Refused for a bad query.
 pub(crate) const BAD_QUERY: Answer =

@@ -6,7 +6,9 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::endpoints::{Answer, BAD_QUERY, BUSY, ENDPOINTS, Endpoint, NO_TOKEN, Parameter, SHOWN_CONFIG, SchemaOf, any_text};
+use super::endpoints::{
+    Answer, BAD_QUERY, ENDPOINTS, Endpoint, NO_TOKEN, ON_DEMAND_REFUSALS, Parameter, SHOWN_CONFIG, SchemaOf, any_text,
+};
 use super::page;
 
 const ABOUT: &str = "What a running Lapwing measured, and how it is doing. Every path that is asked by GET answers HEAD too. Names that end in \
@@ -63,7 +65,7 @@ fn operation(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
         all.push(&BAD_QUERY);
     }
     if *is_guarded {
-        all.extend([&NO_TOKEN].into_iter().chain(BUSY));
+        all.extend([&NO_TOKEN].into_iter().chain(ON_DEMAND_REFUSALS));
     }
     let mut responses = Map::new();
     for Answer { status, about, content: kinds } in all {

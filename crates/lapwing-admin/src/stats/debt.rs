@@ -23,7 +23,7 @@ pub(crate) struct DebtView {
     optimum_ns: u64,
     debt_ns: u64,
     debt_s_per_hour: Option<f64>,
-    below: Below,
+    below: BelowOptimum,
     without: Pairs<u64>,
     classes: Vec<DebtClass>,
     batch: Option<BatchView>,
@@ -65,7 +65,7 @@ impl fmt::Display for SeriesDebt {
 
 /// Requests that were quicker than the optimum.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Below {
+struct BelowOptimum {
     count: u64,
     ns: u64,
 }
@@ -109,7 +109,7 @@ impl DebtView {
             optimum_ns: whole_ns(totals.optimum_ps),
             debt_ns: whole_ns(totals.excess_ps),
             debt_s_per_hour: (covered_ns > 0).then(|| totals.excess_ps as f64 / 1e12 / hours),
-            below: Below { count: totals.below, ns: whole_ns(totals.below_ps) },
+            below: BelowOptimum { count: totals.below, ns: whole_ns(totals.below_ps) },
             without: gaps.filter(|(_, count)| *count > 0).collect(),
             classes: classes(series, scratch),
             batch: batch(series, totals, optima),

@@ -17,7 +17,7 @@ fn debt(surfaces: &Surfaces, route: &str) -> Value {
 }
 
 /// Keeps an answered request for the model `digits` that spent `total_ns / 2` in forward.
-fn keep(surfaces: &Surfaces, route: &str, rows: Option<u64>, total_ns: u64) {
+fn record_exchange(surfaces: &Surfaces, route: &str, rows: Option<u64>, total_ns: u64) {
     let mut one = request(surfaces, route, "digits", Outcome::Ok, total_ns);
     one.ledger.work.primary = rows.map(|_| Unit::Row);
     rows.into_iter().for_each(|rows| one.ledger.work.set(Unit::Row, rows, Basis::Counted));
@@ -63,8 +63,8 @@ fn a_debt_stands_beside_its_optimum() {
 #[test]
 fn what_is_below_the_optimum_is_counted_apart() {
     let surfaces = Surfaces { optima: super::fixture::optima(), ..super::fixture::empty() };
-    keep(&surfaces, "POST /a", Some(4), 8_000_000); // 4 ms of 1 ms
-    keep(&surfaces, "POST /a", Some(4), 1_000_000); // 0.5 ms of 1 ms
+    record_exchange(&surfaces, "POST /a", Some(4), 8_000_000); // 4 ms of 1 ms
+    record_exchange(&surfaces, "POST /a", Some(4), 1_000_000); // 0.5 ms of 1 ms
     let found = debt(&surfaces, "POST /a");
     assert_eq!((&found["debt_ns"], &found["below"]), (&json!(3_000_000), &json!({"count": 1, "ns": 500_000})));
     assert_eq!((found["ratio"]["mean"].as_f64(), found["ratio"]["max"].as_f64()), (Some(2.25), Some(4.0)));
@@ -74,7 +74,7 @@ fn what_is_below_the_optimum_is_counted_apart() {
 #[test]
 fn batches_are_held_against_the_optimum_of_a_batch() {
     let surfaces = Surfaces { optima: super::fixture::optima(), ..super::fixture::empty() };
-    keep(&surfaces, "POST /a", Some(2), 8_000_000);
+    record_exchange(&surfaces, "POST /a", Some(2), 8_000_000);
     {
         let mut registry = surfaces.registry.lock();
         let labels = registry.labels().clone();
@@ -90,8 +90,8 @@ fn batches_are_held_against_the_optimum_of_a_batch() {
 #[test]
 fn an_exchange_says_what_it_burnt() {
     let surfaces = Surfaces { optima: super::fixture::optima(), ..super::fixture::empty() };
-    keep(&surfaces, "POST /a", None, 2_000_000);
-    keep(&surfaces, "POST /a", Some(4), 6_000_000);
+    record_exchange(&surfaces, "POST /a", None, 2_000_000);
+    record_exchange(&surfaces, "POST /a", Some(4), 6_000_000);
     let all = serde_json::to_value(views::exchanges(&surfaces.registry, &ExchangeQuery::first(Order::Recent, 2))).unwrap();
     let wanted =
         json!({"ratio": 3.0, "forward_ns": 3_000_000, "optimum_ps": 1_000_000_000, "optimum": "declared: half of \"it\""});

@@ -210,22 +210,22 @@ pub(crate) fn optima() -> Arc<ModelOptima> {
 pub(crate) fn busy() -> Surfaces {
     let surfaces = Surfaces { optima: optima(), ..empty() };
     let assessor = DebtAssessor::new(surfaces.optima.clone(), surfaces.registry.lock().labels().clone());
-    let keep = |mut exchange| {
+    let record = |mut exchange| {
         assessor.assess(&mut exchange, |_| false);
         surfaces.registry.lock().record_recent(exchange, Stamp::now(), 0);
     };
-    keep(chat(&surfaces));
+    record(chat(&surfaces));
     poll(&surfaces);
     for n in 1..=100 {
         let mut one = request(&surfaces, ROUTE, "digits", Outcome::Ok, n * 1_000_000);
         one.ledger.work.primary = Some(Unit::Row);
         one.ledger.work.set(Unit::Row, n, Basis::Counted);
-        keep(one);
+        record(one);
     }
-    Outcome::ALL.into_iter().skip(1).for_each(|o| keep(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
+    Outcome::ALL.into_iter().skip(1).for_each(|o| record(request(&surfaces, ROUTE, "digits", o, 5_000_000)));
     let mut stream = request(&surfaces, ROUTE, "digits", Outcome::Ok, 90_000_000_000);
     (stream.ledger.kind, stream.ledger.status) = (ExchangeKind::Stream, 101);
-    keep(stream);
+    record(stream);
     let mut traced = request(&surfaces, AWKWARD, "", Outcome::Cancelled, 2_000_000).ledger;
     (traced.outcome, traced.status) = (Outcome::Ok, 0);
     traced.reports.clear();
@@ -238,7 +238,7 @@ pub(crate) fn busy() -> Surfaces {
         depth: 1,
         note: SpanNote::default(),
     };
-    keep(merge(traced, vec![span]));
+    record(merge(traced, vec![span]));
     let shadow = Some(super::shadow::one_pair(&surfaces));
     surfaces.recording.drop_sampled(ShadowDrop::NotRecognised);
     surfaces.counters.add(Counter::SpansJoined, 3);
