@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often `has_failed` is checked while no signal arrives.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The signals that end the process, received from the creation of this value on.
 pub(crate) struct Signals {
@@ -54,12 +54,12 @@ pub(crate) fn wait(signals: Signals, has_failed: impl Fn() -> bool) -> &'static 
 }
 
 async fn first(term: &mut Signal, interrupt: &mut Signal, has_failed: impl Fn() -> bool) -> &'static str {
-    let mut look = tokio::time::interval(LOOK);
+    let mut polls = tokio::time::interval(POLL_INTERVAL);
     loop {
         tokio::select! {
             _ = term.recv() => return "SIGTERM",
             _ = interrupt.recv() => return "SIGINT",
-            _ = look.tick() => {
+            _ = polls.tick() => {
                 if has_failed() {
                     return "a thread ended on its own";
                 }

@@ -62,7 +62,7 @@ impl<'l> Copies<'l> {
 
 impl Kept<'_> {
     /// Records an exchange. `behind` more wait to be recorded.
-    pub(crate) fn keep(&mut self, mut exchange: Exchange, behind: usize) {
+    pub(crate) fn accept_exchange(&mut self, mut exchange: Exchange, behind: usize) {
         self.assess(&mut exchange);
         if exchange.ledger.is_recorded {
             self.record(&exchange);

@@ -30,19 +30,19 @@ use lapwing_settings::ConfigHandle;
 use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often it is read at most.
-const SOON: Duration = Duration::from_millis(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The queue is read so often that about so many ledgers are in it: what the request path has just written is in the processor's caches then, and
 /// its memory free for the next requests.
-const FEW: u32 = 64;
+const TARGET_QUEUE_DEPTH: u32 = 64;
 /// How many ledgers' series are looked up together.
 const BATCH: usize = 16;
 
 /// How long prompts may be tokenized in one round, because the queue fills meanwhile.
 const TOKENIZE_NS: u64 = 100_000_000;
-/// While the queue is fuller than this share, nothing is tokenized.
-const BUSY: usize = 4;
+/// While more than one in so many places of the queue is taken, nothing is tokenized.
+const TOKENIZE_FILL_DIVISOR: usize = 4;
 
 /// For how many intervals a poll's batches count as the latest.
 const POLLS_KEPT: u64 = 3;
@@ -168,23 +168,23 @@ impl Aggregation {
                 () = &mut pause => {}
                 Some(received) = spans.recv() => self.spans(received),
             }
-            let depth = self.look();
+            let depth = self.drain_queue();
             pause.set(tokio::time::sleep(pause_after(depth)));
         }
         while let Ok(received) = spans.try_recv() {
             self.spans(received);
         }
-        self.look();
+        self.drain_queue();
         let now = Stamp::now();
         let mut kept = self.destinations.lock(now);
-        self.aggregator.flush(now, &mut |exchange| kept.keep(exchange, 0));
+        self.aggregator.flush(now, &mut |exchange| kept.accept_exchange(exchange, 0));
         kept.flush_sampler();
     }
 
     fn spans(&mut self, received: Vec<IncomingSpan>) {
         let now = Stamp::now();
         let mut kept = self.destinations.lock(now);
-        self.aggregator.spans(received, now, &mut |exchange| kept.keep(exchange, 0));
+        self.aggregator.spans(received, now, &mut |exchange| kept.accept_exchange(exchange, 0));
         self.aggregator.mend(&mut |exchange| kept.mend(exchange));
     }
 
@@ -193,7 +193,7 @@ impl Aggregation {
     fn tokenize(&self, ledger: &mut Ledger, since: Stamp) {
         let Some(prompt) = ledger.prompt.take() else { return };
         let Some(tokenizers) = &self.tokenizers else { return };
-        if self.queue.len() > self.queue.capacity() / BUSY || Stamp::now().since(since) > TOKENIZE_NS {
+        if self.queue.len() > self.queue.capacity() / TOKENIZE_FILL_DIVISOR || Stamp::now().since(since) > TOKENIZE_NS {
             self.counters.bump(Counter::PromptsSkipped);
         } else if !tokenizers.complete(&prompt, &mut ledger.work) {
             self.counters.bump(Counter::PromptsFailed);
@@ -201,13 +201,13 @@ impl Aggregation {
     }
 
     /// Gives a closed ledger what the request path has no time for: the wall clock at its start, and the ids of its new names.
-    fn settle(&self, ledger: &mut Ledger, wall: WallClock, now: Stamp) {
+    fn anchor_and_resolve(&self, ledger: &mut Ledger, wall: WallClock, now: Stamp) {
         ledger.anchor_unix_ns = wall.unix_ns(ledger.started);
         self.labels.resolve_names(ledger, now);
     }
 
     /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn. Returns how many they were.
-    fn look(&mut self) -> usize {
+    fn drain_queue(&mut self) -> usize {
         self.apply_config();
         let depth = self.queue.len();
         self.counters.set(Counter::QueueDepth, depth as u64);
@@ -223,21 +223,21 @@ impl Aggregation {
             if batch.is_empty() {
                 break; // the last one is still being pushed: next time
             }
-            batch.iter_mut().for_each(|ledger| self.settle(ledger, wall, now));
+            batch.iter_mut().for_each(|ledger| self.anchor_and_resolve(ledger, wall, now));
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             kept.registry.warm_oldest(batch.len());
             for mut ledger in batch {
                 behind -= 1;
                 kept.foresee(&ledger);
                 self.tokenize(&mut ledger, now);
-                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, behind));
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.accept_exchange(exchange, behind));
             }
         }
         if let Some(shadow) = &self.destinations.shadow {
             for _ in 0..shadow.ledgers.len() {
                 let Some(mut ledger) = shadow.ledgers.pop() else { break };
-                self.settle(&mut ledger, wall, now);
-                self.aggregator.ledger(ledger, now, &mut |exchange| kept.keep(exchange, 0));
+                self.anchor_and_resolve(&mut ledger, wall, now);
+                self.aggregator.ledger(ledger, now, &mut |exchange| kept.accept_exchange(exchange, 0));
             }
         }
         if self.upkeep.names_gave_way(&self.labels) {
@@ -247,7 +247,7 @@ impl Aggregation {
         for (key, interval) in self.statistics.take() {
             kept.registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
-        self.aggregator.tick(now, &mut |exchange| kept.keep(exchange, 0));
+        self.aggregator.tick(now, &mut |exchange| kept.accept_exchange(exchange, 0));
         kept.tick_pairs();
         kept.tick_sampler();
         kept.tick_diagnosis();
@@ -264,7 +264,7 @@ impl Aggregation {
 /// How long to wait before the queue is read again, after one reading that found so many ledgers.
 fn pause_after(depth: usize) -> Duration {
     let depth = u32::try_from(depth).unwrap_or(u32::MAX);
-    (LOOK * FEW / depth.max(FEW)).max(SOON)
+    (POLL_INTERVAL * TARGET_QUEUE_DEPTH / depth.max(TARGET_QUEUE_DEPTH)).max(MIN_POLL_INTERVAL)
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ fn counted_tokens_are_what_is_recorded() {
         let body = format!(r#"{{"messages":[{{"content":"{words}"}}]}}"#);
         aggregation.queue.push(Box::new(ledger(&config, &body))).unwrap();
     }
-    aggregation.look();
+    aggregation.drain_queue();
     aggregation
         .aggregator
         .flush(Stamp::now(), &mut |exchange| aggregation.destinations.registry.lock().record_recent(exchange, Stamp::now(), 0));
@@ -92,7 +92,7 @@ fn an_exchange_gets_the_wall_clock_at_its_start_when_it_is_taken() {
     let (before, started, after) = (clock::unix_ns(), Stamp::now(), clock::unix_ns());
     std::thread::sleep(Duration::from_millis(100));
     aggregation.queue.push(Box::new(Ledger::open(started, 0))).unwrap();
-    assert_eq!(aggregation.look(), 1);
+    assert_eq!(aggregation.drain_queue(), 1);
     let kept = aggregation.destinations.registry.lock().exchanges(Order::Recent, 1);
     // with room for what else runs between two readings of clocks
     let about = before - 40_000_000..after + 40_000_000;
@@ -102,6 +102,6 @@ fn an_exchange_gets_the_wall_clock_at_its_start_when_it_is_taken() {
 #[test]
 fn the_queue_is_read_sooner_where_more_is_in_it() {
     let ms = Duration::from_millis;
-    assert_eq!([0, 1, 64].map(pause_after), [LOOK; 3]);
+    assert_eq!([0, 1, 64].map(pause_after), [POLL_INTERVAL; 3]);
     assert_eq!([128, 320, 1_280, 100_000, usize::MAX].map(pause_after), [ms(10), ms(4), ms(1), ms(1), ms(1)]);
 }

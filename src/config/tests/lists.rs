@@ -82,7 +82,7 @@ fn unknown_keys_of_elements_are_met_with_keys_of_elements() {
 /// The default of a key that holds a list or names is empty, so its section must declare what it holds.
 #[test]
 fn every_list_and_every_section_of_names_has_a_form() {
-    fn look(defaults: &serde_json::Value, schema: &Schema, path: &str) {
+    fn assert_forms(defaults: &serde_json::Value, schema: &Schema, path: &str) {
         for (key, node) in schema.keys() {
             let (default, path) = (&defaults[key], format!("{path}.{key}"));
             match node {
@@ -91,10 +91,10 @@ fn every_list_and_every_section_of_names_has_a_form() {
                 Schema::Section { .. } => assert!(default != &serde_json::json!({}) || key == "engine", "{path} needs a form"),
                 _ => assert!(!default.is_array() && !default.is_object(), "{path} needs a form"),
             }
-            look(default, node, &path);
+            assert_forms(default, node, &path);
         }
     }
-    look(&serde_json::to_value(Config::default()).unwrap(), &Schema::of::<Config>(), "");
+    assert_forms(&serde_json::to_value(Config::default()).unwrap(), &Schema::of::<Config>(), "");
 }
 
 /// A field that is not written where it has its default would be unknown to the schema.

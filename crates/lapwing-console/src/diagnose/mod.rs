@@ -26,7 +26,7 @@ const FAILING: u8 = 3;
 /// The share of requests that may be of routes without a verdict while the others count as healthy. Probes and rare routes seldom have one.
 const MOST_UNJUDGED: f64 = 0.05;
 /// How often it is asked while it waits.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which diagnosis to print, and where it is asked for.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ async fn asked(args: &DiagnoseArgs) -> Result<Answer, String> {
         tokio::select! {
             biased;
             () = &mut over => break,
-            () = tokio::time::sleep(LOOK) => answer = ask().await?,
+            () = tokio::time::sleep(POLL_INTERVAL) => answer = ask().await?,
         }
     }
     Ok(answer)

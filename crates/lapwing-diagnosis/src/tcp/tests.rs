@@ -11,7 +11,7 @@ use super::sockets::{PortSide, tcp_sockets};
 use super::state::TcpState;
 
 /// The sockets that the kernel knows; a sandbox may forbid netlink.
-fn look(port: PortSide) -> Option<Vec<TcpSocket>> {
+fn sockets_of(port: PortSide) -> Option<Vec<TcpSocket>> {
     match tcp_sockets(port) {
         Ok(sockets) => Some(sockets),
         Err(refused) => {
@@ -29,7 +29,7 @@ fn both_sides_of_a_connection_are_found_by_port_and_no_other_is() {
     let (server, _) = listener.accept().unwrap();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let _unrelated = TcpStream::connect(other.local_addr().unwrap()).unwrap();
-    let (Some(served), Some(asked)) = (look(PortSide::Local(port)), look(PortSide::Peer(port))) else { return };
+    let (Some(served), Some(asked)) = (sockets_of(PortSide::Local(port)), sockets_of(PortSide::Peer(port))) else { return };
     let ends = |sockets: &[TcpSocket]| sockets.iter().map(|socket| (socket.local, socket.peer)).collect::<Vec<_>>();
     assert_eq!(ends(&served), [(server.local_addr().unwrap(), server.peer_addr().unwrap())]);
     assert_eq!(ends(&asked), [(client.local_addr().unwrap(), client.peer_addr().unwrap())]);
@@ -44,7 +44,7 @@ fn sockets_of_ipv6_are_found() {
     };
     let address = listener.local_addr().unwrap();
     let client = TcpStream::connect(address).unwrap();
-    let Some(sockets) = look(PortSide::Peer(address.port())) else { return };
+    let Some(sockets) = sockets_of(PortSide::Peer(address.port())) else { return };
     assert_eq!(sockets.iter().map(|socket| socket.local).collect::<Vec<_>>(), [client.local_addr().unwrap()]);
 }
 
@@ -63,7 +63,7 @@ fn a_peer_that_does_not_read_is_seen_as_a_full_receive_window() {
             Err(error) => panic!("{error}"),
         }
     }
-    let Some(sockets) = look(PortSide::Peer(listener.local_addr().unwrap().port())) else { return };
+    let Some(sockets) = sockets_of(PortSide::Peer(listener.local_addr().unwrap().port())) else { return };
     let state = TcpState::of(&sockets);
     println!("{sent} bytes: {state:?}");
     assert!(sent > 0 && state.sockets == 1 && state.busy_ns > 0, "{sockets:?}");

@@ -114,7 +114,7 @@ fn ranges(exact: &CpuExecutor, dynamic: &CpuExecutor, rows: &FileRows, batch: us
             let is_token = plan.value(node.output).rows == plan::Rows::Token;
             let added = match mask {
                 Some(mask) if is_token => {
-                    keep(data, width, mask, &mut kept);
+                    select_rows(data, width, mask, &mut kept);
                     observer.add(&kept)
                 }
                 _ => observer.add(data),
@@ -136,7 +136,7 @@ fn ranges(exact: &CpuExecutor, dynamic: &CpuExecutor, rows: &FileRows, batch: us
 }
 
 /// Keeps the rows that are not masked out.
-fn keep(data: &[f32], width: usize, mask: &[bool], kept: &mut Vec<f32>) {
+fn select_rows(data: &[f32], width: usize, mask: &[bool], kept: &mut Vec<f32>) {
     kept.clear();
     let rows = data.chunks_exact(width).zip(mask);
     rows.filter(|(_, counts)| **counts).for_each(|(row, _)| kept.extend_from_slice(row));
@@ -154,7 +154,7 @@ fn outputs(executor: &CpuExecutor, rows: &FileRows, batch: usize) -> Result<Vec<
             let value = plan.value(port.value);
             match rows.mask(range.clone()) {
                 Some(mask) if value.rows == plan::Rows::Token => {
-                    keep(made, value.width, mask, &mut kept);
+                    select_rows(made, value.width, mask, &mut kept);
                     all.extend_from_slice(&kept);
                 }
                 _ => all.extend_from_slice(made),

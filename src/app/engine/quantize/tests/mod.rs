@@ -115,7 +115,7 @@ fn tokens_that_are_masked_out_do_not_count() {
 #[test]
 fn ranges_are_found_without_what_is_masked_out() {
     let mut kept = vec![9.0];
-    keep(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &[true, false, true], &mut kept);
+    select_rows(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &[true, false, true], &mut kept);
     assert_eq!(kept, [1.0, 2.0, 5.0, 6.0]);
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Rivals {
 
 impl Rivals {
     /// A look after a pair.
-    pub(crate) fn look(&mut self, (baseline_ns, candidate_ns): (u64, u64), pairs: u64, (wins, losses): (u64, u64)) {
+    pub(crate) fn observe_pair(&mut self, (baseline_ns, candidate_ns): (u64, u64), pairs: u64, (wins, losses): (u64, u64)) {
         if self.z && self.sign && self.msprt {
             return;
         }

@@ -107,7 +107,7 @@ pub(crate) fn look_at_every_pair(setting: Setting, seed: u64, with_rivals: bool)
         }
         if with_rivals {
             looks.pairs_only_different = looks.pairs_only_different || screen.difference(Method::PairsOnly).is_some();
-            looks.rivals.look((baseline_ns, candidate_ns), screen.pairs(), screen.wins_and_losses());
+            looks.rivals.observe_pair((baseline_ns, candidate_ns), screen.pairs(), screen.wins_and_losses());
         }
     }
     looks.has_flipped = seen == [true; 2];
