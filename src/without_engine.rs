@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -22,7 +23,7 @@ const REASON: &str = "this build was made without the feature `engine`";
 const USAGE: u8 = 64;
 
 /// The section `engine`: empty, because any key of it asks for the engine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Config {}
 
 impl Config {

@@ -27,6 +27,7 @@ pub fn run() -> ExitCode {
         #[cfg(feature = "top")]
         Ok(Command::Top(args)) => exit(lapwing_console::top::run(&args).into()),
         Ok(Command::Completions(shell)) => exit(cli::print_completions(shell)),
+        Ok(Command::Schema(args)) => exit(cli::print_schema(&args)),
         Ok(Command::Man(args)) => exit(cli::print_man(&args)),
         Ok(Command::Record(args)) => exit(record::run(&args).into()),
         Ok(Command::Merge(args)) => exit(fleet::merge(&args).into()),

@@ -8,8 +8,10 @@ mod cross;
 mod decode;
 #[cfg(feature = "engine")]
 mod engine;
+mod file_schema;
 mod json_schema;
 mod load;
+mod markdown;
 mod normalise;
 mod ordered;
 mod path;
@@ -24,9 +26,16 @@ mod suggest;
 #[cfg(feature = "engine")]
 pub use engine::EngineConfig;
 pub use load::{Loaded, load, load_as};
+pub use markdown::SettingTables;
 pub use root::Root;
 pub use sections::{Config, LogFormat};
 pub use sources::{Flag, Sources};
+
+/// The JSON Schema (draft 2020-12) of the configuration file.
+#[must_use]
+pub fn json_schema_of_file() -> serde_json::Value {
+    file_schema::of::<Config>()
+}
 
 #[cfg(test)]
 mod tests;

@@ -79,6 +79,25 @@ impl Schema {
         Self::Section { keys, what: record.what }
     }
 
+    /// Gives every empty list of records one element, the smallest that can be read, and every set of records one under `name`.
+    pub(crate) fn fill(&self, value: &mut Json, name: &str) {
+        match (self, value) {
+            (Self::Section { keys, .. }, Json::Object(section)) => {
+                for (key, inner) in keys {
+                    section.get_mut(key).into_iter().for_each(|value| inner.fill(value, name));
+                }
+            }
+            (Self::List { element, stand_in }, Json::Array(list)) if matches!(**element, Self::Section { .. }) => {
+                let text = |(key, text): &(&str, &str)| ((*key).to_owned(), Json::from(*text));
+                list.push(Json::Object(stand_in.iter().map(text).collect()));
+            }
+            (Self::Named { value, .. }, Json::Object(names)) if matches!(**value, Self::Section { .. }) => {
+                names.insert(name.to_owned(), Json::Object(serde_json::Map::new()));
+            }
+            _ => {}
+        }
+    }
+
     /// The keys that are known here; none if the user chooses the names.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&str, &Self)> {
         let keys = if let Self::Section { keys, .. } = self { keys.as_slice() } else { &[] };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::serving;
@@ -11,7 +12,7 @@ use lapwing_settings::{
 };
 
 /// The format of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
@@ -22,45 +23,52 @@ pub enum LogFormat {
 }
 
 /// All settings. [`load`](super::load) returns a checked configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The model server. Loading requires it; [`Config::default`] has `http://127.0.0.1:8000` instead.
+    /// The model server. Required, unless this process serves models itself (`engine`).
     pub upstream: Upstream,
-    /// The address that clients connect to. Default `127.0.0.1:8080`.
+    /// The address that clients connect to.
     pub listen: Bind,
-    /// The address of `/stats`, `/metrics` and the other admin paths. Default `127.0.0.1:9464`.
+    /// The address of `/stats`, `/metrics` and the other admin paths.
     pub admin: Bind,
-    /// The token that the admin address asks for. Default off.
+    /// The token that the admin address asks for: 16 to 4,096 visible ASCII characters.
     pub admin_token: Switch<Secret>,
-    /// The file of that token, instead. Default off.
+    /// The file with that token, instead of `admin_token`. It is read at the start.
     pub admin_token_file: Switch<File>,
-    /// What the token is asked for. Default `everything`.
+    /// What the token is asked for.
     pub admin_token_for: AdminTokenFor,
-    /// Where a line of JSON for each exchange is written: a file, or `-` for standard output. Default off.
+    /// A file, or `-` for standard output: it gets a line of JSON for each request of a client when it is recorded, as `/exchanges`
+    /// shows it, without `spans`. Lines that cannot be written, or for which 4,096 others wait, are lost and counted
+    /// (`lapwing_access_log_lines_dropped_total`).
     pub access_log: Switch<File>,
-    /// The address that receives spans over gRPC. Default `127.0.0.1:4317`.
+    /// The address that receives spans over gRPC; a warning where it is not loopback.
     pub otlp_grpc: Switch<Bind>,
-    /// The address that receives spans over HTTP. Default `127.0.0.1:4318`.
+    /// The address that receives spans over HTTP; a warning where it is not loopback.
     pub otlp_http: Switch<Bind>,
-    /// The collector that received telemetry is forwarded to. Default off.
+    /// The collector to which metrics, logs and your service's spans are passed on. Over HTTP the base address, without
+    /// `/v1/traces`.
     pub otlp_forward: Switch<Collector>,
-    /// Headers (gRPC: metadata) sent with it, by name in lower case.
+    /// Headers (gRPC: metadata) that are sent with it, in printable ASCII.
     pub otlp_forward_headers: BTreeMap<String, Secret>,
-    /// The sampler of the user's own service: it decides which of the traces that Lapwing began are passed on. Default: what
-    /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say, else `parentbased_always_on`.
+    /// The sampler of your service. A trace that Lapwing began is forwarded if this sampler takes it, by the trace id, as the
+    /// server's SDK does (Python, Go, Rust, Java and JavaScript; others as Go). `lapwing_otlp_spans_withheld_total` counts the
+    /// others.
     pub otlp_forward_sampler: TraceSampler,
-    /// Which requests are traced. Default `auto`.
+    /// Which requests are traced.
     pub trace_sampling: lapwing_proxy::TraceSampling,
-    /// Which trace contexts are written beside `traceparent`. Default `auto`.
+    /// Which trace contexts are written in addition to `traceparent`. `auto`: those that the client sent, except Datadog's, and
+    /// those that the upstream is found to continue; names (`b3`, `b3multi`, `jaeger`, `xray`, `datadog`, separated by commas):
+    /// these in every request; `none`: no other.
     pub trace_contexts: TraceContexts,
-    /// Whether responses carry `Server-Timing`. Default `false`.
+    /// Whether each response head has a `Server-Timing` field with the stages known so far. A streamed response has the complete
+    /// list in a trailer, if the client accepts trailers.
     pub respond_server_timing: bool,
-    /// How long requests in flight may take to end after SIGTERM. Default 30 s; 0 to 1 h.
+    /// How long requests may take to end after SIGTERM. Keep it below the pod's `terminationGracePeriodSeconds`.
     pub drain_timeout: Period,
-    /// What is logged, as a filter of `tracing-subscriber`. Default `info`.
+    /// What is logged, as a filter of `tracing-subscriber`: `info`, `lapwing_proxy=debug,warn`.
     pub log: String,
-    /// The format of log lines. Default `text`.
+    /// The format of log lines.
     pub log_format: LogFormat,
     /// The data plane.
     pub proxy: lapwing_proxy::Config,

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 
+from config_schema import assert_valid
 from ports import free_port
 from process import Process, wait_for
 
@@ -24,6 +25,8 @@ class Lapwing:
         self.url = f"http://127.0.0.1:{self.port}"
         command = [binary, "serve"] if config else [binary]
         command += ["--config", str(config)] if config else []
+        if config:
+            assert_valid(binary, config)
         command += ["--upstream", upstream] if upstream else []
         command += ["--listen", f"127.0.0.1:{self.port}", "--admin", f"127.0.0.1:{self.admin}"]
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}", "--otlp-http", f"127.0.0.1:{self.otlp_http}"]

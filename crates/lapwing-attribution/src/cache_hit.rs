@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use http::HeaderMap;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::span::{CacheLookups, IncomingSpan};
@@ -21,12 +22,12 @@ const COMPARED_BYTES: usize = 32;
 const MAX_NAME_BYTES: usize = 256;
 
 /// Where the upstream says what its feature cache answered, beyond the attributes that are known by their names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct CacheHitConfig {
-    /// An attribute of spans that says it. Default off.
+    /// The span attribute in which your server says what its feature cache answered, if not by a known name (docs/REPORTING.md).
     pub span_attribute: Switch<String>,
-    /// A field of the answer's head or trailers that says it. Default off.
+    /// The header or trailer of the answer that says it.
     pub header: Switch<FieldName>,
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cache_hit::CacheHitConfig;
 use super::expect::SpanExpectation;
 use super::join_settings::JoinSettings;
-use super::rules::SpanRule;
+use super::rules::{ReportedStage, SpanRule};
 use lapwing_ledger::Stage;
 use lapwing_settings::{Checks, Form, Period, Poll, Record, Section, Size};
 
@@ -25,38 +26,40 @@ const SPAN_RULE: Record = Record {
 };
 
 /// The section `attribution`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// `Server-Timing` names beyond the defaults, and the stage that each counts as.
+    /// `Server-Timing` names in addition to the known ones, and the stage of each; case, `-`, `_`, `.` and spaces do not matter.
+    #[schemars(with = "BTreeMap<String, ReportedStage>")]
     pub server_timing: BTreeMap<String, Stage>,
-    /// Span rules, tried in order before the defaults.
+    /// Rules that give spans a stage. The first that matches decides, before the defaults; a span's attribute `lapwing.stage`
+    /// overrides every rule.
     pub spans: Vec<SpanRule>,
     /// Where the upstream says what its feature cache answered.
     pub cache_hit: CacheHitConfig,
-    /// Whether a finished request waits for its spans. Default `auto`.
+    /// Whether a finished request waits for its spans.
     pub expect_spans: SpanExpectation,
-    /// How long it waits at most. Default 6 s, above the 5 s of exporters at their defaults; 10 ms to 5 min.
+    /// How long it waits at most. OpenTelemetry's exporters send every 5 s by default.
     pub grace: Period,
-    /// How long after its latest span a request counts as complete. Default 250 ms; 0 to `grace`.
+    /// How long after its latest span a request that has the spans of its like is complete (docs/STAGES.md); at most `grace`.
     pub quiet: Period,
-    /// Requests that wait at once; beyond that the oldest is merged early. Default 8192; 1 to 1,000,000.
+    /// How many requests may wait; beyond that the oldest is merged early.
     pub max_pending: usize,
-    /// Spans kept of one request; further ones are counted and dropped. Default 128; 1 to 4096.
+    /// How many spans of one request are kept; further ones are dropped and counted.
     pub max_spans_per_exchange: usize,
-    /// Spans kept whose request is not known yet. Default 8192; 0 to 1,000,000.
+    /// How many spans are kept whose request is not known yet.
     pub max_orphan_spans: usize,
-    /// The largest OTLP message, in bytes after decompression. Default 4 MiB, which is gRPC's own limit; 64 KiB to 256 MiB.
+    /// The largest OTLP message, after decompression.
     pub otlp_max_body: Size,
-    /// Received OTLP messages that wait to be joined. Default 256; 1 to 65,536.
+    /// How many received OTLP messages may wait to be joined.
     pub otlp_queue: usize,
-    /// OTLP messages that wait to be forwarded to `otlp_forward`. Default 512; 1 to 65,536.
+    /// How many OTLP messages may wait to be forwarded.
     pub forward_queue: usize,
-    /// How often forwarding a message is tried before it is counted as lost. Default 4; 1 to 10.
+    /// How often forwarding a message is tried before it is counted as lost.
     pub forward_attempts: u32,
-    /// Whether the model server's own statistics are polled, and where. Default `auto`.
+    /// Whether the model server's own statistics are polled, and where.
     pub poll: Poll,
-    /// The shortest interval between polls. Default 5 s; 1 s to 10 min.
+    /// The shortest time between two polls.
     pub poll_interval: Period,
 }
 

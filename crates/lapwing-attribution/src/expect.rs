@@ -1,12 +1,13 @@
 //! Learns which routes send spans, so that exchanges of routes that send none do not wait.
 
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use lapwing_ledger::{LabelId, SeriesKey, Stamp};
 
 /// Whether a closed ledger waits for spans.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpanExpectation {
     /// It waits if its route has been seen to send spans, or is too new to know.

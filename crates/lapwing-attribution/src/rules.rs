@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::cache_hit::CacheHitConfig;
@@ -20,7 +21,8 @@ pub const STAGE_ATTRIBUTE: &str = "lapwing.stage";
 const NAME_BYTES: usize = 64;
 
 /// Maps spans to a stage. All given parts must match; a rule with neither name nor attribute nor deployment matches nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "rule")]
 pub struct SpanRule {
     /// The span's name, ignoring case; `*` stands for any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,7 +37,26 @@ pub struct SpanRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
     /// The stage of spans that match.
+    #[schemars(with = "ReportedStage")]
     pub stage: Stage,
+}
+
+/// The JSON Schema of a stage that a report may name.
+pub(crate) struct ReportedStage;
+
+impl JsonSchema for ReportedStage {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ReportedStage".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<_> = Stage::ALL.into_iter().filter(|stage| !stage.is_observed_only()).map(Stage::name).collect();
+        json_schema!({"title": "stage", "enum": names})
+    }
 }
 
 /// The names of stages, prepared for look-up.

@@ -1,9 +1,10 @@
 //! The windows of time that a diagnosis may be of: a few, so that the number of diagnoses is bounded.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How far back a diagnosis looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A window of a diagnosis: the last so many seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DiagnosisWindow {
     /// The last 10 seconds.
     #[serde(rename = "10s")]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use lapwing_settings::{Checks, Form, Period, Record};
@@ -19,19 +20,20 @@ const MAX_ROUTES: usize = 256;
 const EVERY_ROUTE: &str = "*";
 
 /// Within what time these shares of a route's requests should end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "budget")]
 pub struct Budget {
-    /// Half of the requests.
+    /// Of half of the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50: Option<Period>,
-    /// 90 % of the requests.
+    /// Of 90 % of them; not below `p50`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p90: Option<Period>,
-    /// 99 % of the requests.
+    /// Of 99 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<Period>,
-    /// 99.9 % of the requests.
+    /// Of 99.9 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p999: Option<Period>,
 }
@@ -77,9 +79,9 @@ pub(crate) fn check(budgets: &BTreeMap<String, Budget>, checks: &mut Checks) {
     for (route, Budget { p50, p90, p99, p999 }) in budgets {
         let mut before = None;
         for (name, limit) in [("p50", p50), ("p90", p90), ("p99", p99), ("p999", p999)] {
-            let Some(limit) = limit else { continue };
             let key = format!("budgets.{route}.{name}");
-            checks.range(&key, limit, range.clone());
+            checks.optional_range(&key, limit.as_ref(), range.clone());
+            let Some(limit) = limit else { continue };
             if let Some((lower, below)) = before.filter(|(_, below)| *below > limit) {
                 checks.fault(&key, limit, format!("must not be below {lower}, which is {below}"));
             }

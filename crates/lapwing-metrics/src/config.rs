@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{self, BUDGET, Budget};
@@ -9,7 +10,7 @@ use super::exponential::{FINEST_SCHEMA, WIDEST_SCHEMA};
 use lapwing_settings::{Checks, Form, Period, Section};
 
 /// Whether something is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Shown {
     /// It is.
@@ -20,27 +21,28 @@ pub enum Shown {
 }
 
 /// The section `metrics`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// Series (route × model × upstream) kept apart; further series are counted under `other`. Default 256; 1 to 65,536.
+    /// How many series (route × model × upstream) are kept apart; further ones are counted under `other`.
     pub max_series: usize,
-    /// Routes kept apart; further routes are named `other`. Default 200; 1 to 10,000.
+    /// How many routes are kept apart; further ones are named `other`.
     pub max_routes: usize,
-    /// Models kept apart; further models are named `other`. Default 100; 1 to 10,000.
+    /// How many models are kept apart; further ones are named `other`.
     pub max_models: usize,
-    /// For how long a route, a model or a series must have been idle before it may give way to a new one in a full table. Default
-    /// 1 h; 1 s to 720 h.
+    /// How long a route, a model or a series must have been idle before it gives way to a new one in a full table.
     pub idle_after: Period,
-    /// The latest exchanges kept as waterfalls for `/exchanges`. Default 256; 0 to 65,536.
+    /// How many of the latest exchanges `/exchanges` keeps.
     pub recent_exchanges: usize,
-    /// The slowest exchanges kept as waterfalls for `/exchanges`. Default 64; 0 to 4096.
+    /// How many of the slowest exchanges `/exchanges` keeps.
     pub slowest_exchanges: usize,
-    /// Within what time requests should end, by route; `*` is every route that has no entry of its own. At most 256.
+    /// Within what time a share of a route's requests should end, for at most 256 routes, named as in `/stats`; `*` is every other
+    /// one.
     pub budgets: BTreeMap<String, Budget>,
-    /// The schema of Prometheus' native histograms, lowered for those that would take more than 160 buckets. Default 5; −4 to 8.
+    /// The fineness of native histograms in `/metrics` as protobuf: each step doubles the buckets. It is lowered for those that
+    /// would take more than 160 buckets.
     pub native_schema: i8,
-    /// Whether a native histogram has classic buckets too. Default `on`.
+    /// Whether native histograms have classic buckets too. Text always has classic ones only.
     pub classic_buckets: Shown,
 }
 

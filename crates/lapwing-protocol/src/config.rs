@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json_pointer::paths_of_pointer;
@@ -49,16 +50,19 @@ const FLOPS: Record = Record {
 };
 
 /// The section `protocol`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// Whether bodies are read as they pass. Default `true`. Without it work, tokens and reports in bodies are unknown.
+    /// Whether bodies are read, in constant memory, after they were forwarded. Without it work, tokens, reports in bodies and
+    /// errors inside an answer are unknown; headers and spans are still read.
     pub read_bodies: bool,
-    /// Rules, tried in order before the protocols known here.
+    /// Rules for servers that docs/UPSTREAMS.md does not list. The first whose route matches decides, before the built-in ones.
     pub custom: Vec<Custom>,
-    /// What a model costs, by its name; `*` is every model that has no entry of its own.
+    /// What a model costs in floating-point operations, by its name; `*` is every other model. A multiply-add is two.
     pub flops: BTreeMap<String, Flops>,
-    /// A model's `tokenizer.json`, by its name; `*` is every model that has no entry of its own.
+    /// A model's `tokenizer.json`, by its name; `*` is every other model. It counts input tokens that no server reports. Read at
+    /// the start; needs the feature `tokenizers`.
+    #[schemars(with = "BTreeMap<String, lapwing_settings::File>")]
     pub tokenizers: BTreeMap<String, PathBuf>,
 }
 
@@ -80,8 +84,9 @@ impl Default for Config {
 }
 
 /// The floating-point operations of a model; a multiply-add counts as two. The parts add up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "cost")]
 pub struct Flops {
     /// For each row.
     pub per_row: f64,
@@ -110,10 +115,12 @@ impl Flops {
 }
 
 /// Where to find the model and the work of requests on a route.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "rule")]
 pub struct Custom {
-    /// The requests that the rule applies to: a path, or a method and a path, with `*` for any text: `POST /score/*`.
+    /// The requests that the rule applies to: a path, or a method and a path, with `*` for any text.
+    #[schemars(example = "POST /score/*")]
     pub route: String,
     /// The model's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,14 +140,14 @@ pub struct Custom {
     /// Scalars of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elements: Option<Amount>,
-    /// The unit that best describes the cost of a request. Default the first of output tokens, input tokens, rows, entities,
-    /// elements that the rule names.
+    /// The unit of cost classes. Default: the first that the rule names of output tokens, input tokens, rows, entities and
+    /// elements, else `byte`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<Unit>,
 }
 
 /// A message of an exchange.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// What the client sent.
@@ -151,32 +158,35 @@ pub enum Side {
 }
 
 /// Where to find a name: exactly one of `json`, `header`, `fixed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "name")]
 pub struct Named {
     /// A JSON pointer into the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<String>,
-    /// A header's name.
+    /// The name of a header; of a response also of a trailer, which wins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// The name itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<String>,
-    /// Which body or header is meant. Default `request`.
+    /// Whose body or header is meant.
     pub from: Side,
 }
 
 /// Where to find an amount: exactly one of `json`, `header`, `length`, `fixed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "amount")]
 pub struct Amount {
-    /// A JSON pointer into the body, in which `*` is any element. A number counts as itself, a list as its length, a text or an
-    /// object as one. For tokens a text counts as its bytes divided by four (an estimate), and in a stream of events as one
-    /// chunk. Several values are added.
+    /// A JSON pointer into the body, as `/inputs/0/data`, with at most six numbers; `*` matches every element and adds what it
+    /// finds. A number counts as itself, a list as its length, a text or an object as one. For tokens a text counts as a quarter of
+    /// its bytes, an estimate, and each `output_tokens` text of a stream of events as one token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<String>,
-    /// The name of a header whose value is a number.
+    /// The name of a header whose value is a number; of a response also of a trailer, which wins. One of a response that is
+    /// repeated or no count (negative, not finite, 9 × 10¹⁵ or more) is not used, and counts in `lapwing_reports_malformed_total`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// The bytes of the request's or the response's body.
@@ -185,7 +195,7 @@ pub struct Amount {
     /// The amount itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed: Option<u64>,
-    /// Which body or header is meant. Default `request`.
+    /// Whose body or header is meant.
     pub from: Side,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::workers;
@@ -9,10 +10,11 @@ use lapwing_protocol::amend::AmendOptions;
 use lapwing_settings::{Checks, Period, Section, Share, Size, Switch};
 
 /// Which HTTP version is spoken to the upstream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UpstreamProtocol {
-    /// The client's, request by request.
+    /// The client's, request by request; where the upstream does not speak it, which the first request finds out (up to 64 KiB of a
+    /// body are sent again), messages are translated.
     #[default]
     Auto,
     /// HTTP/1.1 always.
@@ -22,7 +24,7 @@ pub enum UpstreamProtocol {
 }
 
 /// Which requests are traced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
     /// The client's sampling decision is kept; if there is none, the request is sampled.
@@ -35,7 +37,7 @@ pub enum TraceSampling {
 }
 
 /// Whether heads are acknowledged at once when their body is still to come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QuickAck {
     /// They are.
@@ -54,48 +56,50 @@ impl QuickAck {
 }
 
 /// The section `proxy`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The HTTP version spoken to the upstream. Default `auto`.
+    /// The HTTP version spoken to the upstream.
     pub upstream_protocol: UpstreamProtocol,
-    /// How long connecting to the upstream may take. Default 5 s; 1 ms to 10 min.
+    /// How long connecting to the upstream may take.
     pub connect_timeout: Period,
-    /// How long after the request's end the upstream may take to begin its response. Default off, because the client has a limit of its
-    /// own; else 1 ms to 24 h.
+    /// How long after the request's end the upstream may take to begin its response.
     pub header_timeout: Switch<Period>,
-    /// How long the upstream may stand still within a response's body or while it takes a request's, or both ends of an upgraded connection.
-    /// Default off; else 1 ms to 24 h.
+    /// How long the upstream may stand still within a body, either way, and an upgraded connection may be silent.
     pub idle_timeout: Switch<Period>,
-    /// How long a client may send nothing of a request's body, or take nothing of a response, while it is waited for. Default 15 min, above
-    /// the 600 s that clients of large models wait; 1 ms to 24 h.
+    /// How long a client may send nothing of its body, or take nothing of a response, while it is waited for.
     pub client_stall_timeout: Period,
-    /// How long after its first byte a request's head may take to be complete. Default 30 s; 1 ms to 1 h.
+    /// How long after its first byte a request's head may take to be complete; then 408.
     pub client_header_timeout: Period,
-    /// How long a client's connection may be idle between requests. Default 5 min; 1 ms to 24 h.
+    /// How long a client's connection may be idle between requests.
     pub client_idle_timeout: Period,
-    /// How long an idle connection to the upstream is kept. Default 3 s, below the 5 s after which uvicorn
-    /// closes it; 0 to 1 h.
+    /// How long an idle connection to the upstream is kept. Keep it below the server's own limit (uvicorn's is 5 s), else requests
+    /// meet connections that the server is closing.
     pub pool_idle_timeout: Period,
-    /// How many requests may be in flight; further ones are shed with 503. Default 4096; 1 to 1,000,000.
+    /// How many requests may be in flight; further ones are shed with 503.
     pub max_in_flight: u64,
-    /// The largest head of a request or response, in bytes. Default 64 KiB; 8 KiB to 1 MiB.
+    /// The largest head of a request or response. A larger request head, or one of more than 100 fields, gets 431; an upstream's is
+    /// a 502.
     pub max_header_bytes: Size,
-    /// The largest request body, in bytes; larger ones get 413. Default off; else at least 1 B.
+    /// The largest request body, above 0; larger ones get 413.
     pub max_request_bytes: Switch<Size>,
-    /// The bytes a second that a client has to send of a request's body while it is waited for: one that is 5 s behind gets 408, and the
-    /// furthest behind gives way when `max_in_flight` is reached. Default off; else at least 1 B.
+    /// The bytes a second, above 0, that a client has to send of a body while it is waited for. One that falls 5 s behind gets 408
+    /// (`x-lapwing-error: request_slow`); at `max_in_flight` the upload of the same worker that is furthest behind, by a second or
+    /// more, gives way with 503 (`shed`). Leave it off if clients keep requests open and send little, as some gRPC streams do.
     pub client_min_rate: Switch<Size>,
-    /// How many threads proxy requests, each with its own listener. Default 0: as many as the processors are worth that were set aside for
-    /// this process, at most 4, and one where none were; else 1 to 64.
+    /// How many threads proxy requests, each with a listener on the same address. 0 is one, which carries tens of thousands of
+    /// requests a second; where the container has a CPU limit or processor set smaller than the machine, one for each whole
+    /// processor, at most four.
     pub workers: usize,
-    /// How many connections may wait to be accepted, per worker. Default 1024; 1 to 65,535.
+    /// How many connections may wait to be accepted, per worker.
     pub tcp_backlog: u32,
-    /// Whether the head of a message is acknowledged at once when its body is still to come (HTTP/1.1 over TCP). Default `on`.
+    /// Whether the head of a message is acknowledged at once (`TCP_QUICKACK`) when its body is still to come, over HTTP/1.1 and
+    /// TCP. A server that writes them apart with Nagle's algorithm on else waits for a delayed acknowledgement, 40 ms on Linux.
+    /// `lapwing_quick_acks_total` counts them.
     pub quick_ack: QuickAck,
-    /// The share of responses in two parts that are left without that, so that the time saved is measured. Default 1 %; 0 to 1.
+    /// The share of such responses that are left alone (`unhelped`), so that the saving is measured.
     pub quick_ack_unhelped: Share,
-    /// The reports that Lapwing requests from the server in addition to what the client asks for. Default: none.
+    /// The reports that Lapwing requests from the server in addition to what the client asks for.
     pub amend: AmendOptions,
 }
 
@@ -172,9 +176,7 @@ impl Section for Config {
         const DAY: Period = Period::from_secs(86_400);
         checks.range("connect_timeout", &self.connect_timeout, MOMENT..=Period::from_secs(600));
         for (key, limit) in [("header_timeout", &self.header_timeout), ("idle_timeout", &self.idle_timeout)] {
-            if let Some(limit) = limit.on() {
-                checks.range(key, limit, MOMENT..=DAY);
-            }
+            checks.switch_range(key, limit, MOMENT..=DAY);
         }
         checks.range("client_stall_timeout", &self.client_stall_timeout, MOMENT..=DAY);
         checks.range("client_header_timeout", &self.client_header_timeout, MOMENT..=Period::from_secs(3600));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use lapwing_engine::{Backend, Device, Precision, batch};
@@ -13,51 +14,61 @@ use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, 
 const VERSION: &str = "1";
 
 /// The section `engine`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// An ONNX file, served under the file's name without its ending. Default off.
+    /// An ONNX file, served under the file's name without its ending, as version 1.
     pub model: Switch<File>,
-    /// More ONNX files, each under a name, or a name and a version: `fraud`, `fraud@2`.
+    /// More ONNX files, by `NAME` or `NAME@VERSION`.
+    #[schemars(with = "BTreeMap<String, File>")]
     pub models: BTreeMap<String, PathBuf>,
-    /// The address on which models are served: the Open Inference Protocol by REST and gRPC. Default `127.0.0.1:8081`.
+    /// The address on which models are served: the Open Inference Protocol by REST and gRPC.
     pub listen: Bind,
-    /// The device that models run on. Default `auto`.
+    /// The device that models run on. `auto`: the first GPU that supports the model, else the processor; `cuda` is `cuda:0`. With
+    /// `cuda:N`, N up to 255, Lapwing does not start unless that GPU supports every model.
+    #[schemars(schema_with = "device_schema")]
     pub device: Device,
-    /// What runs models. Default `auto`.
+    /// What runs models. `auto`: the model's own plan if it has one, else tract; every answer says which.
+    #[schemars(schema_with = "executor_schema")]
     pub executor: Backend,
-    /// The number format of products. Default `fp32`.
+    /// The number format of products. All except `fp32` need a plan; `tf32` and `fp16` need a GPU, and become `fp32` if `device:
+    /// auto` is the processor.
+    #[schemars(schema_with = "precision_schema")]
     pub precision: Precision,
-    /// A folder in which the driver's and CUDA's libraries are looked for before the system's. Default off.
+    /// A folder in which `libcuda.so.1` and cublasLt are looked for first.
     pub cuda_lib_dir: Switch<Folder>,
-    /// Ranges for `int8`, as `lapwing engine quantize` writes them. Default off: a range per row.
+    /// Ranges for `int8`, as `lapwing engine quantize` writes them; without it, a range per row.
     pub calibration: Switch<File>,
-    /// Threads of a forward pass. Default 0: as many as there are processors besides the data plane's; 0 to 1024.
+    /// Threads of a forward pass. 0 is what `proxy.workers` leaves, or the number of `cpus`.
     pub threads: usize,
-    /// The processors to which threads are pinned. Default `auto`: beside the proxy, the last ones; alone, none.
+    /// The processors to which threads are pinned. `auto`: the last ones, if enough are left for `proxy.workers`; none for `lapwing
+    /// engine serve`.
     pub cpus: Cpus,
-    /// How batches are formed. Default `adaptive`.
+    /// How batches are formed. `adaptive`: by the cost of calls, waiting only as long as it pays; `fixed:N`: N calls in order of
+    /// arrival, or those waiting when the oldest has waited for `max_wait`.
+    #[schemars(schema_with = "policy_schema")]
     pub policy: BatchPolicy,
-    /// The minimum time that a call waits for others. Default 0 s; 0 to 1 min.
+    /// The shortest time that a call waits for others; at most `max_wait`.
     pub min_wait: Period,
-    /// The maximum time that a call waits for others. Default 5 ms; 0 to 1 min.
+    /// The longest time that a call waits for others.
     pub max_wait: Period,
-    /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone. Default 16,384; 1 to 16,777,216.
+    /// The most tokens of a batch (rows, if the model has no tokens); a larger call runs alone.
     pub max_batch_tokens: usize,
-    /// The most calls of a batch. Default 256; 1 to 65,536.
+    /// The most calls of a batch.
     pub max_batch_calls: usize,
-    /// The most waiting calls; more are refused. Default 1024; 1 to 1,000,000.
+    /// The most waiting calls; more are refused.
     pub queue: usize,
-    /// The largest body of a request. Default 64 MiB; 1 KiB to 4 GiB.
+    /// The largest body of a request.
     pub max_body: Size,
-    /// The memory for the bodies of all requests. Default 256 MiB; 1 KiB to 1 TiB. Where it is less than
-    /// `max_body`, one body may be as large as that.
+    /// The memory for the bodies of all requests, at least `max_body`; one without room gets 503 with `Retry-After` (gRPC:
+    /// `RESOURCE_EXHAUSTED`).
     pub body_budget: Size,
-    /// The memory that loading a model may take, besides four times the size of its files. Default 2 GiB; 64 MiB to 1 TiB.
+    /// The memory that the separate process in which a model is first loaded may take, in addition to four times the size of its
+    /// files; past it Lapwing does not start.
     pub load_memory: Size,
-    /// The processor time that loading a model may take. Default 10 s; 1 s to 1 h.
+    /// The processor time that it may take.
     pub load_time: Period,
-    /// The timeout of requests that name none. Default off.
+    /// The timeout of requests that name none.
     pub timeout: Switch<Period>,
 }
 
@@ -99,6 +110,22 @@ impl fmt::Display for BatchPolicy {
             Self::Fixed(calls) => write!(f, "fixed:{calls}"),
         }
     }
+}
+
+fn device_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"title": "`auto`, `cpu`, `cuda` or `cuda:N`", "type": "string", "pattern": r"^\s*(auto|cpu|cuda(:[0-9]{1,3})?)\s*$"})
+}
+
+fn executor_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": [Backend::Auto, Backend::Tract]})
+}
+
+fn precision_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": Precision::ALL})
+}
+
+fn policy_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"title": "`adaptive` or `fixed:N`", "type": "string", "pattern": r"^\s*(adaptive|fixed:[0-9]+)\s*$"})
 }
 
 impl Default for Config {
@@ -205,9 +232,7 @@ impl Section for Config {
         checks.range("body_budget", &self.body_budget, Size::kib(1)..=Size::mib(1 << 20));
         checks.range("load_memory", &self.load_memory, Size::mib(64)..=Size::mib(1 << 20));
         checks.range("load_time", &self.load_time, Period::from_secs(1)..=Period::from_secs(3600));
-        if let Switch::On(timeout) = &self.timeout {
-            checks.range("timeout", timeout, Period::from_millis(1)..=Period::from_secs(3600));
-        }
+        checks.switch_range("timeout", &self.timeout, Period::from_millis(1)..=Period::from_secs(3600));
         self.check_where(checks);
         if self.calibration.is_on() && self.precision != Precision::Int8 {
             checks.fault("calibration", &self.calibration, "has no effect unless precision is int8");

@@ -71,7 +71,7 @@ impl JsonSchema for AbsoluteTolerance {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"anyOf": [{"type": "number"}, {"const": "auto"}]})
+        json_schema!({"title": "`auto` or number", "anyOf": [{"type": "number"}, {"const": "auto"}]})
     }
 }
 

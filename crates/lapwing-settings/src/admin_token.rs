@@ -3,12 +3,13 @@
 use std::fmt;
 use std::hint::black_box;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::secret::MASK;
 
 /// What the token is asked for, where there is one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdminTokenFor {
     /// Everything except `/`, `/livez` and `/readyz`, which show no figures.

@@ -10,7 +10,9 @@ use super::{Invalid, text::text_serde};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bind(pub SocketAddr);
 
-text_serde!(Bind, "an address, as in 127.0.0.1:8080 or :8080");
+text_serde!(Bind, "an address, as in 127.0.0.1:8080 or :8080", {
+    "title": "address", "type": "string", "pattern": r"^\s*[^\s/]*:\+?[0-9]+\s*$", "examples": ["127.0.0.1:8080", "[::1]:8080", "localhost:8080", ":8080"]
+});
 
 impl Bind {
     /// Port `port` of the loopback interface.

@@ -16,7 +16,10 @@ pub enum Collector {
     Grpc(String),
 }
 
-text_serde!(Collector, "a URL, as in http://collector:4318 or grpc://collector:4317");
+text_serde!(Collector, "a URL, as in http://collector:4318 or grpc://collector:4317", {
+    "title": "collector", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP]://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC]://[^/?#@\s]+:[0-9]+/?)\s*$",
+    "examples": ["http://collector:4318", "grpc://collector:4317"]
+});
 
 impl Collector {
     /// `host:port`.
@@ -47,7 +50,10 @@ pub enum CollectorEndpoint {
     Grpc(String),
 }
 
-text_serde!(CollectorEndpoint, "a URL, as in http://collector:4318/v1/metrics or grpc://collector:4317");
+text_serde!(CollectorEndpoint, "a URL, as in http://collector:4318/v1/metrics or grpc://collector:4317", {
+    "title": "endpoint", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP]://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC]://[^/?#@\s]+:[0-9]+/?)\s*$",
+    "examples": ["http://collector:4318/v1/metrics", "grpc://collector:4317"]
+});
 
 impl CollectorEndpoint {
     /// `host:port`.

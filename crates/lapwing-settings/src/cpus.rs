@@ -18,7 +18,10 @@ pub enum Cpus {
     These(Vec<usize>),
 }
 
-text_serde!(Cpus, "auto, or processors by number, as in 0-3,6");
+text_serde!(Cpus, "auto, or processors by number, as in 0-3,6", {
+    "title": "processors", "type": ["string", "integer"], "minimum": 0, "maximum": MOST,
+    "pattern": r"^\s*(auto|[0-9]+(\s*-\s*[0-9]+)?(\s*,\s*[0-9]+(\s*-\s*[0-9]+)?)*)\s*$", "examples": ["auto", "0-3,6", 3]
+});
 
 impl Cpus {
     /// The numbers; none for `auto`.

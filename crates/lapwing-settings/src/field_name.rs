@@ -11,7 +11,9 @@ use super::{Invalid, text::text_serde};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldName(HeaderName);
 
-text_serde!(FieldName, "a header's name, as in x-shadow");
+text_serde!(FieldName, "a header's name, as in x-shadow", {
+    "title": "header's name", "type": "string", "pattern": r"^\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*$", "examples": ["x-shadow"]
+});
 
 impl FieldName {
     /// The name.

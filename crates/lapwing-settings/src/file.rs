@@ -10,7 +10,7 @@ use super::{Invalid, text::text_serde};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct File(PathBuf);
 
-text_serde!(File, "the path of a file");
+text_serde!(File, "the path of a file", {"title": "file", "type": ["string", "number"], "pattern": r"\S"});
 
 impl File {
     /// The path.
@@ -41,7 +41,7 @@ impl fmt::Display for File {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Folder(PathBuf);
 
-text_serde!(Folder, "the path of a folder");
+text_serde!(Folder, "the path of a folder", {"title": "folder", "type": ["string", "number"], "pattern": r"\S"});
 
 impl Folder {
     /// The path.

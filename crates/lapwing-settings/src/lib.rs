@@ -45,7 +45,7 @@ mod upstream;
 pub use absolute::AbsoluteTolerance;
 pub use admin_token::{AdminToken, AdminTokenFor};
 pub use bind::Bind;
-pub use checks::Checks;
+pub use checks::{Checks, ValueRange};
 pub use collector::{Collector, CollectorEndpoint};
 pub use cpus::Cpus;
 pub use fault::{Fault, Invalid};

@@ -15,7 +15,9 @@ const UNITS: [(&str, u128); 6] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(pub Duration);
 
-text_serde!(Period, "a duration, as in 250us, 5s or 1m30s");
+text_serde!(Period, "a duration, as in 250us, 5s or 1m30s", {
+    "title": "period", "type": "string", "pattern": r"^\s*(([0-9]*\.)?[0-9]+\s*(ns|us|µs|μs|ms|s|m|h)\s*)+$", "examples": ["250us", "5s", "1m30s"]
+});
 
 impl Period {
     /// `secs` seconds.

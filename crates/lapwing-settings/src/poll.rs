@@ -24,7 +24,10 @@ pub enum Poll {
     },
 }
 
-text_serde!(Poll, "auto, off or a URL, as in http://127.0.0.1:8002/metrics");
+text_serde!(Poll, "auto, off or a URL, as in http://127.0.0.1:8002/metrics", {
+    "title": "`auto`, `off` or URL", "type": "string", "pattern": r"^\s*(auto|off|[hH][tT][tT][pP]://\S+)\s*$",
+    "examples": ["auto", "off", "http://127.0.0.1:8002/metrics"]
+});
 
 impl FromStr for Poll {
     type Err = Invalid;

@@ -15,7 +15,10 @@ pub enum ShadowTarget {
     Engine(PathBuf),
 }
 
-text_serde!(ShadowTarget, "a URL or a model, as in http://127.0.0.1:9000 or engine:model.onnx");
+text_serde!(ShadowTarget, "a URL or a model, as in http://127.0.0.1:9000 or engine:model.onnx", {
+    "title": "target", "type": "string", "pattern": r"^\s*(([hH][tT][tT][pP]|[hH]2[cC])://[^/?#@\s]+/?|unix:(//)?/.+|engine:.+)\s*$",
+    "examples": ["http://127.0.0.1:9000", "engine:/models/m.onnx"]
+});
 
 impl FromStr for ShadowTarget {
     type Err = Invalid;

@@ -9,7 +9,10 @@ use super::{Invalid, text::text_serde};
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Share(f64);
 
-text_serde!(Share, "a share, as in 20% or 0.2");
+text_serde!(Share, "a share, as in 20% or 0.2", {
+    "title": "share", "type": ["string", "number"], "minimum": 0, "maximum": 1,
+    "pattern": r"^\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*%?\s*$", "examples": ["20%", 0.2]
+});
 
 impl Share {
     /// One in a hundred.

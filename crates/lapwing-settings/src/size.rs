@@ -24,7 +24,10 @@ const UNITS: [(&str, u128); 9] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-text_serde!(Size, "a size, as in 64KiB or 10MB");
+text_serde!(Size, "a size, as in 64KiB or 10MB", {
+    "title": "size", "type": ["string", "integer"], "minimum": 0,
+    "pattern": r"^\s*([0-9]*\.)?[0-9]+\s*([kKmMgGtT]?[bB]|[kKmMgGtT][iI][bB]|[KMGT]i)?\s*$", "examples": ["64KiB", "10MB", 4096]
+});
 
 impl Size {
     /// `n` times 1024 bytes; saturating.

@@ -1,8 +1,10 @@
 //! A setting that can be turned off: `off`, or a value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -69,6 +71,20 @@ impl<'de, T: serde::de::DeserializeOwned> Deserialize<'de> for Switch<T> {
             return Ok(Self::Off);
         }
         T::deserialize(value).map(Self::On).map_err(|error| D::Error::custom(or_off(&error.to_string())))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Switch<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Switch_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [{"enum": ["off", false]}, generator.subschema_for::<T>()]})
     }
 }
 

@@ -54,9 +54,10 @@ impl<T: FromStr<Err = Invalid>> Visitor<'_> for Text<T> {
     }
 }
 
-/// `Serialize` by `Display`, `Deserialize` by `FromStr`.
+/// `Serialize` by `Display`, `Deserialize` by `FromStr`, and the JSON Schema of the text: its title names the kind of value in tables, its
+/// pattern takes every text that `FromStr` takes, and maybe more.
 macro_rules! text_serde {
-    ($name:ty, $expecting:literal) => {
+    ($name:ident, $expecting:literal, $schema:tt) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -66,6 +67,20 @@ macro_rules! text_serde {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 crate::text::deserialize(deserializer, $expecting)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
             }
         }
     };

@@ -122,7 +122,11 @@ pub enum TraceContexts {
 
 const EXPECTED: &str = "must be auto, none, or names of b3, b3multi, jaeger, xray and datadog, separated by commas";
 
-text_serde!(TraceContexts, "auto, none, or names separated by commas, as in b3,b3multi");
+text_serde!(TraceContexts, "auto, none, or names separated by commas, as in b3,b3multi", {
+    "title": "contexts", "type": "string",
+    "pattern": r"^\s*(auto|none|(b3|b3multi|jaeger|xray|datadog)(\s*,\s*(b3|b3multi|jaeger|xray|datadog))*)\s*$",
+    "examples": ["auto", "none", "b3,datadog"]
+});
 
 impl FromStr for TraceContexts {
     type Err = Invalid;

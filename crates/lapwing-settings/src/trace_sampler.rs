@@ -30,7 +30,10 @@ pub enum RootSampler {
     Ratio(f64),
 }
 
-text_serde!(TraceSampler, "a sampler, as in parentbased_always_on or parentbased_traceidratio:0.1");
+text_serde!(TraceSampler, "a sampler, as in parentbased_always_on or parentbased_traceidratio:0.1", {
+    "title": "sampler", "type": "string", "pattern": r"^\s*(parentbased_)?(always_on|always_off|traceidratio(:[-+.0-9eE]+)?)\s*$",
+    "examples": ["parentbased_always_on", "parentbased_traceidratio:0.1"]
+});
 
 impl Default for TraceSampler {
     /// `parentbased_always_on`, as in the specification.

@@ -24,7 +24,10 @@ pub enum Upstream {
     },
 }
 
-text_serde!(Upstream, "a URL, as in http://127.0.0.1:8000 or unix:/run/model.sock");
+text_serde!(Upstream, "a URL, as in http://127.0.0.1:8000 or unix:/run/model.sock", {
+    "title": "server", "type": "string", "pattern": r"^\s*(([hH][tT][tT][pP]|[hH]2[cC])://[^/?#@\s]+/?|unix:(//)?/.+)\s*$",
+    "examples": ["http://127.0.0.1:8000", "h2c://127.0.0.1:8001", "unix:/run/model.sock"]
+});
 
 impl FromStr for Upstream {
     type Err = Invalid;

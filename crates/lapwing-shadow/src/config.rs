@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::header_names::is_never_kept;
@@ -10,7 +11,7 @@ use super::quota::{self, RouteQuota};
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
 
 /// When a copy is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyOrder {
     /// Once the upstream has answered, so that both never run at the same time on a shared machine.
@@ -32,7 +33,7 @@ impl CopyOrder {
 }
 
 /// Whether something goes into copies and recordings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyRule {
     /// It does.
@@ -42,8 +43,9 @@ pub enum CopyRule {
 }
 
 /// Requests that may be sampled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(title = "selection")]
 pub struct OnlyThese {
     /// The route, as `/stats` names it.
     pub route: Option<String>,
@@ -55,46 +57,48 @@ const ONLY: Record =
     Record { what: "a route and/or a model: route, model", keys: &[("route", Form::Text), ("model", Form::Text)], stand_in: &[] };
 
 /// The section `shadow`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The targets by name: another server, or `engine:` and a model's file. Default: none, and nothing is copied.
+    /// The targets by name, at most 8: a server, or `engine:` and an ONNX file. `--shadow [NAME=]TARGET` adds one.
     pub targets: BTreeMap<String, ShadowTarget>,
-    /// The share of requests that are copied. Default 5%.
+    /// The share of requests that are copied.
     pub sample: Share,
-    /// A header: requests that carry it are copied whatever the share. Default off.
+    /// A header: requests that carry it are copied whatever the share.
     pub header: Switch<FieldName>,
-    /// If there are any: only these requests are copied.
+    /// If there are any, only these requests are copied.
     pub only: Vec<OnlyThese>,
-    /// Routes that are safe to repeat whatever is sent to them, as `/stats` names them (`POST /score`) or with `*` for any text
-    /// (`POST /score/*`). Others are copied and recorded only while their requests and answers are those of a known protocol.
+    /// Routes that are safe to repeat whatever is sent to them, as `/stats` names them, with `*` for any text. Of others only
+    /// recognised calls are copied (docs/SHADOW.md).
     pub routes: Vec<String>,
-    /// Of each cost class of these routes, so many copies a minute on top of the share. Default none; at most 32, with `order: after` only.
+    /// Routes, at most 32, of whose cost classes some copies a minute are taken on top of the share, so that rare requests are
+    /// seen. Needs `order: after`.
     pub quotas: Vec<RouteQuota>,
-    /// When a copy is sent. Default `after`.
+    /// When a copy is sent.
     pub order: CopyOrder,
-    /// How long a target may take to answer, or longer: see `timeout_factor`. Default 30 s; 1 ms to 1 h.
+    /// How long a target may take to answer; or `timeout_factor`, if that is longer.
     pub timeout: Period,
-    /// A target may take so many times what the upstream took for the same request, if that is longer than `timeout`. Default 3; 1 to 100.
+    /// How many times as long as the upstream a target may take for the same request.
     pub timeout_factor: u32,
-    /// How many copies each target has in flight; further ones wait for up to a second, and not at all while none gets its turn; then they are
-    /// dropped and counted. Default 8; 1 to 1024.
+    /// How many copies each target has in flight. Further ones wait up to a second, not at all while none gets its turn, and are
+    /// then dropped and counted.
     pub concurrency: usize,
-    /// How many copied requests may wait for their answer. Default 1024; 1 to 65,536.
+    /// How many copied requests may wait for their body or answer.
     pub max_waiting: usize,
-    /// The memory that copies of bodies may keep, of requests and answers together. Default 64 MiB; 1 MiB to 16 GiB.
+    /// The memory of all copied bodies, of requests and answers together.
     pub budget: Size,
-    /// The largest body that is copied. Default 8 MiB; 1 KiB to 1 GiB.
+    /// The largest body that is copied.
     pub max_body: Size,
-    /// Which headers copies and recordings have besides those of a list (docs/SHADOW.md), or not, by name or with `*` for any text.
+    /// Which headers copies and recordings have, or not, besides a list (docs/SHADOW.md): by name or with `*` for any text. A name
+    /// wins over a pattern, and of patterns one that removes.
     pub headers: BTreeMap<String, CopyRule>,
-    /// Which parameters of queries and members of bodies are secrets (`remove`) besides those whose name says so, or are none
-    /// (`keep`), by name or with `*` for any text.
+    /// Which query parameters and members of bodies are secrets, or are none (`keep`), besides those whose name says so
+    /// (docs/SHADOW.md): by name or with `*` for any text.
     pub fields: BTreeMap<String, CopyRule>,
-    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known. Default 0%: nothing
-    /// is repeated to the upstream that nobody asked for.
+    /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known.
     pub noise: Share,
-    /// Which values of another API's JSON are the tensors of models that the engine runs. Default: none; at most 64.
+    /// What turns another API's JSON into tensors of models that the engine runs (docs/SHADOW.md), at most 64. The first that fits
+    /// counts.
     pub mappings: Vec<MappingRule>,
     /// How outputs are compared.
     pub compare: lapwing_compare::outputs::Config,

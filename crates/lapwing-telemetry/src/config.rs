@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use lapwing_attribution::collector::{CollectorOptions, Compression, Signal};
@@ -9,7 +10,7 @@ use lapwing_ledger::SamplingThreshold;
 use lapwing_settings::{Checks, Collector, CollectorEndpoint, Form, Period, Secret, Section, Share, Switch};
 
 /// Whether a signal is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SignalExport {
     /// It is not.
@@ -20,7 +21,7 @@ pub enum SignalExport {
 }
 
 /// What a point of a counter or a histogram covers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Temporality {
     /// Everything since the start of its series.
@@ -31,34 +32,34 @@ pub enum Temporality {
 }
 
 /// The section `telemetry`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// Whether metrics are sent. Default `off`.
+    /// Whether metrics are sent. Needs an endpoint.
     pub metrics: SignalExport,
-    /// Whether traces are sent. Default `off`.
+    /// Whether traces are sent. Needs an endpoint, and `trace_sampling` other than `off`.
     pub traces: SignalExport,
-    /// The collector. Default off.
+    /// The collector. Over HTTP `/v1/metrics` and `/v1/traces` are appended.
     pub endpoint: Switch<Collector>,
-    /// The endpoint of metrics, if it is another one. Default off.
+    /// The endpoint of metrics, if it is another one; nothing is appended.
     pub metrics_endpoint: Switch<CollectorEndpoint>,
-    /// The endpoint of traces, if it is another one. Default off.
+    /// The endpoint of traces, likewise.
     pub traces_endpoint: Switch<CollectorEndpoint>,
-    /// Headers (gRPC: metadata) sent with every request, by name in lower case.
+    /// Headers (gRPC: metadata) that are sent with every request, in printable ASCII.
     pub headers: BTreeMap<String, Secret>,
-    /// Whether requests are compressed. Default `none`.
+    /// Whether requests are compressed.
     pub compression: Compression,
-    /// How long one attempt to send may take. Default 10 s; 100 ms to 5 min.
+    /// How long one of six attempts, in about fifteen seconds, may take.
     pub timeout: Period,
-    /// How often metrics are sent. Default 60 s; 1 s to 1 h.
+    /// How often metrics are sent.
     pub metrics_interval: Period,
-    /// What counters and histograms cover. Default `cumulative`.
+    /// What counters and histograms cover.
     pub temporality: Temporality,
-    /// The share of traces that are sent without a reason of their own. Default 1 %; 0 to 1.
+    /// The share of the traces that have no other reason to be sent.
     pub traces_share: Share,
-    /// The resource's `service.name`. Default `lapwing`.
+    /// The resource's `service.name`; not empty.
     pub service_name: String,
-    /// Further attributes of the resource, by name.
+    /// Further attributes of the resource.
     pub resource_attributes: BTreeMap<String, String>,
 }
 

@@ -3,7 +3,9 @@
 
 mod completions;
 mod man;
+mod schema;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,6 +15,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use self::completions::CompletionShell;
 pub use self::man::ManArgs;
+pub use self::schema::SchemaArgs;
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
 use super::replay::ReplayArgs;
@@ -81,6 +84,8 @@ pub enum Command {
     Completions(CompletionShell),
     /// Print the manual, or write it to a folder.
     Man(ManArgs),
+    /// Print the schema of the configuration file, or tables of its settings.
+    Schema(SchemaArgs),
     /// Ask a running Lapwing for its shadow report.
     Shadow(ShadowSub),
     /// Record requests of a running Lapwing.
@@ -124,6 +129,7 @@ pub fn parse(
         Some(Sub::Top(args)) => Command::Top(args),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Man(args)) => Command::Man(args),
+        Some(Sub::Schema(args)) => Command::Schema(args),
         Some(Sub::Shadow { command }) => Command::Shadow(command),
         Some(Sub::Record(args)) => Command::Record(args),
         Some(Sub::Merge(args)) => Command::Merge(args),
@@ -138,6 +144,24 @@ pub(crate) fn print_completions(shell: CompletionShell) -> i32 {
     // a closed pipe is not an error
     drop(io::stdout().lock().write_all(&shell.script(Cli::command())));
     0
+}
+
+/// Prints the schema of the configuration file, or tables of its settings. Returns the exit code.
+pub(crate) fn print_schema(args: &SchemaArgs) -> i32 {
+    schema::print(args, &setting_flags())
+}
+
+/// The settings that have a flag, by path.
+pub(crate) fn setting_flags() -> BTreeSet<String> {
+    let names = Settings::augment_args(clap::Command::new(""))
+        .get_arguments()
+        .filter_map(|arg| arg.get_long().map(str::to_owned))
+        .collect::<Vec<_>>();
+    let args = names.iter().map(|name| OsString::from(format!("--{name}=x"))).collect::<Vec<_>>();
+    let parsed = Cli::try_parse_from([OsString::from("lapwing")].into_iter().chain(args));
+    let flags = parsed.map(|cli| cli.serve.sources(Vec::new()).flags).unwrap_or_default();
+    // a target has a name
+    flags.into_iter().map(|flag| flag.path.strip_suffix(".shadow").map_or(flag.path.clone(), str::to_owned)).collect()
 }
 
 /// Prints or writes the manual. Returns the exit code.
@@ -253,6 +277,12 @@ enum Sub {
     /// Print the manual page, or write one of each command to a folder
     #[command(after_help = "Examples:\n  lapwing man | man -l -\n  lapwing man --out /usr/share/man/man1")]
     Man(ManArgs),
+    /// Print the JSON Schema of the configuration file, for editors and checks before a deployment
+    #[command(after_help = "An editor with the YAML language server checks and completes a file that begins with\n\
+        # yaml-language-server: $schema=lapwing.schema.json\n`lapwing check` sees more: settings that contradict one another, files \
+        that are not there.\nExit code: 0; 66 if PAGE cannot be read, or has no place for a table.\n\n\
+        Examples:\n  lapwing schema > lapwing.schema.json\n  lapwing schema --markdown\n  lapwing schema --markdown docs/CONFIGURATION.md")]
+    Schema(SchemaArgs),
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {

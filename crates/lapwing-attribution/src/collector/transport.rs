@@ -13,6 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tonic::client::Grpc;
 use tonic::codec::CompressionEncoding;
@@ -42,7 +43,7 @@ const fn limits(timeout: Duration) -> ClientLimits {
 }
 
 /// How bodies are compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// Not at all.

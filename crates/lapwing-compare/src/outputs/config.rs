@@ -41,36 +41,37 @@ const ROUTE: Record = Record {
 };
 
 /// The section `shadow.compare`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// How far numbers of tensors and JSON may be apart. Default 1e-3 of the field's scale and 1e-3 relative.
+    /// How far numbers of tensors and JSON may be apart.
     pub tolerance: Tolerance,
-    /// What decides whether tensors agree. Default `tolerance`.
+    /// What decides whether tensors agree.
     pub tensors: TensorRule,
-    /// The candidate's name of a tensor, by the primary's. Tensors not named here have the same name on both sides.
+    /// The target's name of a tensor, by the upstream's.
     pub names: BTreeMap<String, String>,
-    /// How many of the greatest values of a row are compared as a ranking. Default 1, the class; 1 to 32.
+    /// How many of the greatest values of a row are compared as a ranking.
     pub top_k: usize,
-    /// The least cosine similarity at which embeddings agree, and tensors under `tensors: cosine`. Default 0.999; -1 to 1.
+    /// The least cosine similarity at which embeddings agree, and tensors under `tensors: cosine`.
     pub cosine: f64,
-    /// The greatest Kullback-Leibler divergence, in nats, at which rows agree under `tensors: divergence`. Default 0.01; 0 to 1000.
+    /// The greatest Kullback-Leibler divergence, in nats, at which rows agree under `tensors: divergence`.
     pub divergence: f64,
-    /// What decides whether texts agree. Default `exact`.
+    /// What decides whether texts agree.
     pub text: TextRule,
-    /// The least token edit similarity at which texts agree under `text: similarity`. Default 0.9; 0 to 1.
+    /// The least share of tokens that need no edit, under `text: similarity`.
     pub similarity: f64,
-    /// Paths of JSON that are not compared, as in `$.created`, `$.choices[].id` and `$..timestamp`. Default none; at most 64.
+    /// JSON paths that are not compared, as `$.created`, `$.choices[].id` or `$..timestamp`; at most 64, as in the other lists of
+    /// paths.
     pub ignore: Vec<String>,
-    /// Paths of arrays in JSON whose order does not matter. Default none; at most 64.
+    /// JSON paths of arrays whose order does not matter.
     pub unordered: Vec<String>,
-    /// The largest body, after decompression, that is compared. Default 16 MiB; 1 KiB to 1 GiB.
+    /// The largest body, after decompression, that is compared.
     pub max_decoded: Size,
-    /// How many differing answers are kept with both payloads, per target and route. Default 0, which keeps no payload; 0 to 64.
+    /// How many differing answers are kept with both payloads, by target and route, for the same machine or the token.
     pub keep_samples: usize,
-    /// Paths of JSON whose values are replaced by `***` in kept payloads. Default none; at most 64.
+    /// JSON paths whose values are `***` in kept payloads.
     pub redact: Vec<String>,
-    /// What differs on some routes; the first one that fits counts.
+    /// What differs on some routes; the first that fits counts. What a rule does not name is as above; lists are added.
     pub routes: Vec<RouteRules>,
 }
 
@@ -101,11 +102,10 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Tolerance {
-    /// The part that does not depend on the number. Default `auto`: 1e-3 of the field's scale, which is the mean magnitude of its
-    /// numbers in the
-    /// answer, or in most answers of the primary if that is more. 0 to 1e9.
+    /// The part that does not depend on the number. `auto` is 1e-3 of the field's scale: the mean magnitude of its numbers in this
+    /// answer or, if more, what is usual for the field. Integers must then be equal, unless `relative` is changed.
     pub absolute: AbsoluteTolerance,
-    /// The part that grows with it. Default 1e-3; 0 to 1.
+    /// The part that grows with the upstream's number.
     pub relative: f64,
 }
 
@@ -127,7 +127,7 @@ impl Default for Tolerance {
 }
 
 /// What decides whether two numeric tensors of one shape agree. All of it is measured in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TensorRule {
     /// Every element is within the tolerance.
@@ -142,7 +142,7 @@ pub enum TensorRule {
 }
 
 /// What decides whether two texts agree. All of it is measured in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextRule {
     /// They are the same, byte by byte.
@@ -155,8 +155,9 @@ pub enum TextRule {
 }
 
 /// What differs on a route. A key that is not given is that of the section; lists are added to those of the section.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
+#[schemars(title = "rule")]
 pub struct RouteRules {
     /// A path, or a method and a path, with `*` for any text: `POST /v2/models/*/infer`.
     pub route: String,
@@ -203,7 +204,7 @@ impl Section for Config {
     ];
 
     fn check(&self, checks: &mut Checks) {
-        check_tolerance(checks, "", &self.tolerance);
+        check_tolerance(checks, "", Some(&self.tolerance));
         checks.range("top_k", &self.top_k, 1..=32);
         checks.range("cosine", &self.cosine, -1.0..=1.0);
         checks.range("divergence", &self.divergence, 0.0..=1000.0);
@@ -229,30 +230,20 @@ impl RouteRules {
         {
             checks.fault(&at("route"), &self.route, "must be a path or a method and a path, as in POST /v2/models/*/infer");
         }
-        if let Some(tolerance) = &self.tolerance {
-            check_tolerance(checks, &format!("{path}."), tolerance);
-        }
-        let range = |checks: &mut Checks, key: &str, value: Option<f64>, low: f64, high: f64| {
-            if let Some(value) = value {
-                checks.range(&at(key), &value, low..=high);
-            }
-        };
-        if let Some(top_k) = &self.top_k {
-            checks.range(&at("top_k"), top_k, 1..=32);
-        }
-        range(checks, "cosine", self.cosine, -1.0, 1.0);
-        range(checks, "divergence", self.divergence, 0.0, 1000.0);
-        range(checks, "similarity", self.similarity, 0.0, 1.0);
+        check_tolerance(checks, &format!("{path}."), self.tolerance.as_ref());
+        checks.optional_range(&at("top_k"), self.top_k.as_ref(), 1..=32);
+        checks.optional_range(&at("cosine"), self.cosine.as_ref(), -1.0..=1.0);
+        checks.optional_range(&at("divergence"), self.divergence.as_ref(), 0.0..=1000.0);
+        checks.optional_range(&at("similarity"), self.similarity.as_ref(), 0.0..=1.0);
         check_paths(checks, &at("ignore"), &self.ignore);
         check_paths(checks, &at("unordered"), &self.unordered);
     }
 }
 
-fn check_tolerance(checks: &mut Checks, section: &str, tolerance: &Tolerance) {
-    if let Some(absolute) = &tolerance.absolute.given() {
-        checks.range(&format!("{section}tolerance.absolute"), absolute, 0.0..=1e9);
-    }
-    checks.range(&format!("{section}tolerance.relative"), &tolerance.relative, 0.0..=1.0);
+fn check_tolerance(checks: &mut Checks, section: &str, tolerance: Option<&Tolerance>) {
+    let absolute = tolerance.and_then(|tolerance| tolerance.absolute.given());
+    checks.optional_range(&format!("{section}tolerance.absolute"), absolute.as_ref(), 0.0..=1e9);
+    checks.optional_range(&format!("{section}tolerance.relative"), tolerance.map(|tolerance| &tolerance.relative), 0.0..=1.0);
 }
 
 fn check_paths(checks: &mut Checks, key: &str, paths: &[String]) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bench::BenchFile;
@@ -50,35 +51,37 @@ const DEVICE: Record = Record {
 };
 
 /// The section `cost`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The optimum of each model, by its name; `*` is every model that has no entry of its own. At most 256.
+    /// The optimum of each model, by its name, at most 256; `*` is every other model, and requests that name none. Exactly one of
+    /// `engine`, `bench`, `ns_per_unit` and `device`. Files are read at the start.
     pub models: BTreeMap<String, ModelCost>,
-    /// Peaks of devices, by name; they come before those that are known here.
+    /// Peaks of devices that docs/DEBT.md does not list, or other figures for them, by name.
     pub devices: BTreeMap<String, DeclaredDevice>,
 }
 
 /// The optimum of a model: exactly one of `engine`, `bench`, `ns_per_unit` and `device`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "optimum")]
 pub struct ModelCost {
-    /// The name of a model that this process serves itself: what its warm-up measured.
+    /// The name of a model of the section `engine`: what its warm-up measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// What `lapwing engine bench --json` printed of the model: the engine's own cost line.
+    /// A file of `lapwing engine bench --json` with at least two batch sizes, at most 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bench: Option<File>,
-    /// The time of any forward pass. Default 0; 0 to 10¹².
+    /// The time of any forward pass, with `ns_per_unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fixed_ns: Option<f64>,
-    /// The time that each unit adds; 0 to 10¹².
+    /// The time that each `unit` adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_unit: Option<f64>,
-    /// Where a declared line comes from, in words; at most 200 bytes.
+    /// Where these times come from, in words; at most 200 bytes. Required with `ns_per_unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The device whose roofline is the optimum.
+    /// The device whose roofline is the optimum. Needs `format`, and `onnx` or `unit`, `flops_per_unit` and `weights`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The format of the model's numbers on it.
@@ -87,37 +90,38 @@ pub struct ModelCost {
     /// The model, whose plan says what it asks of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub onnx: Option<File>,
-    /// Floating-point operations of each unit, a multiply-add counting as two; above 0 to 10¹⁸.
+    /// Floating-point operations of each `unit`; a multiply-add is two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flops_per_unit: Option<f64>,
     /// Bytes of the weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Size>,
-    /// Bytes that each unit moves beside them. Default 0; 0 to 10¹⁵.
+    /// Bytes that each `unit` moves in addition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_unit: Option<f64>,
-    /// The unit.
+    /// The unit of work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
 
 /// A device: bytes a second of its memory, and operations a second by number format; 0 where it has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(title = "device")]
 pub struct DeclaredDevice {
-    /// Bytes a second; above 0 to 10¹⁵.
+    /// Bytes a second of its memory.
     pub bytes_per_s: f64,
-    /// Single precision; each 0 to 10¹⁸.
+    /// Operations a second in single precision.
     pub fp32: f64,
-    /// Single precision with 10 fraction bits.
+    /// With 10 fraction bits.
     pub tf32: f64,
-    /// `bfloat16`.
+    /// In `bfloat16`.
     pub bf16: f64,
-    /// Half precision.
+    /// In half precision.
     pub fp16: f64,
-    /// 8-bit floating point.
+    /// In 8-bit floating point.
     pub fp8: f64,
-    /// 8-bit integers.
+    /// In 8-bit integers.
     pub int8: f64,
 }
 
@@ -170,9 +174,9 @@ impl ModelCost {
     fn check(&self, section: &Config, path: &str, checks: &mut Checks) {
         let at = |key: &str| format!("{path}.{key}");
         let kinds = [self.engine.is_some(), self.bench.is_some(), self.ns_per_unit.is_some(), self.device.is_some()];
-        if kinds.into_iter().filter(|is_given| *is_given).count() != 1 {
+        let is_one = kinds.into_iter().filter(|is_given| *is_given).count() == 1;
+        if !is_one {
             checks.fault(path, "", "needs exactly one of engine, bench, ns_per_unit, device");
-            return;
         }
         for (key, value, low, high) in [
             ("fixed_ns", self.fixed_ns, 0.0, 1e12),
@@ -180,7 +184,10 @@ impl ModelCost {
             ("flops_per_unit", self.flops_per_unit, 1e-3, 1e18),
             ("bytes_per_unit", self.bytes_per_unit, 0.0, 1e15),
         ] {
-            value.iter().for_each(|value| checks.range(&at(key), value, low..=high));
+            checks.optional_range(&at(key), value.as_ref(), low..=high);
+        }
+        if !is_one {
+            return;
         }
         let given = [
             ("fixed_ns", self.fixed_ns.is_some()),

@@ -13,6 +13,7 @@ mod request;
 mod samples;
 mod usage;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use events::{EventStreamError, MAX_EVENT_BYTES, UsageRemover, UsageStyleDetector};
@@ -21,12 +22,13 @@ pub use request::{AddedOption, RequestEdit, amend_request};
 pub use usage::UsageStyle;
 
 /// The section `proxy.amend`: the options that Lapwing may add to a client's request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct AmendOptions {
-    /// Ask for token usage in streamed completions (`stream_options.include_usage`). Default `false`.
+    /// Ask for token usage in streamed completions (`stream_options.include_usage`). vLLM needs it for its timings, others for
+    /// token counts; llama.cpp does not.
     pub include_usage: bool,
-    /// Ask `SGLang` for its timings in completions that are not streamed (`return_meta_info`). Default `false`.
+    /// Ask `SGLang` for its timings (`return_meta_info`) in completions that are not streamed. Other servers may refuse the field.
     pub return_meta_info: bool,
 }
 

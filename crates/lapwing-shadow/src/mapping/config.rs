@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use http::{HeaderMap, Method};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::named_routes::NamedRoutes;
@@ -33,12 +34,13 @@ pub(crate) const MAPPING: Record = Record {
 
 /// Where requests and answers of a route have the tensors of a model. Paths lead to one value, or with `[]` to one of each element:
 /// `$.rows`, `$.data[].embedding`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
+#[schemars(title = "mapping")]
 pub struct MappingRule {
     /// The route, as `/stats` names it: `POST /score`.
     pub route: String,
-    /// The targets that it is for, all of which the engine runs. Default: all such targets.
+    /// The targets that it is for, all of which the engine runs; without any, all such targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Where the request has each input of the model, by the input's name: a number or lists of numbers.
@@ -50,8 +52,9 @@ pub struct MappingRule {
     pub text: Option<String>,
     /// The model's `tokenizer.json`, for `text`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<lapwing_settings::File>")]
     pub tokenizer: Option<PathBuf>,
-    /// The most tokens of a text, special ones included; longer texts are cut at their end. Default 512; 8 to 32,768.
+    /// The most tokens of a text, special ones included; longer texts are cut at their end.
     pub max_tokens: usize,
     /// Where the upstream's answer has each output of the model that is compared, by the output's name.
     pub outputs: BTreeMap<String, String>,

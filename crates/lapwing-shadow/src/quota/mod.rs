@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::named_routes::NamedRoutes;
@@ -25,12 +26,13 @@ const SWEEP_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 /// A quota in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "quota")]
 pub struct RouteQuota {
     /// The route, as `/stats` names it.
     pub route: String,
-    /// How many copies a minute are taken of each cost class and model, on top of the share. Default 30; 1 to 60,000.
+    /// How many copies a minute are taken of each cost class and model.
     #[serde(default = "default_per_minute")]
     pub per_minute: u32,
 }
