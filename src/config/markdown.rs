@@ -140,10 +140,10 @@ impl Writer<'_> {
         let name = shown(path);
         let flag = if self.flags.contains(&name) { " ⚑" } else { "" };
         let default = default_of(&node["default"]);
-        let range = self
-            .ranges
-            .get(&path.to_string())
-            .map_or_else(String::new, |(low, high)| format!("{} to {}", grouped(low), grouped(high)));
+        let range = self.ranges.get(&path.to_string()).map_or_else(String::new, |(low, high)| {
+            let dash = if low.starts_with('-') { " to " } else { "–" };
+            format!("{}{dash}{}", grouped(low), grouped(high))
+        });
         let cells = [format!("`{name}`{flag}"), kind_of(node), default, range, what];
         self.rows.push((name.clone(), format!("{}\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))));
         if let (Some(keys), false) = (keys, is_known) {
@@ -160,11 +160,13 @@ impl Writer<'_> {
         let mut what = range.and_then(|range| text.strip_suffix(&range)).unwrap_or(text).replace("\n\n", " ");
         let choices: Vec<_> =
             value["oneOf"].as_array().into_iter().flatten().filter(|choice| choice["const"].is_string()).collect();
-        let is_switch = choices.iter().all(|choice| choice["const"] == "on" || choice["const"] == "off");
+        // short meanings say no more than the names
+        let is_plain =
+            choices.iter().all(|choice| choice["description"].as_str().is_none_or(|text| text.split(' ').count() <= 5));
         let kind = kind_of(value);
-        let is_told = self.choices.contains(&kind);
+        let is_told = is_of_record(&format!("{}.", shown(path))) && self.choices.contains(&kind);
         self.choices.push(kind);
-        for choice in choices.iter().filter(|_| !is_switch && !is_told) {
+        for choice in choices.iter().filter(|_| !is_plain && !is_told) {
             let (name, meaning) = (choice["const"].as_str(), choice["description"].as_str());
             let _ = write!(what, " `{}`: {}", name.unwrap_or_default(), meaning.unwrap_or_default());
         }

@@ -38,8 +38,8 @@ pub struct Config {
     pub admin_token_file: Switch<File>,
     /// What the token is asked for.
     pub admin_token_for: AdminTokenFor,
-    /// A file, or `-` for standard output: it gets a line of JSON for each request of a client when it is recorded, as `/exchanges`
-    /// shows it, without `spans`. Lines that cannot be written, or for which 4,096 others wait, are lost and counted
+    /// A file, or `-` for standard output, for a line of JSON for each request of a client, as `/exchanges` shows it, without
+    /// `spans`. Lines that cannot be written, or for which 4,096 others wait, are lost and counted
     /// (`lapwing_access_log_lines_dropped_total`).
     pub access_log: Switch<File>,
     /// The address that receives spans over gRPC; a warning where it is not loopback.
@@ -52,14 +52,13 @@ pub struct Config {
     /// Headers (gRPC: metadata) that are sent with it, in printable ASCII.
     pub otlp_forward_headers: BTreeMap<String, Secret>,
     /// The sampler of your service. A trace that Lapwing began is forwarded if this sampler takes it, by the trace id, as the
-    /// server's SDK does (Python, Go, Rust, Java and JavaScript; others as Go). `lapwing_otlp_spans_withheld_total` counts the
-    /// others.
+    /// server's SDK does (Python, Go, Rust, Java, JavaScript). `lapwing_otlp_spans_withheld_total` counts the others.
     pub otlp_forward_sampler: TraceSampler,
     /// Which requests are traced.
     pub trace_sampling: lapwing_proxy::TraceSampling,
     /// Which trace contexts are written in addition to `traceparent`. `auto`: those that the client sent, except Datadog's, and
-    /// those that the upstream is found to continue; names (`b3`, `b3multi`, `jaeger`, `xray`, `datadog`, separated by commas):
-    /// these in every request; `none`: no other.
+    /// those that the upstream is found to continue; names of `b3`, `b3multi`, `jaeger`, `xray`, `datadog`, with commas: always
+    /// these; `none`: no other.
     pub trace_contexts: TraceContexts,
     /// Whether each response head has a `Server-Timing` field with the stages known so far. A streamed response has the complete
     /// list in a trailer, if the client accepts trailers.
