@@ -99,10 +99,10 @@ fn a_request_with_three_stages_takes_twelve_allocations_at_most() {
     let allocations = kept.0 - bare.0;
     let ns = |place: usize| kept.1[place].saturating_sub(bare.1[place]);
     println!(
-        "the layer takes {allocations} allocations and {} ns a request with three stages (a tenth of the batches below {}, a tenth above {})",
+        "the layer takes {allocations} allocations and {} ns a request with three stages: the median of {BATCHES} batches with it less that \
+         without; the first decile, which what else runs hardly disturbs: {} ns",
         ns(BATCHES / 2),
-        ns(BATCHES / 10),
-        ns(BATCHES - 1 - BATCHES / 10)
+        ns(BATCHES / 10)
     );
     assert!((1..=12).contains(&allocations), "{allocations}");
     assert_eq!(recorder.late(), 0);
