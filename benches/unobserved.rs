@@ -13,9 +13,7 @@ use lapwing_metrics::Counters;
 use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, ShadowRole, TraceSampling, Tracing, UpstreamProtocol,
-};
+use lapwing_proxy::{self, Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +56,7 @@ fn main() {
             continued: None,
             contexts: ContextPolicy::default(),
         },
-        shadow: ShadowRole::Off,
+        tap: None,
         observer: Arc::new(Nothing),
     };
     let counters = Arc::new(Counters::default());

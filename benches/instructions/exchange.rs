@@ -13,10 +13,9 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{
-    Config, ConnectionSettings, DataPlane, Profiler, ShadowRole, ShadowTap, TapBranch, TapParts, TraceSampling, Tracing,
-};
+use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Profiler, StackTap, TraceSampling, Tracing};
 use lapwing_settings::ConfigHandle;
+use lapwing_shadow::{ShadowTap, TapBranch, TapParts};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -30,7 +29,7 @@ use crate::{Repeat, h2, peer};
 static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16, 16, 16)));
 
 /// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
-fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
+fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
     let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
@@ -51,7 +50,7 @@ fn proxy(upstream: SocketAddr, shadow: ShadowRole) -> (SocketAddr, Arc<ArrayQueu
             continued: None,
             contexts: ContextPolicy::default(),
         },
-        shadow,
+        tap,
         observer: Arc::new(observer),
     };
     let parts = DataPlane {
@@ -80,7 +79,7 @@ impl World {
     fn start<F: Future<Output = ()> + 'static>(
         &self,
         is_proxied: bool,
-        shadow: ShadowRole,
+        tap: Option<StackTap>,
         serve: impl FnOnce(TcpListener) -> F,
     ) -> (SocketAddr, Option<Arc<ArrayQueue<Box<Ledger>>>>) {
         self.local.block_on(&self.runtime, async {
@@ -90,7 +89,7 @@ impl World {
             if !is_proxied {
                 return (upstream, None);
             }
-            let (address, queue, serving) = proxy(upstream, shadow);
+            let (address, queue, serving) = proxy(upstream, tap);
             tokio::task::spawn_local(serving);
             (address, Some(queue))
         })
@@ -121,13 +120,13 @@ struct Prepared {
 }
 
 /// Exchanges over HTTP/1.1 with prepared pieces.
-fn over_h1(is_proxied: bool, shadow: ShadowRole, prepared: Prepared) -> Repeat {
+fn over_h1(is_proxied: bool, tap: Option<StackTap>, prepared: Prepared) -> Repeat {
     let Prepared { request, after, pieces, end_bytes } = prepared;
     let world = World::new();
     let taken = Rc::new(Notify::new());
     let ends = pieces.iter().map(|piece| piece[piece.len().saturating_sub(end_bytes)..].to_vec()).collect();
     let answer = Rc::new(Answer { after, pieces, taken: taken.clone() });
-    let (to, queue) = world.start(is_proxied, shadow, |listener| peer::serve(listener, answer));
+    let (to, queue) = world.start(is_proxied, tap, |listener| peer::serve(listener, answer));
     let mut client = world.local.block_on(&world.runtime, Client::connect(to, request, ends, taken));
     Box::new(move |n| {
         world.local.block_on(&world.runtime, async {
@@ -164,66 +163,66 @@ fn inference() -> Prepared {
 
 /// An inference without a shadow target.
 pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, ShadowRole::Off, inference())
+    over_h1(is_proxied, None, inference())
 }
 
 /// A tap that copies this share; up to `waiting` copies are handed over.
-fn tap(share: &str, waiting: usize) -> Arc<ShadowTap> {
+fn tap(share: &str, waiting: usize) -> ShadowTap {
     tap_of(lapwing_shadow::Config { sample: share.parse().unwrap(), ..lapwing_shadow::Config::default() }, waiting)
 }
 
 /// Nothing takes what it hands over.
-fn tap_of(config: lapwing_shadow::Config, waiting: usize) -> Arc<ShadowTap> {
+fn tap_of(config: lapwing_shadow::Config, waiting: usize) -> ShadowTap {
     let quotas = Arc::new(lapwing_shadow::QuotaTable::new(&config.quotas, &LABELS.routes));
     let parts = TapParts::new(waiting, TapParts::limits(&config, &Config::default()), 0, quotas);
     let shadow = Some(TapBranch { parts, sampler: lapwing_shadow::Sampler::new(&config) });
     let protocols = Arc::new(Protocols::default());
-    Arc::new(ShadowTap { shadow, recording: Arc::default(), numbers: Arc::default(), protocols })
+    ShadowTap { shadow, recording: Arc::default(), numbers: Arc::default(), protocols }
 }
 
 /// A tap that copies by a quota of `route` alone.
-fn quota(route: &str) -> Arc<ShadowTap> {
+fn quota(route: &str) -> ShadowTap {
     let quotas = vec![lapwing_shadow::RouteQuota { route: route.to_owned(), per_minute: 1 }];
     tap_of(lapwing_shadow::Config { sample: "0%".parse().unwrap(), quotas, ..lapwing_shadow::Config::default() }, 4)
 }
 
 /// The route has a quota, which is used up: every request is captured and let go.
 pub(crate) fn shadow_quota(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, ShadowRole::Tap(quota("POST /v2/models/{model}/infer")), inference())
+    over_h1(is_proxied, Some(quota("POST /v2/models/{model}/infer").into()), inference())
 }
 
 /// Another route has a quota.
 pub(crate) fn shadow_quota_elsewhere(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, ShadowRole::Tap(quota("POST /v1/embeddings")), inference())
+    over_h1(is_proxied, Some(quota("POST /v1/embeddings").into()), inference())
 }
 
 /// There is a shadow target, and no request is copied.
 pub(crate) fn shadow_unsampled(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, ShadowRole::Tap(tap("0%", 1)), inference())
+    over_h1(is_proxied, Some(tap("0%", 1).into()), inference())
 }
 
 /// Every request is copied and handed over. Nobody takes the copies, so their end is not counted.
 pub(crate) fn shadow_copied(is_proxied: bool) -> Repeat {
     let tap = tap("100%", usize::try_from(crate::WARM + crate::COUNTED).unwrap());
-    over_h1(is_proxied, ShadowRole::Tap(tap), inference())
+    over_h1(is_proxied, Some(tap.into()), inference())
 }
 
 /// Every request is copied, and the copy dropped once the request is answered, on the same thread.
 pub(crate) fn shadow_discarded(is_proxied: bool) -> Repeat {
     let tap = tap("100%", 1);
-    let mut exchange = over_h1(is_proxied, ShadowRole::Tap(tap.clone()), inference());
+    let parts = tap.shadow.as_ref().map(|branch| branch.parts.clone()).unwrap();
+    let mut exchange = over_h1(is_proxied, Some(tap.into()), inference());
     Box::new(move |n| {
         for _ in 0..n {
             exchange(1);
-            let copy = tap.shadow.as_ref().and_then(|branch| branch.parts.queue.pop());
-            assert_eq!(copy.is_some(), is_proxied);
+            assert_eq!(parts.queue.pop().is_some(), is_proxied);
         }
     })
 }
 
 /// Every request is sampled, and the queue is full.
 pub(crate) fn shadow_full(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, ShadowRole::Tap(tap("100%", 1)), inference())
+    over_h1(is_proxied, Some(tap("100%", 1).into()), inference())
 }
 
 /// A chat that streams 64 tokens, one in each chunk. The next chunk is sent when the client has received the previous one.
@@ -248,7 +247,7 @@ pub(crate) fn chat_stream(is_proxied: bool) -> Repeat {
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":64}}\n\ndata: [DONE]\n\n";
     pieces.push([chunk(usage), b"0\r\n\r\n".to_vec()].concat());
     let prepared = Prepared { request: request.into_bytes(), after: br#""stream":true}"#, pieces, end_bytes: 7 };
-    over_h1(is_proxied, ShadowRole::Off, prepared)
+    over_h1(is_proxied, None, prepared)
 }
 
 /// A `ModelInfer` call over HTTP/2, 1 KiB.
@@ -260,9 +259,8 @@ pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
     framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     framed.extend(message);
     let world = World::new();
-    let (to, queue) = world.start(is_proxied, ShadowRole::Off, |listener| {
-        h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's'])
-    });
+    let (to, queue) = world
+        .start(is_proxied, None, |listener| h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's']));
     let path = "/inference.GRPCInferenceService/ModelInfer";
     let mut client = world.local.block_on(&world.runtime, h2::Client::connect(to, path, framed));
     Box::new(move |n| {

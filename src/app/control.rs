@@ -15,11 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::access_log::AccessLog;
 use super::aggregate::{Aggregation, DiagnosisFeed};
-use super::data;
 use super::hosted::Models;
 use super::receivers::Receivers;
-use super::record::Recorder;
-use super::shadow::ShadowParts;
 use super::start_error::StartError;
 use super::telemetry;
 use super::threads::spawn;
@@ -37,6 +34,8 @@ use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{TraceSampling, UpstreamHealth};
 use lapwing_settings::{AdminToken, ConfigHandle};
+use lapwing_shadow::ShadowParts;
+use lapwing_shadow::recording::Recorder;
 
 /// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
@@ -112,7 +111,7 @@ impl Control {
         } = self;
         let loaded = whole.load();
         let config = &loaded.config;
-        let rules = whole.map(|loaded| data::rules(&loaded.config));
+        let rules = whole.map(|loaded| loaded.config.attribution.rules());
         let statistics = Arc::new(Statistics::default());
         let poller = poller(&whole, &statistics, &labels, &rules, &counters);
         let queue_capacity = queue.capacity();

@@ -10,19 +10,18 @@ use crossbeam_queue::ArrayQueue;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use lapwing_attribution::adapters;
 use lapwing_attribution::otlp::OwnTraces;
-use lapwing_attribution::{Rules, adapters};
 use lapwing_ledger::Ledger;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Sharing;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
 use lapwing_proxy::{
-    ConnectionSettings, ContinuedTrace, DataPlane, PairNumbers, Profiler, RecordingSwitch, ShadowRole, ShadowTap, TapBranch,
-    TapParts, TraceSampling, Tracing, UpstreamProtocol,
+    ConnectionSettings, ContinuedTrace, DataPlane, Profiler, StackTap, TraceSampling, Tracing, UpstreamProtocol,
 };
-use lapwing_settings::{ConfigHandle, Switch, Upstream};
-use lapwing_shadow::Sampler;
+use lapwing_settings::{ConfigHandle, Upstream};
+use lapwing_shadow::{PairNumbers, RecordingSwitch, Sampler, ShadowTap, TapBranch, TapParts, TargetStacks};
 
 /// The parts of the profiler that outlive each configuration.
 pub(crate) struct Observing {
@@ -57,6 +56,16 @@ fn continues(own: Arc<OwnTraces>) -> impl Fn(ContinuedTrace) + Send + Sync {
 }
 
 impl Observing {
+    /// What the stacks in front of shadow targets share.
+    pub(crate) fn target_stacks(&self) -> TargetStacks {
+        TargetStacks {
+            labels: self.labels.clone(),
+            mark: self.ours.mark(),
+            contexts: self.contexts.clone(),
+            receives_spans: self.receives_spans,
+        }
+    }
+
     /// The settings of connections that are accepted while `config` is in force.
     pub(crate) fn settings(&self, config: &Config) -> ConnectionSettings {
         let ours = self.ours.clone();
@@ -77,7 +86,7 @@ impl Observing {
             self.labels.clone(),
             &config.upstream.to_string(),
             protocols.clone(),
-            adapters::reader(Arc::new(rules(config)), self.counters.clone()),
+            adapters::reader(Arc::new(config.attribution.rules()), self.counters.clone()),
         );
         let upstream_protocol = match config.upstream {
             Upstream::Http { h2: true, .. } => UpstreamProtocol::H2,
@@ -87,64 +96,18 @@ impl Observing {
             config: lapwing_proxy::Config { upstream_protocol, ..config.proxy.clone() },
             respond_server_timing: config.respond_server_timing,
             tracing,
-            shadow: self.tap(config, protocols),
+            tap: Some(self.tap(config, protocols)),
             observer: Arc::new(observer),
         }
     }
 
     /// The tap that copies by `config`, and for recordings.
-    fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> ShadowRole {
+    fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> StackTap {
         let parts = self.tap.clone().filter(|_| config.shadow.is_on());
         let shadow = parts.map(|parts| TapBranch { parts, sampler: Sampler::new(&config.shadow) });
         let (recording, numbers) = (self.recording.clone(), self.numbers.clone());
-        ShadowRole::Tap(Arc::new(ShadowTap { shadow, recording, numbers, protocols }))
+        ShadowTap { shadow, recording, numbers, protocols }.into()
     }
-
-    /// The settings of the stack that sends copies to a target; closed ledgers go to `ledgers`, under the upstream's name `label`.
-    pub(crate) fn settings_of_copies(
-        &self,
-        config: &Config,
-        label: &str,
-        is_h2: bool,
-        ledgers: &Arc<ArrayQueue<Box<Ledger>>>,
-        counters: &Arc<Counters>,
-    ) -> ConnectionSettings {
-        let observer = Profiler::new(
-            ledgers.clone(),
-            counters.clone(),
-            self.labels.clone(),
-            label,
-            Arc::new(Protocols::new(&config.protocol)),
-            adapters::reader(Arc::new(rules(config)), counters.clone()),
-        );
-        let timeout = config.shadow.timeout;
-        let proxy = lapwing_proxy::Config {
-            upstream_protocol: if is_h2 { UpstreamProtocol::H2 } else { UpstreamProtocol::Auto },
-            connect_timeout: config.proxy.connect_timeout.min(timeout),
-            header_timeout: Switch::On(timeout),
-            idle_timeout: Switch::On(timeout),
-            max_header_bytes: config.proxy.max_header_bytes,
-            // what the upstream is asked for in addition, a target is asked for too
-            amend: config.proxy.amend,
-            ..lapwing_proxy::Config::default()
-        };
-        let sampling = if self.receives_spans { TraceSampling::Auto } else { TraceSampling::Off };
-        let contexts = ContextPolicy::new(config.trace_contexts, self.contexts.clone());
-        ConnectionSettings {
-            config: proxy,
-            respond_server_timing: false,
-            tracing: Tracing { sampling, mark: self.ours.mark(), continued: None, contexts },
-            shadow: ShadowRole::Copies,
-            observer: Arc::new(observer),
-        }
-    }
-}
-
-/// The mapping of names to stages by `config`.
-pub(crate) fn rules(config: &Config) -> Rules {
-    let attribution = &config.attribution;
-    let names = attribution.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
-    Rules::new(names, attribution.spans.iter().cloned()).with_cache_hit(attribution.cache_hit.clone())
 }
 
 /// Binds the workers' listeners: all on one address, of which the first may choose the port.

@@ -14,7 +14,6 @@ pub mod engine;
 mod hosted;
 mod log;
 mod receivers;
-mod record;
 mod replay;
 mod run;
 mod running;

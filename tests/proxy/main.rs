@@ -24,10 +24,7 @@ use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, RecordLedger, ShadowRole, TraceSampling, Tracing,
-    UpstreamProtocol,
-};
+use lapwing_proxy::{self, Config, ConnectionSettings, DataPlane, Observer, Profiler, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -87,7 +84,7 @@ impl Proxy {
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer }
+    ConnectionSettings { config, respond_server_timing: false, tracing, tap: None, observer }
 }
 
 fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {

@@ -6,7 +6,6 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::answers::{Admin, JSON, TEXT};
-use super::record_options::RecordOptions;
 use super::shadow::ShadowView;
 use super::stats::Stats;
 use super::{handlers, page, query, record};
@@ -14,6 +13,7 @@ use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views::{DEFAULT_LIMIT, Exchanges, MAX_LIMIT};
 use lapwing_metrics::{Order, Window};
+use lapwing_shadow::recording::RecordOptions;
 
 /// One path.
 pub(crate) struct Endpoint {

@@ -69,7 +69,6 @@ mod page;
 mod prometheus;
 mod query;
 mod record;
-mod record_options;
 mod server;
 mod shadow;
 mod stats;
@@ -80,10 +79,9 @@ pub use diagnosis::DiagnosisSurface;
 pub use hosted::{HostedFallback, HostedModel, HostedModels};
 pub use inferred::Inference;
 pub use otlp::otlp_metrics;
-pub use record_options::{RecordOptions, RecordedLines, StartRecording};
 pub use server::{router, serve};
 pub use shadow::{ComparedTargets, compared_targets};
-pub use surfaces::{Probe, Probing, ShadowSurface, Surfaces};
+pub use surfaces::{Probe, Probing, StartRecording, Surfaces};
 
 #[cfg(test)]
 mod tests;

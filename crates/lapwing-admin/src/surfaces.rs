@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use super::diagnosis::DiagnosisSurface;
 use super::hosted::HostedModels;
 use super::inferred::InferredSeries;
-use super::record_options::StartRecording;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::views::ProfilerLimits;
-use lapwing_metrics::{Counters, Labels, Registry};
+use lapwing_metrics::{Counters, Registry};
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
-use lapwing_shadow::{OutputAccounts, PairOrder, PairTable, QuotaTable, RouteStanding, ShadowCounters, TargetInfo};
+use lapwing_shadow::recording::{RecordOptions, RecordedLines};
+use lapwing_shadow::{ShadowCounters, ShadowSurface};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
 pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -24,30 +24,8 @@ pub type Probing = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// Checks whether the upstream accepts connections and the hosted models are ready.
 pub type Probe = Arc<dyn Fn() -> Probing + Send + Sync>;
 
-/// What `/shadow` reads.
-#[derive(Clone)]
-pub struct ShadowSurface {
-    /// The series of copies. Locked for microseconds at a time.
-    pub registry: Arc<Mutex<Registry>>,
-    /// Both sides together.
-    pub pairs: Arc<Mutex<PairTable>>,
-    /// What outputs differ in.
-    pub outputs: Arc<Mutex<OutputAccounts>>,
-    /// What became of copies.
-    pub counters: Arc<ShadowCounters>,
-    /// What quotas took.
-    pub quotas: Arc<QuotaTable>,
-    /// What was learnt of routes, whether they may be repeated.
-    pub routes: Arc<dyn Fn() -> Vec<RouteStanding> + Send + Sync>,
-    /// How many bytes copies of bodies keep alive now, and at most.
-    pub budget: Arc<dyn Fn() -> (usize, usize) + Send + Sync>,
-    /// The targets, in the order of their indices.
-    pub targets: Arc<[TargetInfo]>,
-    /// Which side of a pair goes first.
-    pub order: PairOrder,
-    /// The names of routes and models.
-    pub labels: Arc<Labels>,
-}
+/// Starts a recording, or says why none can be started now.
+pub type StartRecording = Arc<dyn Fn(RecordOptions) -> Result<RecordedLines, String> + Send + Sync>;
 
 /// Everything that the admin server reads.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cache_hit::CacheHitConfig;
 use super::expect::SpanExpectation;
 use super::join_settings::JoinSettings;
-use super::rules::{ReportedStage, SpanRule};
+use super::rules::{Rules, SpanRule};
 use lapwing_ledger::Stage;
 use lapwing_settings::{Checks, Form, Period, Poll, Record, Section, Size};
 
@@ -86,6 +86,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The mapping of names to stages.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let names = self.server_timing.iter().map(|(name, stage)| (name.as_str(), *stage));
+        Rules::new(names, self.spans.iter().cloned()).with_cache_hit(self.cache_hit.clone())
+    }
+
     /// How spans are joined.
     #[must_use]
     pub fn join(&self) -> JoinSettings {

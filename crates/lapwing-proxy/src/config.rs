@@ -165,7 +165,7 @@ impl Config {
     }
 
     /// The largest read buffer, in bytes: a buffer that has to grow may become twice as large as needed.
-    pub(crate) fn max_read_buffer(&self) -> usize {
+    pub fn max_read_buffer(&self) -> usize {
         self.request_read_bytes().saturating_mul(2)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::in_flight::Observer;
-use super::layer::shadow::ShadowRole;
+use super::layer::tap::StackTap;
 use super::layer::trace::Tracing;
 
 /// The settings of a client's connection, from accept to close.
@@ -16,8 +16,8 @@ pub struct ConnectionSettings {
     pub respond_server_timing: bool,
     /// How spans are created.
     pub tracing: Tracing,
-    /// Whether requests are copied, or are copies themselves.
-    pub shadow: ShadowRole,
+    /// Sees requests before they go to the upstream, and may capture them.
+    pub tap: Option<StackTap>,
     /// Sees every request.
     pub observer: Arc<dyn Observer>,
 }

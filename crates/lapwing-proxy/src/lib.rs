@@ -35,12 +35,8 @@ pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use head::{RefusedHead, UpstreamHeadError};
 pub use health::UpstreamHealth;
-pub use in_flight::{Observer, Profiler, ReportReader};
-/// Where closed ledgers go: each [`Observer`] takes them.
-pub use lapwing_tower::RecordLedger;
-pub use layer::shadow::{
-    PAIR_FIELD, PairNumbers, PrimaryAnswer, RecordingSwitch, RunningRecording, ShadowJob, ShadowRole, ShadowTap, TapBranch,
-    TapParts,
-};
+pub use in_flight::{Observer, OnClose, Profiler, ReportReader};
+pub use layer::share_draw::ShareDraw;
+pub use layer::tap::{AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
 pub use serve::{DataPlane, serve, serve_local};

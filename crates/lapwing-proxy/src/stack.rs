@@ -11,12 +11,12 @@ use tower::{Service, ServiceBuilder};
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::in_flight::{RequestContext, WorkerParts};
-use super::layer::shadow::{Shadow, ShadowRole};
+use super::in_flight::RequestContext;
+use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::UsageRequest;
 use super::layer::{
-    buffered_response, classify, failure_responses, ledger, normalise, request_limits, shadow, trace, usage_request,
+    buffered_response, classify, failure_responses, ledger, normalise, request_limits, tap, trace, usage_request,
 };
 use super::upstream::{Upstream, UpstreamContext};
 
@@ -51,8 +51,8 @@ pub(crate) struct StackSettings {
     pub(crate) worker: Arc<WorkerParts>,
     /// How spans are created.
     pub(crate) tracing: Tracing,
-    /// What is copied.
-    pub(crate) shadow: ShadowRole,
+    /// Sees what goes to the upstream.
+    pub(crate) tap: Option<StackTap>,
 }
 
 /// Builds the stack of one client's connection.
@@ -86,11 +86,11 @@ where
 
 /// The layers that admitted requests pass to the upstream. One that answers by itself belongs around them: its answers have no span.
 pub(crate) fn upstream_side(
-    StackSettings { tracing, shadow, .. }: &StackSettings,
+    StackSettings { tracing, tap, .. }: &StackSettings,
     upstream: Arc<UpstreamContext>,
-) -> Shadow<Trace<UsageRequest<Upstream>>> {
+) -> Tapped<Trace<UsageRequest<Upstream>>> {
     ServiceBuilder::new()
-        .layer(shadow::layer(shadow.clone())) // copies sampled requests; above trace, so that a copy has no trace of its original
+        .layer(tap::layer(tap.clone())) // lets a tap copy requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
         .layer(usage_request::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
         .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers

@@ -10,6 +10,9 @@ use super::mapping::{MAPPING, MAX_MAPPINGS, MappingRule};
 use super::quota::{self, RouteQuota};
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, ShadowTarget, Share, Size, Switch};
 
+/// The name of the upstream as a target, when it is asked a second time.
+pub const UPSTREAM_AGAIN: &str = "upstream";
+
 /// When a copy is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -193,7 +196,7 @@ impl Section for Config {
             let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             if name.is_empty() || name.len() > MAX_NAME || !is_plain {
                 checks.fault(&format!("targets.{name}"), name, format!("a name has 1 to {MAX_NAME} letters, digits, - or _"));
-            } else if name == super::UPSTREAM_AGAIN {
+            } else if name == UPSTREAM_AGAIN {
                 checks.fault(&format!("targets.{name}"), name, "is the name of the upstream when it is asked a second time");
             }
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use lapwing_proxy::Incomplete;
+
 macro_rules! drops {
     ($($variant:ident $name:literal $help:literal;)*) => {
         /// Why a copy was not sent, or its answer not compared.
@@ -46,6 +48,17 @@ drops! {
     Unredactable "unredactable" "There are values to hide, and the body is none in which they can be replaced, so that it is not recorded.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
     ResultLost "result_lost" "More results of comparisons waited than there is room for: the oldest is in the counts of outputs, and not in those of pairs.";
+}
+
+impl From<Incomplete> for ShadowDrop {
+    /// Why there is no copy of a client's body, as it is counted.
+    fn from(incomplete: Incomplete) -> Self {
+        match incomplete {
+            Incomplete::TooLarge => Self::TooLarge,
+            Incomplete::BudgetSpent => Self::BudgetSpent,
+            Incomplete::Aborted => Self::Cut,
+        }
+    }
 }
 
 /// The counts of one target.

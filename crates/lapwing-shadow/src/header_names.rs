@@ -1,4 +1,11 @@
-//! The headers that a copy and its record keep, and those that they never do, by name.
+//! The headers that a copy and its record keep, and those that they never do, by name; and the marks of a copy.
+
+use http::HeaderName;
+
+/// The header that every copy carries, with the value 1. A request that has it is not copied again.
+pub const SHADOW_FIELD: HeaderName = HeaderName::from_static("x-lapwing-shadow");
+/// Carries the pair's number from the thread that sends copies to its own stack, which removes it.
+pub(crate) const PAIR_FIELD: HeaderName = HeaderName::from_static("x-lapwing-pair");
 
 /// Headers of a request that its copies and its record keep. They say how the body is to be read, what answer is wanted, and what is
 /// asked of which model. Everything else stays with the upstream.

@@ -1,15 +1,18 @@
 //! Shadow-serving: copies of sampled requests go to other targets, and the answers and latencies of both sides are compared.
 //!
-//! - `sampler` decides by a request's head whether it is copied, `quota` by its cost class once it is answered; `named_routes`: the
-//!   routes that the user names for either;
+//! - `tap` sees clients' requests in the proxy's stack and captures those that are copied: `sampler` decides by a request's head, `quota`
+//!   by its cost class once it is answered;
 //! - `repeatable`: which routes are calls of a model, as their bodies show, so that they may be repeated;
 //! - `kept`: what of a request goes into a copy, with the names in `header_names`;
-//! - [`mapping`]: requests of another API as calls of a model that the engine runs;
-//! - `pairs` puts the accounts of both sides together; `outputs` adds up by target and route how their outputs compare;
-//! - [`recording`] is the file of recorded requests and that of the pairs of a replay; [`gates`]: bounds that a replay must keep.
+//! - `copying`: the thread that sends copies, and the one that compares outputs; [`mapping`]: requests of another API as calls of a model
+//!   that the engine runs;
+//! - `pairs` puts the accounts of both sides together; `outputs` adds up by target and route how their outputs compare; `surface` is what
+//!   the report is made of;
+//! - [`recording`] records requests into a file, [`replay`] sends those of a file, and writes the pairs into another; [`gates`]: bounds
+//!   that a replay must keep.
 //!
-//! It decides, keeps and counts. It never sends a copy: the tap is a layer of the proxy, and the command's thread `lapwing-shadow` sends.
-//! It never delays a request, and never copies what it cannot show to be safe to repeat.
+//! It never delays a request, never copies what it cannot show to be safe to repeat, and knows neither the engine nor the whole
+//! configuration: the command loads models, and makes the [`ShadowSettings`].
 //!
 //! ```
 //! use http::{HeaderMap, header::AUTHORIZATION, header::CONTENT_TYPE};
@@ -26,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod copying;
 mod counters;
 pub mod gates;
 mod header_names;
@@ -37,12 +41,16 @@ mod pairs;
 mod quota;
 pub mod recording;
 mod repeatable;
+pub mod replay;
 mod sampler;
+mod settings;
+mod surface;
+mod tap;
 
-use http::HeaderName;
-
-pub use config::{Config, CopyOrder, CopyRule, OnlyThese};
+pub use config::{Config, CopyOrder, CopyRule, OnlyThese, UPSTREAM_AGAIN};
+pub use copying::{ComparedOutputs, NamedTarget, ShadowParts, ShadowThreads, TargetStacks, start_shadow};
 pub use counters::{ShadowCounters, ShadowDrop, TargetCounters};
+pub use header_names::SHADOW_FIELD;
 pub use kept::{KeptHeaders, Secrets, Unsearchable};
 pub use outputs::{OutputAccounts, OutputVerdict};
 pub use pairs::{
@@ -52,24 +60,9 @@ pub use pairs::{
 pub use quota::{QuotaIndex, QuotaOfRoute, QuotaResult, QuotaTable, RouteQuota};
 pub use repeatable::{AnsweredExchange, JudgedRequest, Repeatable, RouteStanding, Standing};
 pub use sampler::{Sampled, Sampler};
-
-/// A target, as surfaces name it.
-#[derive(Clone, Debug)]
-pub struct TargetInfo {
-    /// Its name.
-    pub name: String,
-    /// Its address, as it was configured.
-    pub address: String,
-    /// The upstream's label in the series of copies.
-    pub label: String,
-    /// Whether it is the upstream itself, asked a second time.
-    pub is_upstream: bool,
-}
-
-/// The header that every copy carries, with the value 1. A request that has it is not copied again.
-pub const SHADOW_FIELD: HeaderName = HeaderName::from_static("x-lapwing-shadow");
-/// The name of the upstream as a target, when it is asked a second time.
-pub const UPSTREAM_AGAIN: &str = "upstream";
+pub use settings::ShadowSettings;
+pub use surface::{ShadowSurface, TargetInfo};
+pub use tap::{CopyRecognition, PairNumbers, RecordingSwitch, RunningRecording, ShadowJob, ShadowTap, TapBranch, TapParts};
 
 #[cfg(test)]
 mod tests;

@@ -5,17 +5,16 @@ use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, Method};
 
 use super::config::Config;
+use super::counters::ShadowDrop;
+use super::header_names::SHADOW_FIELD;
 use super::named_routes::NamedRoutes;
-use super::{SHADOW_FIELD, ShadowDrop};
-use lapwing_ledger::{TraceContext, TraceId};
 use lapwing_protocol::{Protocols, fold_route};
+use lapwing_proxy::ShareDraw;
 
 /// Decides by the configuration.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Of 2^64; `None`: all.
-    threshold: Option<u64>,
-    header: Option<HeaderName>,
+    share: ShareDraw,
     only: Vec<(Option<String>, Option<String>)>,
     routes: NamedRoutes,
 }
@@ -44,8 +43,7 @@ impl Sampler {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
-            threshold: threshold(config.sample.get()),
-            header: config.header.on().map(|name| name.get().clone()),
+            share: ShareDraw::new(config.sample.get(), config.header.on().map(|name| name.get().clone())),
             only: config.only.iter().map(|only| (only.route.clone(), only.model.clone())).collect(),
             routes: NamedRoutes::new(&config.routes),
         }
@@ -54,11 +52,13 @@ impl Sampler {
     /// Whether a request with this head is captured. The same trace is drawn, or not, in every process.
     #[must_use]
     pub fn takes(&self, protocols: &Protocols, method: &Method, path: &str, headers: &HeaderMap) -> Sampled {
-        let is_asked_for = self.header.as_ref().is_some_and(|name| headers.contains_key(name));
-        if !(is_asked_for || self.draws(headers)) {
-            return Sampled::Not;
-        }
-        self.may_copy(protocols, method, path, headers)
+        if self.share.draws(headers) { self.may_copy(protocols, method, path, headers) } else { Sampled::Not }
+    }
+
+    /// The share of requests that it draws, and those whose header asks for it.
+    #[must_use]
+    pub const fn share(&self) -> &ShareDraw {
+        &self.share
     }
 
     /// The same of a request that counts as drawn.
@@ -93,36 +93,11 @@ impl Sampler {
             _ => Sampled::Taken,
         }
     }
-
-    fn draws(&self, headers: &HeaderMap) -> bool {
-        let Some(threshold) = self.threshold else { return true };
-        if threshold == 0 {
-            return false;
-        }
-        let client = headers.get("traceparent").and_then(|field| TraceContext::parse(field.as_bytes()));
-        client.map_or_else(rand::random, |context| spread(context.trace)) < threshold
-    }
 }
 
 /// Whether a browser's session stands behind the request: what it asks for is asked in somebody's name.
 fn has_session(headers: &HeaderMap) -> bool {
     headers.contains_key(COOKIE) || CSRF.iter().any(|name| headers.contains_key(name))
-}
-
-/// `share` of 2^64; `None` for all.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share below 1 times 2^64 fits")]
-fn threshold(share: f64) -> Option<u64> {
-    (share < 1.0).then(|| (share * 2_f64.powi(64)) as u64)
-}
-
-/// Spreads trace ids evenly. An SDK samples by the low half of the same id: without this, a share of 5 % would take all of its
-/// traces where it keeps 5 %. The finaliser of SplitMix64.
-const fn spread(trace: TraceId) -> u64 {
-    let id = u128::from_be_bytes(trace.0);
-    let mut z = (id >> 64) as u64 ^ (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

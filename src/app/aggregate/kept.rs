@@ -8,12 +8,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::diagnosis_feed::DiagnosisFeed;
 use crate::app::access_log::AccessLog;
-use crate::app::record::RecordAccounts;
-use crate::app::shadow::ShadowParts;
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
 use lapwing_metrics::Registry;
-use lapwing_shadow::{PairHalf, PairTable};
+use lapwing_shadow::recording::RecordAccounts;
+use lapwing_shadow::{PairHalf, PairTable, ShadowParts};
 use lapwing_telemetry::TailSampler;
 
 /// Everything that merged exchanges go to.

@@ -17,8 +17,6 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::diagnosis_feed::DiagnosisFeed;
 use self::kept::Destinations;
 use super::access_log::AccessLog;
-use super::record::RecordAccounts;
-use super::shadow::ShadowParts;
 use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics};
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::merge;
@@ -27,6 +25,8 @@ use lapwing_metrics::{Counter, Counters, Labels, Registry, RegistryUpkeep};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::ConfigHandle;
+use lapwing_shadow::ShadowParts;
+use lapwing_shadow::recording::RecordAccounts;
 use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.

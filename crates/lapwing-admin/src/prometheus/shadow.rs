@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::surfaces::ShadowSurface;
 use lapwing_ledger::CopyCause;
 use lapwing_metrics::exposition::{Encoder, HistogramSample, ScrapeScope, ScrapedSeries, count, family, histogram};
 use lapwing_metrics::{Measure, Window, defs, gather};
-use lapwing_shadow::{PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowCounters, ShadowDrop};
+use lapwing_shadow::{
+    PairFigure, QuotaOfRoute, QuotaResult, RATIO_BOUNDS, RatioHistogram, ShadowCounters, ShadowDrop, ShadowSurface,
+};
 
 /// Writes what recordings did not write, if that is anything.
 pub(crate) fn recording(counters: &ShadowCounters, encoder: &mut dyn Encoder) -> fmt::Result {

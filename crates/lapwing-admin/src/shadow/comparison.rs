@@ -5,10 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::surfaces::ShadowSurface;
 use lapwing_compare::ab::{LatencyReport, sentence};
 use lapwing_metrics::views::Pairs;
-use lapwing_shadow::{CardSnapshot, PairFigure};
+use lapwing_shadow::{CardSnapshot, PairFigure, ShadowSurface};
 
 /// One target, route, model and cost class.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -22,12 +22,12 @@ use self::comparison::{ComparisonView, place};
 use self::routes::RouteView;
 use self::waterfalls::{DifferingView, Waterfalls};
 use super::stats::{Series, SeriesDebt, debts, series_of_copies};
-use super::surfaces::{ShadowSurface, Surfaces};
+use super::surfaces::Surfaces;
 use lapwing_compare::ab::ASSUMPTIONS;
 use lapwing_compare::outputs::{DifferencesSnapshot, OutputsVerdict};
 use lapwing_ledger::CopyCause;
 use lapwing_metrics::views::Pairs;
-use lapwing_shadow::{QuotaOfRoute, QuotaResult, ShadowDrop};
+use lapwing_shadow::{QuotaOfRoute, QuotaResult, ShadowDrop, ShadowSurface};
 
 /// The name of the requests that are copied, as a candidate against those that are not.
 const COPIED: &str = "copied requests";

@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 
 use super::fixture::{ROUTE, busy, empty, request};
 use crate::shadow::{report, text};
-use crate::surfaces::{ShadowSurface, Surfaces};
+use crate::surfaces::Surfaces;
 use lapwing_compare::outputs::{Asked, Comparer, FinishedAnswer};
 use lapwing_ledger::{CopyCause, Outcome, PairId, Stamp, TraceId};
 use lapwing_metrics::{Config, Registry};
 use lapwing_protocol::OutputKind;
 use lapwing_shadow::{
     OutputAccounts, OutputResult, PairHalf, PairOrder, PairTable, QuotaResult, QuotaTable, RouteQuota, RouteStanding,
-    ShadowCounters, ShadowDrop, SideAccount, TargetInfo,
+    ShadowCounters, ShadowDrop, ShadowSurface, SideAccount, TargetInfo,
 };
 
 /// One request of 8 ms at the upstream, whose copy took half of that and whose output differs; another copy was dropped.

@@ -19,8 +19,8 @@ mod request;
 mod request_stamps;
 pub(crate) mod server_timing;
 
-pub(crate) use account::RequestAccount;
-pub(crate) use context::{RequestContext, WorkerParts};
+pub use account::OnClose;
+pub(crate) use context::RequestContext;
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
 pub use observer::Observer;

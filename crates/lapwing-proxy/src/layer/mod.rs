@@ -6,7 +6,8 @@ pub(crate) mod failure_responses;
 pub(crate) mod ledger;
 pub(crate) mod normalise;
 pub(crate) mod request_limits;
-pub(crate) mod shadow;
+pub(crate) mod share_draw;
+pub(crate) mod tap;
 pub(crate) mod trace;
 pub(crate) mod usage_request;
 

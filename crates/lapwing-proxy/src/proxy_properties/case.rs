@@ -11,7 +11,7 @@ use super::player::{PLAIN_ANSWER, Player, plain_answer, settle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
+use crate::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Ledger, TraceMark};
 use lapwing_metrics::{Counter, Counters};
@@ -111,7 +111,7 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
         config,
         respond_server_timing: options.has_server_timing(),
         tracing: Tracing { sampling, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() },
-        shadow: ShadowRole::Off,
+        tap: None,
         observer,
     };
     DataPlane {

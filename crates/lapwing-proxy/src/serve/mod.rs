@@ -109,11 +109,12 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
     let counters = parts.counters.clone();
     let worker = Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.health.clone() });
     parts.settings.map(move |settings| {
-        let ConnectionSettings { config, respond_server_timing, tracing, shadow, observer } = settings.clone();
-        let (counters, worker) = (counters.clone(), worker.clone());
+        let ConnectionSettings { config, respond_server_timing, tracing, tap, observer } = settings.clone();
+        let (counters, uploads, tasks, health) = (counters.clone(), uploads.clone(), tasks.clone(), health.clone());
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
-        let exchange = Arc::new(RequestContext { config, respond_server_timing, counters, unhelped, observer });
-        StackSettings { exchange, worker, tracing, shadow }
+        let exchange =
+            Arc::new(RequestContext { config, respond_server_timing, counters, uploads, unhelped, observer, tasks, health });
+        StackSettings { exchange, tracing, tap }
     })
 }

@@ -14,7 +14,7 @@ use super::server::{Received, serve};
 use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
 use crate::stack::stack;
-use crate::{Config, ConnectionSettings, DataPlane, ShadowRole, TraceSampling, Tracing, UpstreamProtocol};
+use crate::{Config, ConnectionSettings, DataPlane, TraceSampling, Tracing, UpstreamProtocol};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Stamp, TraceMark};
 use lapwing_metrics::Counter;
@@ -40,7 +40,7 @@ pub(crate) struct Windows {
 fn settings(config: Config) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    ConnectionSettings { config, respond_server_timing: false, tracing, shadow: ShadowRole::Off, observer: Arc::new(Unobserved) }
+    ConnectionSettings { config, respond_server_timing: false, tracing, tap: None, observer: Arc::new(Unobserved) }
 }
 
 /// When the server answers.

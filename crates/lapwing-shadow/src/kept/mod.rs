@@ -9,14 +9,16 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use http::header::{HOST, TE};
 use http::{HeaderMap, HeaderName};
+pub(crate) use secrets::CopiedParts;
 pub use secrets::{Secrets, Unsearchable};
 
 use crate::config::{Config, CopyRule};
 use crate::header_names::{KEPT_HEADERS, is_never_kept};
 use lapwing_protocol::matches_glob;
-use std::collections::BTreeMap;
 
 /// Which headers are kept.
 #[derive(Clone, Debug)]

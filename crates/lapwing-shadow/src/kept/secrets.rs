@@ -1,4 +1,4 @@
-//! Secrets in queries and bodies, by the names of parameters and members.
+//! Secrets in queries and bodies, by the names of parameters and members; and what is left of a request for its copies.
 //!
 //! A copy's query loses them. A body is not changed, because a target that gets another body answers another question: a request with
 //! a secret in its body is not copied. In records they are replaced.
@@ -13,14 +13,41 @@ use http::{HeaderMap, HeaderValue};
 use memchr::memchr2;
 use percent_encoding::percent_decode_str;
 
-use super::NameRules;
+use super::{KeptHeaders, NameRules};
 use crate::config::{Config, CopyRule};
+use crate::header_names::SHADOW_FIELD;
 use lapwing_compare::outputs::whole_body;
 use lapwing_compare::secret_names::{NamePlace, is_secret};
 use lapwing_protocol::Media;
 
 /// What stands for a secret in a record.
 const HIDDEN: &str = "***";
+
+/// What of a request goes into its copies: the headers of a list, and everything else but secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct CopiedParts {
+    pub(crate) headers: KeptHeaders,
+    pub(crate) secrets: Secrets,
+}
+
+impl CopiedParts {
+    /// By `config`, and by `protocol`, whose rules read headers.
+    pub(crate) fn new(config: &Config, protocol: &lapwing_protocol::Config) -> Self {
+        Self { headers: KeptHeaders::new(config, protocol), secrets: Secrets::new(config) }
+    }
+
+    /// The headers of the copies of a request with `headers`.
+    pub(crate) fn headers(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut copied = self.headers.of(headers);
+        copied.insert(SHADOW_FIELD, HeaderValue::from_static("1"));
+        copied
+    }
+
+    /// Where the copies of a request to `path` go.
+    pub(crate) fn path(&self, path: &PathAndQuery) -> PathAndQuery {
+        self.secrets.without(path)
+    }
+}
 
 /// Which parameters and members are secrets.
 #[derive(Clone, Debug)]

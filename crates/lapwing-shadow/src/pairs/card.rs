@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::agreement::OutputResult;
-use super::figure::PairFigure;
+use super::half::PairFigure;
 use super::half::{HalfOutcome, PairHalf};
 use lapwing_compare::ab::{LatencyReport, PairCounts, PairSide, Tracking};
 use lapwing_ledger::CopyCause;

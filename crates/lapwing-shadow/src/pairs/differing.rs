@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::figure::PairFigure;
+use super::half::PairFigure;
 use super::half::PairHalf;
 use lapwing_ledger::{Exchange, LabelId, PairId, TraceId};
 use lapwing_ledger::{WaterfallBar, waterfall_bars};

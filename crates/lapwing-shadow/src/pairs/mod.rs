@@ -7,7 +7,6 @@ mod agreement;
 mod card;
 mod contention;
 mod differing;
-mod figure;
 mod half;
 mod snapshot;
 
@@ -24,8 +23,7 @@ pub use self::card::{RATIO_BOUNDS, RatioHistogram};
 use self::contention::Contention;
 use self::differing::DifferingPairs;
 pub use self::differing::{DifferingPair, SideWaterfall};
-pub use self::figure::{PairFigure, PairOrder};
-pub use self::half::{PairHalf, SideAccount};
+pub use self::half::{PairFigure, PairHalf, PairOrder, SideAccount};
 pub use self::snapshot::{CardSnapshot, TargetSnapshot};
 use lapwing_ledger::{Exchange, LabelId, PairId, SeriesKey, Stamp};
 use lapwing_metrics::Labels;

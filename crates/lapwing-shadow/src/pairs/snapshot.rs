@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::card::RatioHistogram;
-use super::figure::PairFigure;
+use super::half::PairFigure;
 use super::{CardKey, PairTable};
 use lapwing_compare::ab::{LatencyReport, PairCounts};
 use lapwing_ledger::LabelId;

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
-use super::learnt::LEARNT_AFTER;
 use super::*;
 
 const PATH: &str = "/predict";

@@ -43,7 +43,7 @@ impl CaptureBudget {
     }
 
     /// A budget of the same memory for captures of less importance: they stop where half of it is used, whoever uses it.
-    pub(crate) fn lower_half(&self) -> Arc<Self> {
+    pub fn lower_half(&self) -> Arc<Self> {
         Arc::new(Self { limits: CaptureLimits { total: self.limits.total / 2, ..self.limits }, used: self.used.clone() })
     }
 

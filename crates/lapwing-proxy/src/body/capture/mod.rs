@@ -16,7 +16,6 @@
 //! [`RequestBody::capture`]: super::RequestBody::capture
 //! [`ResponseBody::capture`]: super::ResponseBody::capture
 
-mod attached;
 mod budget;
 mod captured;
 mod writer;
@@ -24,8 +23,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attached::AttachedCaptures;
 pub use budget::{CaptureBudget, CaptureLimits, Incomplete};
 pub use captured::{CapturedBody, ReplayBody};
-pub(crate) use writer::capture;
+pub(crate) use writer::{AttachedCaptures, capture};
 pub use writer::{BodyCapture, capture_whole};

@@ -1,4 +1,4 @@
-//! The two ends of a capture that is under way: the writer at the body, and the future of the copy.
+//! The two ends of a capture that is under way: the writer at the body, among those that are attached to it, and the future of the copy.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -179,5 +179,38 @@ impl Content {
     fn into_captured(mut self) -> CapturedBody {
         self.close_block();
         CapturedBody::new(self.pieces, self.length, self.trailers, self.reservation)
+    }
+}
+
+/// The captures of one body, oldest first. Without any it costs a null check per frame.
+#[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "one word instead of three in every body, and bodies are moved by value")]
+pub(crate) struct AttachedCaptures(Option<Box<Vec<CaptureWriter>>>);
+
+impl AttachedCaptures {
+    /// Attaches another.
+    pub(crate) fn attach(&mut self, writer: CaptureWriter) {
+        self.0.get_or_insert_default().push(writer);
+    }
+
+    /// How many are attached.
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |writers| writers.len())
+    }
+
+    /// Passes a frame to all except the first `skipped`.
+    #[inline]
+    pub(crate) fn push(&mut self, frame: &Frame<Bytes>, skipped: usize) {
+        if let Some(writers) = &mut self.0 {
+            writers.iter_mut().skip(skipped).for_each(|writer| writer.push(frame));
+        }
+    }
+
+    /// The body has come to its end.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        if let Some(writers) = self.0.take() {
+            writers.into_iter().for_each(|mut writer| writer.finish());
+        }
     }
 }

@@ -3,12 +3,11 @@
 
 mod answers;
 mod mirror;
-mod quota;
-mod shadow;
+mod tap;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,18 +28,18 @@ use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
 use crate::error::Error;
-use crate::layer::shadow::Shadow;
+use crate::layer::tap::Tapped;
 use crate::layer::trace::Trace;
 use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
 use crate::upstream::Upstream;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, ShadowRole, TraceSampling, Tracing};
-use lapwing_ledger::{Basis, LabelTable, Ledger, Outcome, TraceMark, Unit};
+use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing};
+use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
 use lapwing_net::{Client, ClientLimits, Target, Tasks, bind, registered};
+use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_protocol::{ExchangeReader, fold_route};
 use lapwing_settings::ConfigHandle;
 use lapwing_tower::RecordLedger;
 
@@ -50,22 +49,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// What a comparison found: whether the bodies are equal, or why they were not compared.
 type Comparison = Result<bool, String>;
 
-/// The labels of all routes here.
-static ROUTES: LazyLock<LabelTable> = LazyLock::new(|| LabelTable::new(64));
-/// Says how many rows a request has.
-const ROWS: &str = "x-rows";
-
 /// Keeps closed ledgers.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<Ledger>>>);
 
 impl Observer for Kept {
-    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, ledger: &mut Ledger) -> Option<ExchangeReader> {
-        ledger.series.route = ROUTES.intern(&fold_route(method.as_str(), path).name);
-        if let Some(rows) = headers.get(ROWS) {
-            ledger.work.primary = Some(Unit::Row);
-            ledger.work.set(Unit::Row, rows.to_str().unwrap().parse().unwrap(), Basis::Counted);
-        }
+    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
         None
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
@@ -110,7 +99,7 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
 }
 
 /// What a layer around admitted requests stands before.
-type UpstreamSide = Shadow<Trace<UsageRequest<Upstream>>>;
+type UpstreamSide = Tapped<Trace<UsageRequest<Upstream>>>;
 
 /// A listening proxy before `upstream`, with `extra` in its stack.
 struct Proxy {
@@ -126,10 +115,10 @@ impl Proxy {
         L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
-        Self::start_as(ShadowRole::Off, upstream, extra, tasks)
+        Self::start_with(None, upstream, extra, tasks)
     }
 
-    fn start_as<L>(shadow: ShadowRole, upstream: SocketAddr, extra: L, tasks: &Tasks) -> Self
+    fn start_with<L>(tap: Option<StackTap>, upstream: SocketAddr, extra: L, tasks: &Tasks) -> Self
     where
         L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
@@ -142,7 +131,7 @@ impl Proxy {
             contexts: ContextPolicy::default(),
         };
         let observer = Arc::new(kept.clone());
-        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, shadow, observer };
+        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, tap, observer };
         let target = Target::Tcp(upstream.to_string());
         let parts =
             DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
