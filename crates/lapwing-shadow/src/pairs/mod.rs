@@ -8,9 +8,8 @@ mod card;
 mod contention;
 mod differing;
 mod half;
-mod snapshot;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -24,7 +23,7 @@ use self::contention::Contention;
 use self::differing::DifferingPairs;
 pub use self::differing::{DifferingPair, SideWaterfall};
 pub use self::half::{PairFigure, PairHalf, PairOrder, SideAccount};
-pub use self::snapshot::{CardSnapshot, TargetSnapshot};
+use lapwing_compare::ab::{LatencyReport, PairCounts};
 use lapwing_ledger::{Exchange, LabelId, PairId, SeriesKey, Stamp};
 use lapwing_metrics::Labels;
 
@@ -261,6 +260,78 @@ impl PairTable {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.cards.values().map(Card::memory_bytes).sum()
+    }
+}
+
+/// What is known of one target for one route, model and cost class.
+#[derive(Clone, Debug)]
+pub struct CardSnapshot {
+    /// The route.
+    pub route: LabelId,
+    /// The model.
+    pub model: LabelId,
+    /// The cost class; `None` where the work is unknown.
+    pub class: Option<u8>,
+    /// The report of each figure that both sides have; the first is the total.
+    pub figures: Vec<(PairFigure, LatencyReport)>,
+}
+
+/// What is known of one target.
+#[derive(Clone, Debug)]
+pub struct TargetSnapshot {
+    /// Copies that were paired with their request.
+    pub paired: u64,
+    /// By route, model and class.
+    pub cards: Vec<CardSnapshot>,
+}
+
+impl PairTable {
+    /// The ratios of the pairs of a target, by route, model and figure, over all cost classes.
+    #[must_use]
+    pub fn ratios(&self, target: usize) -> BTreeMap<(LabelId, LabelId, PairFigure), RatioHistogram> {
+        let mut sums: BTreeMap<_, RatioHistogram> = BTreeMap::new();
+        for (key, card) in self.cards.iter().filter(|(key, _)| key.target == target) {
+            for (figure, ratios) in card.ratios() {
+                let sum = sums.entry((key.route, key.model, figure)).or_default();
+                sum.buckets.iter_mut().zip(ratios.buckets).for_each(|(sum, count)| *sum += count);
+                sum.sum_millionths = sum.sum_millionths.saturating_add(ratios.sum_millionths);
+            }
+        }
+        sums
+    }
+
+    /// Requests that are copied (the candidate) against those that are not, by route, model and cost class: the total alone.
+    #[must_use]
+    pub fn contention(&self) -> Vec<CardSnapshot> {
+        let snapshot =
+            |((route, model, class), report)| CardSnapshot { route, model, class, figures: vec![(PairFigure::Total, report)] };
+        self.contention.reports().into_iter().map(snapshot).collect()
+    }
+
+    /// The counts of a target by figure, over all routes, models and cost classes.
+    #[must_use]
+    pub fn pooled(&self, target: usize) -> BTreeMap<PairFigure, PairCounts> {
+        let mut pooled: BTreeMap<_, PairCounts> = BTreeMap::new();
+        for (_, card) in self.cards.iter().filter(|(key, _)| key.target == target) {
+            for (figure, counts) in card.counts() {
+                pooled.entry(figure).or_default().merge(counts);
+            }
+        }
+        pooled
+    }
+
+    /// What is known of the target at this place.
+    #[must_use]
+    pub fn target(&self, target: usize) -> TargetSnapshot {
+        let mut keys: Vec<&CardKey> = self.cards.keys().filter(|key| key.target == target).collect();
+        keys.sort();
+        let cards = keys.into_iter().map(|key| CardSnapshot {
+            route: key.route,
+            model: key.model,
+            class: key.class,
+            figures: self.cards.get(key).map(Card::reports).unwrap_or_default(),
+        });
+        TargetSnapshot { paired: self.paired(target), cards: cards.collect() }
     }
 }
 

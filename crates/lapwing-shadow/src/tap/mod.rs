@@ -1,4 +1,4 @@
-//! The tap: decides by a request's head whether it is copied, for shadow targets (`branch`) or for a recording (`recording_switch`), and
+//! The tap: decides by a request's head whether it is copied, for shadow targets or for a recording (`branch`), and
 //! hands the copy over through a bounded queue. What a quota may take is captured too (`candidate`). In the stack that sends the copies
 //! it recognises them.
 //!
@@ -8,7 +8,6 @@
 
 mod branch;
 mod candidate;
-mod recording_switch;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +21,7 @@ use lapwing_ledger::{CopyCause, Ledger, PairId};
 use lapwing_protocol::Protocols;
 use lapwing_proxy::{AwaitedAnswer, ExchangeTap, PassingRequest, StackTap};
 
-pub use self::branch::{ShadowJob, TapBranch, TapParts};
-pub use self::recording_switch::{RecordingSwitch, RunningRecording};
+pub use self::branch::{RecordingSwitch, RunningRecording, ShadowJob, TapBranch, TapParts};
 
 /// The numbers of copied requests, for all taps of a process.
 #[derive(Debug, Default)]
