@@ -132,7 +132,7 @@ pub struct CapturedExchange {
 /// The upstream's answer to a captured request.
 #[derive(Debug)]
 pub struct CapturedAnswer {
-    /// The trace of the request, as the upstream was told it; zero without tracing.
+    /// The trace of the request that the upstream got; zero without tracing.
     pub trace: TraceId,
     /// Its status.
     pub status: StatusCode,

@@ -100,7 +100,7 @@ impl CompareWorker {
         Self { comparer, protocols, accounts, results, candidates, counters, first_target, max_request }
     }
 
-    /// Compares what comes until nobody sends any more.
+    /// Compares pairs until the senders are gone.
     pub(crate) fn run(self, pairs: &Receiver<ComparePair>) {
         while let Ok(pair) = pairs.recv() {
             // a comparison that panics costs its result, and neither the thread nor any request

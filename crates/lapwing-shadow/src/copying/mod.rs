@@ -4,8 +4,8 @@
 //!   what it passes;
 //! - `compare` holds both answers against each other.
 //!
-//! A copy walks through a stack of its own in front of its target, the same as clients' requests do in front of the upstream, so
-//! both sides are measured alike. Its closed ledger goes to the same aggregator by a queue of its own.
+//! A copy passes a separate stack in front of its target, the same as clients' requests do in front of the upstream, so
+//! both sides are measured alike. Its closed ledger goes to the same aggregator through a separate queue.
 
 mod compare;
 mod copy_request;
@@ -154,7 +154,7 @@ pub fn start_shadow(
     let parts = ShadowParts::new(settings, &targets, tap, &stacks.labels, &counters);
     let candidates: Vec<_> = targets.iter().filter(|target| !target.is_upstream()).map(NamedTarget::mappings).collect();
 
-    // each copy has a limit of its own, by what the upstream took
+    // each copy has its own limit, by what the upstream took
     let mut unlimited = settings.clone();
     unlimited.shadow.timeout = MAX_COPY_TIMEOUT;
     let before = |(index, target)| stacks.before(target, index, &unlimited, &parts.ledgers, &counters);

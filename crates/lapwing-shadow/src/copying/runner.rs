@@ -100,7 +100,7 @@ impl Runner {
         }
     }
 
-    /// Carries one sampled request to the targets, if it may be repeated, and hands both answers to who compares them.
+    /// Carries one sampled request to the targets, if it may be repeated, and hands both answers to the comparing thread.
     async fn try_send_copies(&self, job: ShadowJob) -> Result<(), ShadowDrop> {
         let head = Arc::new(CopyHead::new(&job, &self.copied));
         let CapturedExchange { method, path, headers, body, answer, arrived, .. } = job.exchange;

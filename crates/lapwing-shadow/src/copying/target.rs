@@ -1,4 +1,4 @@
-//! One target: sends copies to it through a stack of its own, so that they get ledgers like clients' requests; and leaves it alone for a
+//! One target: sends copies to it through a separate stack, so that they get ledgers like clients' requests; and leaves it alone for a
 //! while when it fails repeatedly.
 
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! The recorder of a running Lapwing: one recording at a time, each on a thread of its own. `lapwing record`, which asks for it, is in
+//! The recorder of a running Lapwing: one recording at a time, each on a separate thread. `lapwing record`, which asks for it, is in
 //! `lapwing_console::record`.
 //!
 //! A recording is a second tap on the data plane, with its own queue and budget, and a thread that exists only while it runs. It
@@ -89,7 +89,7 @@ impl Default for RecordAccounts {
 }
 
 impl RecordAccounts {
-    /// Hands an account over. If nobody takes them, the oldest is lost and counted.
+    /// Hands an account over. If they are not taken, the oldest is lost and counted.
     pub fn push(&self, pair: PairId, half: PairHalf) {
         if self.queue.force_push((pair, half)).is_some() {
             self.lost.fetch_add(1, Relaxed);
@@ -271,7 +271,7 @@ impl RecordingSession {
         while let Some((pair, half)) = self.accounts.queue.pop() {
             self.known.insert(pair, (half, now));
         }
-        // the data plane wakes nobody, so each is looked at
+        // the data plane wakes no thread, so each is polled
         let mut at = 0;
         while at < self.under_way.len() {
             match self.under_way[at].as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -14,6 +14,8 @@ mod report;
 mod schedule;
 mod session;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use self::pairs_report::report_of_pairs;
 pub use self::report::{ReplayError, ReplayReport, gate_in_words};

@@ -18,7 +18,7 @@ use lapwing_compare::outputs::Comparer;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counters, Registry};
 
-/// Makes the report of an earlier replay again, from its pairs. It tells of the targets by `compared`.
+/// Makes the report of an earlier replay again, from its pairs. `compared` describes the targets.
 ///
 /// # Errors
 ///

@@ -117,7 +117,7 @@ impl Player {
         tasks.finished().await;
     }
 
-    /// Sends one request to every target, and hands the answers to who compares them.
+    /// Sends one request to every target, and hands the answers to the comparing thread.
     async fn play(&self, at: usize) {
         let (Some(request), Some(due)) = (self.requests.get(at), self.due.get(at)) else { return };
         let count = self.targets.len();

@@ -1,4 +1,4 @@
-//! The receiver of the targets' spans while a replay runs: the same as that of a proxying Lapwing, on a thread of its own.
+//! The receiver of the targets' spans while a replay runs: the same as that of a proxying Lapwing, on a separate thread.
 
 use std::io;
 use std::net::TcpListener;

@@ -42,7 +42,7 @@ pub struct ReplayReport<T> {
 }
 
 impl<T> ReplayReport<T> {
-    /// The report of what `surface` shows, of which the targets are told by `compared`. `requests` is how many the recording had.
+    /// The report of what `surface` shows, whose targets `compared` describes. `requests` is how many the recording had.
     pub(crate) fn of(
         names: ReplayNames,
         surface: &ShadowSurface,

@@ -69,7 +69,7 @@ impl DueTimes {
     }
 }
 
-/// Sends the place of each request when it is due. It sleeps on a thread of its own: timers of the runtime are a millisecond coarse.
+/// Sends the place of each request when it is due. It sleeps on a separate thread: timers of the runtime are a millisecond coarse.
 pub(crate) fn send_when_due(due_ns: &[u64], start: Stamp, due: &DueTimes, sender: &mpsc::UnboundedSender<usize>) {
     for (at, offset) in due_ns.iter().enumerate() {
         let time = start.plus(*offset);
@@ -84,7 +84,7 @@ pub(crate) fn send_when_due(due_ns: &[u64], start: Stamp, due: &DueTimes, sender
     }
 }
 
-/// The greatest duration that is told apart: an hour, in nanoseconds.
+/// The longest duration that is distinguished: an hour, in nanoseconds.
 const MAX_NS: u64 = 3_600_000_000_000;
 
 /// A histogram of durations, to three digits.

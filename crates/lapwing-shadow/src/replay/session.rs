@@ -45,7 +45,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const LAST_LEDGERS_NS: u64 = 2_000_000_000;
 /// How long a pair waits for its other side beyond the targets' time limit, in nanoseconds.
 const PAIR_WAIT_NS: u64 = 600_000_000_000;
-/// Replays recorded requests to `targets`, of which the report tells by `compared`.
+/// Replays recorded requests to `targets`, which `compared` describes in the report.
 ///
 /// # Errors
 ///
