@@ -11,7 +11,7 @@ use super::access_log::AccessLog;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
-use super::shadow::{self, TargetEngines};
+use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
 use crate::config::Loaded;
@@ -25,7 +25,6 @@ use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, UpstreamHealth};
 use lapwing_settings::{Bind, ConfigCell, Switch};
 use lapwing_shadow::recording::Recorder;
-use lapwing_shadow::{ShadowThreads, start_shadow};
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
@@ -57,9 +56,7 @@ pub struct Running {
     data: Vec<JoinHandle<io::Result<()>>>,
     control: Vec<JoinHandle<io::Result<()>>>,
     engine: Option<Hosted>,
-    shadow: Option<ShadowThreads>,
-    /// Of shadow targets.
-    target_engines: TargetEngines,
+    shadow: RunningShadow,
     config: ConfigCell<Loaded>,
 }
 
@@ -109,10 +106,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         recording: Arc::default(),
         numbers: Arc::default(),
     };
-    let (targets, target_engines) = TargetEngines::start(&config.shadow.targets, config)?;
-    let shadow = start_shadow(&shadow::settings(config), targets, &observing.target_stacks()).map_err(StartError::Thread)?;
-    let (shadow, threads) = shadow.unzip();
-    let optima = Arc::new(optima.with_engines(target_engines.optima(&config.shadow.targets)));
+    let (shadow, shadow_runs) = shadow::start(config, &observing.target_stacks())?;
+    let optima = Arc::new(optima.with_engines(shadow_runs.optima(&config.shadow.targets)));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 
     let recorder = Recorder {
@@ -149,7 +144,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, health, counters };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: threads, target_engines, config: cell }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, config: cell }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
@@ -204,7 +199,7 @@ impl Running {
         self.phases.accepting.cancel();
         // wait for every thread, also after one has failed
         let data = self.data.into_iter().map(join).fold(Ok(()), io::Result::and);
-        let data = self.shadow.map_or(Ok(()), ShadowThreads::stop).and(self.target_engines.stop()).and(data);
+        let data = self.shadow.stop().and(data);
         // drained requests may have used it
         let data = self.engine.map_or(Ok(()), Hosted::stop).and(data);
         self.phases.profiling.cancel();

@@ -9,7 +9,7 @@ use crate::config::Config;
 use lapwing_diagnosis::cost::TargetEngine;
 use lapwing_ledger::Stamp;
 use lapwing_settings::ShadowTarget;
-use lapwing_shadow::{NamedTarget, ShadowSettings};
+use lapwing_shadow::{NamedTarget, ShadowParts, ShadowSettings, ShadowThreads, TargetStacks, start_shadow};
 
 /// How long models that are replayed to have to become ready, in nanoseconds.
 const WARM_UP_NS: u64 = 120_000_000_000;
@@ -26,6 +26,41 @@ pub(crate) fn settings(config: &Config) -> ShadowSettings {
         attribution: config.attribution.clone(),
         metrics: config.metrics.clone(),
         trace_contexts: config.trace_contexts,
+    }
+}
+
+/// Shadow-serving while it runs, with the engines of its targets.
+#[derive(Debug)]
+pub(crate) struct RunningShadow {
+    threads: Option<ShadowThreads>,
+    engines: TargetEngines,
+}
+
+/// Starts shadow-serving by `config`; it shares nothing, and nothing runs, if no target is configured.
+///
+/// # Errors
+///
+/// If a model cannot be loaded, or a thread cannot be started.
+pub(crate) fn start(config: &Config, stacks: &TargetStacks) -> Result<(Option<ShadowParts>, RunningShadow), StartError> {
+    let (targets, engines) = TargetEngines::start(&config.shadow.targets, config)?;
+    let started = start_shadow(&settings(config), targets, stacks).map_err(StartError::Thread)?;
+    let (parts, threads) = started.unzip();
+    Ok((parts, RunningShadow { threads, engines }))
+}
+
+impl RunningShadow {
+    /// The optima of the models that the engine runs as `targets`.
+    pub(crate) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
+        self.engines.optima(targets)
+    }
+
+    /// Drops the copies in flight, and ends.
+    ///
+    /// # Errors
+    ///
+    /// The error with which a thread ended.
+    pub(crate) fn stop(self) -> io::Result<()> {
+        self.threads.map_or(Ok(()), ShadowThreads::stop).and(self.engines.stop())
     }
 }
 
@@ -78,7 +113,7 @@ impl TargetEngines {
     }
 
     /// The optima of the models that the engine runs as `targets`.
-    pub(crate) fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
+    fn optima(&self, targets: &BTreeMap<String, ShadowTarget>) -> Vec<TargetEngine> {
         let is_engine = |(_, (_, target)): &(usize, (&String, &ShadowTarget))| matches!(target, ShadowTarget::Engine(_));
         let engines = targets.iter().enumerate().filter(is_engine).zip(&self.0);
         engines.map(|((index, (name, _)), engine)| target_engine(index, name.clone(), engine.models())).collect()
