@@ -13,7 +13,9 @@ use lapwing_metrics::Counters;
 use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{self, Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing_proxy::{
+    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
+};
 use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
 

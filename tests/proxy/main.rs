@@ -24,7 +24,9 @@ use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{self, Config, ConnectionSettings, DataPlane, Observer, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing_proxy::{
+    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
+};
 use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

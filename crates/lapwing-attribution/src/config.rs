@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cache_hit::CacheHitConfig;
 use super::expect::SpanExpectation;
 use super::join_settings::JoinSettings;
-use super::rules::{Rules, SpanRule};
+use super::rules::{ReportedStage, Rules, SpanRule};
 use lapwing_ledger::Stage;
 use lapwing_settings::{Checks, Form, Period, Poll, Record, Section, Size};
 

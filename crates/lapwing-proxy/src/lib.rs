@@ -36,6 +36,8 @@ pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use head::{RefusedHead, UpstreamHeadError};
 pub use health::UpstreamHealth;
 pub use in_flight::{Observer, OnClose, Profiler, ReportReader};
+/// Where closed ledgers go: each [`Observer`] takes them.
+pub use lapwing_tower::RecordLedger;
 pub use layer::share_draw::ShareDraw;
 pub use layer::tap::{AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};

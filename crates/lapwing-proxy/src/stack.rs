@@ -11,7 +11,7 @@ use tower::{Service, ServiceBuilder};
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
-use super::in_flight::RequestContext;
+use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::UsageRequest;

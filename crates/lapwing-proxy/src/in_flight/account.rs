@@ -21,13 +21,6 @@ use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::ExchangeReader;
 use lapwing_tower::outcome::{GRPC, grpc_outcome, head_outcome};
 
-/// Called once when a request's ledger closes, before it is handed over: its work is known, and its answer has left. It must be quick,
-/// must not wait, and must not touch the request in flight, whose lock is held.
-pub trait OnClose: Debug + Send {
-    /// The ledger closes.
-    fn on_close(self: Box<Self>, ledger: &mut Ledger);
-}
-
 /// A request's ledger, or that it has been handed over.
 #[derive(Debug)]
 pub(crate) struct RequestAccount {

@@ -19,12 +19,12 @@ mod request;
 mod request_stamps;
 pub(crate) mod server_timing;
 
-pub use account::OnClose;
-pub(crate) use context::RequestContext;
+pub(crate) use account::RequestAccount;
+pub(crate) use context::{RequestContext, WorkerParts};
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
 pub use observer::Observer;
-pub(crate) use on_close::OnClose;
+pub use on_close::OnClose;
 pub use profiler::{Profiler, ReportReader};
 pub(crate) use refusals::CountRefusals;
 pub(crate) use request::{AccountGuard, InFlight};

@@ -6,7 +6,7 @@ use lapwing_ledger::Ledger;
 
 /// Called once when a request's ledger closes, before it is handed over: its work is known, and its answer has left. It must be quick,
 /// must not wait, and must not touch the request in flight, whose lock is held.
-pub(crate) trait OnClose: Debug + Send {
+pub trait OnClose: Debug + Send {
     /// The ledger closes.
     fn on_close(self: Box<Self>, ledger: &mut Ledger);
 }

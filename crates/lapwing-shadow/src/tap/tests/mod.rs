@@ -28,7 +28,8 @@ use lapwing_net::{Client, ClientLimits, Target, Tasks, bind};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, fold_route};
 use lapwing_proxy::{
-    BodyCapture, CaptureLimits, Config, ConnectionSettings, DataPlane, Incomplete, Observer, StackTap, TraceSampling, Tracing,
+    BodyCapture, CaptureLimits, Config, ConnectionSettings, DataPlane, Incomplete, Observer, RecordLedger, StackTap,
+    TraceSampling, Tracing,
 };
 use lapwing_settings::ConfigHandle;
 
@@ -56,7 +57,10 @@ impl Observer for Kept {
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
-    fn closed(&self, ledger: Box<Ledger>) {
+}
+
+impl RecordLedger for Kept {
+    fn record(&self, ledger: Box<Ledger>) {
         self.0.lock().unwrap().push(*ledger);
     }
 }
