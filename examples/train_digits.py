@@ -9,7 +9,7 @@ Writes, relative to the repository root:
     tests/fixtures/digits/digits.onnx     x [N,64] float32, normalised -> logits [N,10]; Gemm and Relu only
     tests/fixtures/digits/digits.csv      the held-out rows: entity_id, label, prediction, 64 raw pixels
     tests/fixtures/digits/digits.json     mean and scale of each pixel (of the training rows), and how the model was made
-    crates/lapwing-engine/src/golden/digits.json     a few normalised rows and their logits as numpy computes them in float64
+    crates/lapwing-model/src/golden/digits.json      a few normalised rows and their logits as numpy computes them in float64
 """
 
 import argparse
@@ -36,7 +36,7 @@ HIDDEN = (256, 128)
 GOLDEN_ROWS = 8
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "tests" / "fixtures" / "digits"
-GOLDEN = ROOT / "crates" / "lapwing-engine" / "src" / "golden"
+GOLDEN = ROOT / "crates" / "lapwing-model" / "src" / "golden"
 
 
 def logits_of(model: MLPClassifier, x: np.ndarray) -> np.ndarray:

@@ -9,11 +9,11 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
-use lapwing_engine::exec::{Batch, CpuPrecision, Input};
-use lapwing_engine::fuse::fuse;
-use lapwing_engine::lower::lower;
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{ElementType, Rows};
+use lapwing_plan::exec::{Batch, CpuPrecision, Input};
+use lapwing_plan::fuse::fuse;
+use lapwing_plan::lower::lower;
+use lapwing_plan::onnx::Graph;
+use lapwing_plan::plan::{ElementType, Rows};
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };

@@ -13,14 +13,14 @@ use crate::serving::config::{Config, ModelToServe};
 use crate::serving::{Catalogue, CatalogueError, Limits, serve};
 use lapwing_admin::{HostedFallback, HostedModel};
 use lapwing_diagnosis::cost::{CostLine, ModelDemand, OptimalTime, Optimum, processor_name};
-use lapwing_engine::exec::{Fallback, FallbackCause, Placement};
 use lapwing_engine::gpu::DeviceRequest;
-use lapwing_engine::model::{Model, ModelOptions};
-use lapwing_engine::served::Served;
-use lapwing_engine::service::Servable;
-use lapwing_engine::tensor::TensorSpec;
-use lapwing_engine::{Backend, Device};
+use lapwing_engine::placement::{Fallback, FallbackCause, Placement};
 use lapwing_ledger::Unit;
+use lapwing_model::served::Served;
+use lapwing_model::service::Servable;
+use lapwing_model::{Backend, Device};
+use lapwing_model::{Model, ModelOptions};
+use lapwing_plan::tensor::TensorSpec;
 use lapwing_settings::{Bind, Period, Switch};
 use lapwing_shadow::mapping::{ModelPorts, TensorPort};
 
@@ -271,9 +271,9 @@ fn tell(model: &str, placement: &Placement) {
 ///
 /// Why the file cannot be read, or has no plan.
 pub(crate) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
-    use lapwing_engine::onnx::Graph;
-    use lapwing_engine::plan::BatchSize;
-    use lapwing_engine::{fuse, lower};
+    use lapwing_plan::onnx::Graph;
+    use lapwing_plan::plan::BatchSize;
+    use lapwing_plan::{fuse, lower};
 
     const LENGTH: usize = 128;
     trial::load(path, LoadLimits::default()).map_err(|error| error.to_string())?;
@@ -297,8 +297,8 @@ pub(crate) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
 type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
 fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, ReadError> {
-    use lapwing_engine::onnx::Graph;
-    use lapwing_engine::quant::calibration::Calibration;
+    use lapwing_plan::onnx::Graph;
+    use lapwing_plan::quant::calibration::Calibration;
 
     trial::load(path, LoadLimits { memory: config.load_memory, time: config.load_time })?;
     let graph = Graph::read(path)?;

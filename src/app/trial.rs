@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use lapwing_engine::Model;
-use lapwing_engine::model::{ModelOptions, Workspace};
 use lapwing_ledger::Stamp;
+use lapwing_model::Model;
+use lapwing_model::{ModelOptions, Workspace};
 use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.
@@ -155,7 +155,7 @@ fn files(path: &Path) -> u64 {
 
 /// The trial itself: loads the model within the limits, and runs one row if tract runs it, because tract sizes its tensors as it runs.
 pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
-    let loaded = lapwing_engine::process::limit(args.memory, args.seconds).map_err(|error| error.to_string());
+    let loaded = lapwing_model::process::limit(args.memory, args.seconds).map_err(|error| error.to_string());
     let loaded = loaded.and_then(|()| try_here(&args.model).map_err(|error| error.to_string()));
     let (code, said) = match loaded {
         Ok(()) => (ExitCode::SUCCESS, LOADED.to_owned()),
@@ -166,7 +166,7 @@ pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     code
 }
 
-fn try_here(path: &Path) -> Result<(), lapwing_engine::EngineError> {
+fn try_here(path: &Path) -> Result<(), lapwing_plan::EngineError> {
     let model = Model::read(path, &ModelOptions::default())?;
     if model.executor() == "tract" {
         let call = model.synthetic_call(1, 1);

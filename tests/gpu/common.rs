@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use lapwing_engine::cpu;
-use lapwing_engine::exec::{Batch, Input};
 use lapwing_engine::gpu::device::{CudaDevice, Driver};
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{ElementType, Lookup, Op, Plan, Rows};
-use lapwing_engine::{fuse, lower};
+use lapwing_plan::exec::{Batch, Input};
+use lapwing_plan::onnx::Graph;
+use lapwing_plan::plan::{ElementType, Lookup, Op, Plan, Rows};
+use lapwing_plan::{fuse, lower};
 
 /// Whether to test the machine's own GPU.
 pub(crate) fn is_real() -> bool {

@@ -4,10 +4,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lapwing_engine::exec::{Batch, GpuPrecision};
 use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
-use lapwing_engine::plan::BatchSize;
+use lapwing_plan::exec::{Batch, GpuPrecision};
+use lapwing_plan::plan::BatchSize;
 
 use super::common::{OwnedBatch, Random, device, fake, is_real, plan};
 

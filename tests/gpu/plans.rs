@@ -1,8 +1,8 @@
 //! Every fixture's plan in every precision compared with the CPU; repeated launches; wanted outputs; memory.
 
-use lapwing_engine::exec::{Batch, GpuPrecision};
 use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
-use lapwing_engine::plan::Plan;
+use lapwing_plan::exec::{Batch, GpuPrecision};
+use lapwing_plan::plan::Plan;
 
 use super::common::{OwnedBatch, Random, compare, device, fixtures, libraries, looks_up, on_cpu, plan};
 

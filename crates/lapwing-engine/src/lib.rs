@@ -1,59 +1,41 @@
-//! Lapwing's embedded reference engine. It reads ONNX models, simplifies them with tract, lowers them to plans of fused nodes and
-//! runs the plans on the CPU or on NVIDIA GPUs. A [`Model`] runs calls by its plan, or by tract where it has no plan, and reports
-//! which. The engine opens no sockets: a server calls it through [`service`].
+//! Lapwing's reference engine: runs plans of fused nodes on the CPU ([`cpu`]) or on NVIDIA GPUs ([`gpu`]), and measures what the
+//! machine could do (`peaks` of both).
+//!
+//! It takes plain values, has its own [`clock`], and knows neither tokio nor hyper. It never reads a model (lapwing-plan does), chooses
+//! what runs one or batches calls (lapwing-model does). It is the one crate with `unsafe` code: in kernels and calls of the driver.
 //!
 //! ```
-//! use lapwing_engine::Model;
-//! use lapwing_engine::model::{ModelOptions, Workspace};
-//! use lapwing_engine::tensor::Tensor;
+//! use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
+//! use lapwing_plan::exec::{Batch, Input};
+//! use lapwing_plan::lower::lower;
+//! use lapwing_plan::onnx::Graph;
 //!
-//! # fn main() -> Result<(), lapwing_engine::EngineError> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
-//! let model = Model::parse(onnx, &ModelOptions::default())?;
-//! assert_eq!(model.executor(), "plan");
+//! let mut plan = lower(&Graph::parse(onnx, None)?.typed)?;
+//! lapwing_plan::fuse::fuse(&mut plan);
+//! let executor = CpuExecutor::new(plan, CpuOptions::default())?;
 //!
-//! let mut call = [Tensor::f32("in", &[2, 7], &[0.5; 14])];
-//! let work = model.accept(&mut call)?; // checks the shapes and orders the inputs
-//! assert_eq!(work.rows, 2);
-//! let result = model.run(&mut Workspace::default(), &[&call])?;
-//! let output = &result.outputs[0][0];
-//! assert_eq!((output.name.as_str(), &output.shape[..]), ("out", &[2, 4][..]));
-//! let numbers: Vec<f32> = output.to_f32();
-//! assert_eq!(numbers[..4], numbers[4..]); // equal rows have equal outputs
+//! let (mut state, mut outputs) = (CpuState::default(), Vec::new());
+//! let rows = Batch { offsets: &[0, 1, 2], inputs: &[Input::F32(&[0.5; 14])] };
+//! executor.run(&mut state, &rows, &mut outputs)?;
+//! assert_eq!(outputs[0].len(), 8);
+//! assert_eq!(outputs[0][..4], outputs[0][4..]); // equal rows have equal outputs
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! In the order in which a model becomes a run: [`onnx`] reads, [`lower`] and [`fuse`] make a [`plan`] of it, [`cpu`] and [`gpu`]
-//! execute it, [`model`] is all of that behind one call, [`batch`] and [`served`] run waiting calls together.
 
-pub mod batch;
 pub mod clock;
 pub mod cpu;
-mod error;
-pub mod exec;
-pub mod fuse;
 #[cfg(feature = "cuda")]
 pub mod gpu;
-pub mod lower;
-pub mod model;
-pub mod onnx;
-pub mod plan;
-pub mod process;
-pub mod quant;
-pub mod roofline;
-pub mod served;
-pub mod service;
-pub mod tensor;
+pub mod placement;
 #[cfg(test)]
 mod tests;
 #[cfg(not(feature = "cuda"))]
 pub mod without_cuda;
 
-pub use error::{EngineError, UnsupportedNode};
-pub use exec::{Backend, Device, Precision};
-pub use model::Model;
 #[cfg(not(feature = "cuda"))]
 pub use without_cuda as gpu;
 

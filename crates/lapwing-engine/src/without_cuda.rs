@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::exec::{Batch, CpuPrecision, GpuPrecision};
-use crate::plan::Plan;
+use lapwing_plan::exec::{Batch, CpuPrecision, GpuPrecision};
+use lapwing_plan::plan::Plan;
 
 /// Why no GPU can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::error::RequestError;
 use super::metrics::{Metrics, ModelMetrics};
-use lapwing_engine::service::{About, Servable};
+use lapwing_model::service::{About, Servable};
 
 /// Why models cannot be served together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use lapwing_engine::{Backend, Device, Precision, batch};
+use lapwing_model::{Backend, Device, batch};
+use lapwing_plan::Precision;
 use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 
 /// The version of a model that names none.

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use tonic::Code;
 
-use lapwing_engine::service::CallError;
+use lapwing_model::service::CallError;
 use lapwing_net::excerpt;
 
 /// `Retry-After` of a request that met a full queue or found no room for its body, in seconds.

@@ -11,9 +11,9 @@ use super::error::RequestError;
 use super::limits::Limits;
 use super::metrics::StageTimes;
 use lapwing_engine::clock;
-use lapwing_engine::service::{About, Answer, Call, Servable};
-use lapwing_engine::tensor::Tensor;
 use lapwing_ledger::Stamp;
+use lapwing_model::service::{About, Answer, Call, Servable};
+use lapwing_plan::tensor::Tensor;
 
 /// A decoded request to a model.
 #[derive(Debug)]

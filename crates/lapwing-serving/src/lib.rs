@@ -1,7 +1,7 @@
 //! The Open Inference Protocol in front of the engine's models: REST (JSON and binary tensors) and gRPC on one port, HTTP/1.1 or
 //! HTTP/2 cleartext, with `/metrics` and health.
 //!
-//! It decodes requests, calls a [`Servable`](lapwing_engine::service::Servable), encodes the answers, and reports with each answer which
+//! It decodes requests, calls a [`Servable`](lapwing_model::service::Servable), encodes the answers, and reports with each answer which
 //! executor ran it and where the time went. It never loads, runs or batches models itself, and never takes more of a request than the
 //! bounds in `bounds` and [`Limits`] say.
 //!

@@ -13,9 +13,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::error::{Bound, Outcome, RequestError};
 use super::placement::{LabelSet, PlacementMetrics};
-use lapwing_engine::service::{Answer, Batched, Servable};
 use lapwing_metrics::REQUEST_BOUNDS_NS;
 use lapwing_metrics::defs::{MetricFamily, MetricKind};
+use lapwing_model::service::{Answer, Batched, Servable};
 
 /// `Content-Type` of the text of [`Metrics::text`].
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Samples;
 use prometheus_client::metrics::gauge::Gauge;
 
-use lapwing_engine::service::{Fallback, Placement, Servable};
+use lapwing_model::service::{Fallback, Placement, Servable};
 
 /// The labels of a sample: names and values.
 pub(crate) type LabelSet = Vec<(&'static str, String)>;

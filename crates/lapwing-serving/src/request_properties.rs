@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use lapwing_engine::service::About;
-use lapwing_engine::tensor::{Datatype, TensorSpec};
+use lapwing_model::service::About;
+use lapwing_plan::tensor::{Datatype, TensorSpec};
 
 use super::bounds::{MAX_AXES, MAX_TENSORS, expansion};
 use super::in_flight::InferenceRequest;
@@ -35,7 +35,7 @@ fn is_bounded(read: &InferenceRequest, received: usize) -> bool {
     let of_names = |names: &[&String]| names.len() <= MAX_TENSORS && names.iter().collect::<HashSet<_>>().len() == names.len();
     let inputs: Vec<_> = read.inputs.iter().map(|tensor| &tensor.name).collect();
     let outputs: Vec<_> = read.outputs.iter().collect();
-    let has_size = |tensor: &lapwing_engine::tensor::Tensor| {
+    let has_size = |tensor: &lapwing_plan::tensor::Tensor| {
         let elements = tensor.shape.iter().try_fold(tensor.datatype.bytes(), |product, axis| product.checked_mul(*axis));
         tensor.shape.len() <= MAX_AXES && elements == Some(tensor.data.len())
     };

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
 use crate::app::trial::TryLoadArgs;
-use lapwing_engine::{Backend, Device, Precision};
+use lapwing_model::{Backend, Device};
+use lapwing_plan::Precision;
 
 const INSPECT: &str = "\
 FLOPs count a multiply-add as two. Bytes count each matrix that a node reads or writes once; `min bytes` count only what any

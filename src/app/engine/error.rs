@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lapwing_engine::EngineError;
+use lapwing_plan::EngineError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

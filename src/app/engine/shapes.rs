@@ -1,7 +1,7 @@
 //! The batch sizes and lengths that a command uses, checked against the model's inputs.
 
 use super::error::ToolError;
-use lapwing_engine::Model;
+use lapwing_model::Model;
 
 /// The shape of a batch: its rows, and the tokens of each if the model has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,7 +59,7 @@ fn serving_models_alone_reads_its_own_section() {
 
 #[test]
 fn a_device_is_one_of_a_few_words() {
-    use lapwing_engine::Device;
+    use lapwing_model::Device;
 
     let read = |text: &str| text.parse::<Device>();
     for (text, device, written) in [

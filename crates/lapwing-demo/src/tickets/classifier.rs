@@ -3,8 +3,8 @@
 //! The encoder's weights stay as they were drawn. The head is a linear discriminant: the mean vector of each team's training
 //! tickets, and one variance for all. The calibration is fitted to other tickets than the head.
 
-use lapwing_engine::model::{Model, ModelOptions, Workspace};
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::{Model, ModelOptions, Workspace};
+use lapwing_plan::tensor::Tensor;
 
 use super::calibration::Calibrator;
 use super::corpus::{self, CLASSES, Ticket};

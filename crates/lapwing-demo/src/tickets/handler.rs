@@ -8,10 +8,10 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lapwing_engine::batch;
-use lapwing_engine::served::Served;
-use lapwing_engine::service::{About, Answer, Call, CallError, Pending, Placement, Servable, Stages};
-use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_model::batch;
+use lapwing_model::served::Served;
+use lapwing_model::service::{About, Answer, Call, CallError, Pending, Placement, Servable, Stages};
+use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 use tokio::runtime::Handle;
 
 use super::cache::{CacheCounts, CachedFeatures};

@@ -3,9 +3,9 @@
 
 use std::io;
 
-use lapwing_engine::served::Served;
-use lapwing_engine::service::{Answer, Call, Servable, Stages};
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::served::Served;
+use lapwing_model::service::{Answer, Call, Servable, Stages};
+use lapwing_plan::tensor::Tensor;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Builder;
 

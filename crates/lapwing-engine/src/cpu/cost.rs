@@ -3,8 +3,8 @@
 
 use super::executor::CpuExecutor;
 use super::prepare::PreparedNode;
-use crate::exec::{ExecutionCost, Precision};
-use crate::plan::{Arena, BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
+use lapwing_plan::exec::{ExecutionCost, Precision};
+use lapwing_plan::plan::{Arena, BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
 /// The bytes of each number of a plan in an executor.
 struct Packed<'a> {

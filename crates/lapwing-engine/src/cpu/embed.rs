@@ -8,7 +8,7 @@ use super::dispatch::dispatch;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged, rows_of};
 use super::simd::{Kernel, Simd};
-use crate::exec::IdError;
+use lapwing_plan::exec::IdError;
 
 /// How the row of a table is selected for a token.
 #[derive(Debug, Clone, Copy)]

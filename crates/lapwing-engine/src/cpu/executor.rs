@@ -7,8 +7,8 @@ use super::prepare::{CpuPlan, PrepareError, PreparedNode};
 pub use super::run::ProductObserver;
 use super::run::Run;
 use super::scratch::Scratch;
-use crate::exec::{Batch, Input, RunError};
-use crate::plan::{Arena, BatchSize, Plan};
+use lapwing_plan::exec::{Batch, Input, RunError};
+use lapwing_plan::plan::{Arena, BatchSize, Plan};
 
 /// The working memory of runs. It grows to the largest batch so far.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::exec::Input;
-use crate::plan::{Arena, BatchSize, Plan, ValueId};
+use lapwing_plan::exec::Input;
+use lapwing_plan::plan::{Arena, BatchSize, Plan, ValueId};
 
 /// Where the executor stores a value of the plan, the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

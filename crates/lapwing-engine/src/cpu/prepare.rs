@@ -9,8 +9,8 @@ use super::gemm::int8::{LevelI8, PackedWeightsI8, RowQuant};
 use super::level::Level;
 use super::program::{self, ArgShape};
 use super::threads::Threads;
-use crate::exec::CpuPrecision;
-use crate::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
+use lapwing_plan::exec::CpuPrecision;
+use lapwing_plan::plan::{self, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// How a plan is executed.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use super::gemm::int8::{PackedWeightsI8, QuantizedRows, RowQuant, gemm_i8, gemm_
 use super::gemm::{Epilogue, GemmError, MatrixRows, OutRows, PackedWeights, Residual, ResidualAt, SharedOut, gemm, gemm_shared};
 use super::run::{Product, Run};
 use super::scratch::ThreadScratch;
-use crate::exec::RunError;
-use crate::plan::Node;
+use lapwing_plan::exec::RunError;
+use lapwing_plan::plan::Node;
 
 /// A product with fewer rows than this per thread is not divided by rows: every thread would read the whole weight.
 const ROWS: usize = 32;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::{self, Binary, Fold, Unary};
+use lapwing_plan::plan::{self, Binary, Fold, Unary};
 
 /// The most instructions of a program; a longer chain is split into two programs.
 pub const MAX_INSTRUCTIONS: usize = 64;

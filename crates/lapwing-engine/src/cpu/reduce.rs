@@ -8,7 +8,7 @@ use super::dispatch::dispatch;
 use super::level::Level;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd};
-use crate::plan;
+use lapwing_plan::plan;
 
 /// A reduction over the width of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

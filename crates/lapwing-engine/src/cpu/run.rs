@@ -15,8 +15,8 @@ use super::program::CpuProgram;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
 use super::scratch::{Scratch, ThreadScratch};
 use super::threads::Threads;
-use crate::exec::{Input, RunError};
-use crate::plan::{self, Activation, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
+use lapwing_plan::exec::{Input, RunError};
+use lapwing_plan::plan::{self, Activation, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
 const ELEMENTS: usize = 1 << 15;

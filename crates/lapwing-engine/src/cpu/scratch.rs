@@ -7,7 +7,7 @@ use super::attention::{Attention, HeadShape};
 use super::gemm;
 use super::gemm::int8::{RowQuant, words_len};
 use super::prepare::{CpuPlan, PreparedNode};
-use crate::plan::{BatchSize, Op};
+use lapwing_plan::plan::{BatchSize, Op};
 
 /// The scratch buffers, reused from run to run.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::threads::Threads;
 use super::{CpuExecutor, CpuOptions, CpuState};
-use crate::exec::{Batch, CpuPrecision, Input};
-use crate::plan::{
+use lapwing_plan::exec::{Batch, CpuPrecision, Input};
+use lapwing_plan::plan::{
     Activation, Columns, ElementType, Fold, Lookup, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId,
 };
 

@@ -1,7 +1,7 @@
 //! The batch sizes for which programs are compiled. A batch runs with the program of the next larger size; the surplus
 //! thread blocks exit at once.
 
-use crate::plan::{BatchSize, Rows};
+use lapwing_plan::plan::{BatchSize, Rows};
 
 /// The largest batch that a program accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,9 @@ use super::executor::CudaExecutor;
 use super::layout::Kind;
 use super::lower::{LoweredProgram, PreparedPlan, Step};
 
-use crate::UnsupportedNode;
-use crate::exec::{ExecutionCost, GpuPrecision, Precision};
-use crate::plan::{BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
+use lapwing_plan::UnsupportedNode;
+use lapwing_plan::exec::{ExecutionCost, GpuPrecision, Precision};
+use lapwing_plan::plan::{BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 
 /// The bytes of each number of a plan on a device.
 struct Stored<'a> {
@@ -95,8 +95,8 @@ impl CudaExecutor {
 mod tests {
     use super::*;
     use crate::gpu::{LoweringTarget, route};
-    use crate::plan::{Cost, Rows};
     use crate::tests::plans::{every, plans};
+    use lapwing_plan::plan::{Cost, Rows};
 
     fn account(name: &str, precision: &GpuPrecision, size: BatchSize) -> (Plan, ExecutionCost) {
         let (_, plan) = plans(name);

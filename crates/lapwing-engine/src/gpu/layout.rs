@@ -3,7 +3,7 @@
 //! Rows of more than one element are aligned to 8 elements, so that kernels can read 16 bytes at a time.
 
 use super::GpuPrecision;
-use crate::plan::{ElementType, Op, Plan, Value, ValueId};
+use lapwing_plan::plan::{ElementType, Op, Plan, Value, ValueId};
 
 /// The type of a matrix's elements, with the number that kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -24,7 +24,7 @@ pub use capacity::Capacity;
 pub use executor::{CudaExecutor, CudaState, DeviceTimes, GemmPolicy, GpuError, LIBRARY, RunTimings, StepTiming};
 pub use request::{DeviceRequest, fallback};
 
-pub use crate::exec::GpuPrecision;
+pub use lapwing_plan::exec::GpuPrecision;
 
 /// The device properties that a program is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

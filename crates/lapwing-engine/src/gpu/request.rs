@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::device::{CudaDevice, DeviceError, Driver};
 use super::{GemmPolicy, GpuPrecision};
-use crate::exec::{CpuPrecision, Fallback, FallbackCause};
+use crate::placement::{Fallback, FallbackCause};
+use lapwing_plan::exec::CpuPrecision;
 
 /// A request to run models on a GPU.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use super::args::{Address, ArgField, Region};
 use super::lower::{LoweredProgram, PreparedPlan, Step};
 use super::{Capacity, LoweringTarget};
-use crate::UnsupportedNode;
-use crate::plan::{BatchSize, Plan, Rows};
+use lapwing_plan::UnsupportedNode;
+use lapwing_plan::plan::{BatchSize, Plan, Rows};
 
 /// So many bytes are accessed by kernels in mapped host memory; more are copied. A read of them counts once for each thread block that reads
 /// them, because the device does not cache the host's memory: 128 blocks that each read 2 KiB there kept an H200 17 µs longer than after a

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::args::{Address, Region};
 use super::layout::{Kind, stride};
-use crate::plan::{Plan, WeightId};
+use lapwing_plan::plan::{Plan, WeightId};
 
 /// A weight in one of its stored forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

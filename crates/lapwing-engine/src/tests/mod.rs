@@ -1,6 +1,7 @@
-//! Tests that need several modules at once: plans of the fixtures, lowered, fused and run.
+//! Tests that need several modules at once: random plans and those of the fixtures, lowered, fused and run.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod fuse;
 pub(crate) mod naive;
 pub(crate) mod plans;

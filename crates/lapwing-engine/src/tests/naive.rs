@@ -1,7 +1,7 @@
 //! A reference interpreter of plans in double precision, which follows the definition of each operation. Executors are
 //! compared with it, and it shows errors of lowering.
 
-use crate::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
+use lapwing_plan::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
 
 /// Values by index; rows are contiguous.
 pub(crate) type Values = Vec<Vec<f64>>;
@@ -35,7 +35,7 @@ impl Naive<'_> {
         if rows == Rows::Token { self.sequence.len() } else { self.lengths.len() }
     }
 
-    fn weight(&self, id: crate::plan::WeightId, row: usize, column: usize) -> f64 {
+    fn weight(&self, id: lapwing_plan::plan::WeightId, row: usize, column: usize) -> f64 {
         let weight = self.plan.weight(id);
         f64::from(weight.data[row * weight.width + if weight.width == 1 { 0 } else { column }])
     }

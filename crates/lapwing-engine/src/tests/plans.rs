@@ -14,9 +14,11 @@ use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 use super::naive;
 use crate::cpu::level::Level;
 use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
-use crate::exec::{Batch, Input, RunError};
-use crate::plan::{Activation, Arena, BatchSize, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
-use crate::{fuse, lower};
+use lapwing_plan::exec::{Batch, Input, RunError};
+use lapwing_plan::plan::{
+    Activation, Arena, BatchSize, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId,
+};
+use lapwing_plan::{fuse, lower};
 
 /// |y − r| ≤ this · (1 + |r|).
 const TOLERANCE: f64 = 1e-5;
@@ -280,7 +282,7 @@ fn work_is_counted_exactly() {
         layer.iter().map(|(k, n)| products(Rows::Token, &[(*k, *n)]).total(BatchSize::uniform(32, 128)).cost.flops).sum();
     let mut attention = products(Rows::Token, &[(384, 1152)]);
     attention.values.push(Value { rows: Rows::Token, width: 384, kind: ElementType::F32 });
-    let columns = |from| crate::plan::Columns { value: ValueId(1), from };
+    let columns = |from| lapwing_plan::plan::Columns { value: ValueId(1), from };
     let (q, k, v) = (columns(0), columns(384), columns(768));
     let op = Op::Attention { q, k, v, heads: 12, head: 32, head_out: 32, scale: 0.1, bias: None };
     let node = Node { name: "attention".into(), op, output: ValueId(2) };

@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::messages::InferTensorContents;
-use lapwing_engine::tensor::Datatype;
+use lapwing_plan::tensor::Datatype;
 
 /// The bytes of the elements, from the field that belongs to the datatype; any other must be empty.
 pub(crate) fn bytes(contents: &InferTensorContents, datatype: Datatype) -> Result<Bytes, String> {

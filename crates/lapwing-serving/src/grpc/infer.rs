@@ -14,8 +14,8 @@ use crate::bounds::check_names;
 use crate::deadline::RequestTimeout;
 use crate::error::RequestError;
 use crate::in_flight::InferenceRequest;
-use lapwing_engine::service::{About, Answer};
-use lapwing_engine::tensor::{Datatype, Tensor};
+use lapwing_model::service::{About, Answer};
+use lapwing_plan::tensor::{Datatype, Tensor};
 
 /// Decodes the message into a request to the model; raw tensors share the message's memory.
 pub(crate) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Result<InferenceRequest, RequestError> {

@@ -31,9 +31,9 @@ use super::metrics::StageTimes;
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::state::ServerState;
 use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
-use lapwing_engine::tensor::TensorSpec;
 use lapwing_ledger::Stamp;
 use lapwing_net::cut_grpc_message;
+use lapwing_plan::tensor::TensorSpec;
 use lapwing_protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
@@ -232,7 +232,7 @@ async fn run(
     mut message: m::ModelInferRequest,
     headers: &HeaderMap,
     came: Stamp,
-) -> Result<(lapwing_engine::service::Answer, StageTimes, Bytes), RequestError> {
+) -> Result<(lapwing_model::service::Answer, StageTimes, Bytes), RequestError> {
     let id = std::mem::take(&mut message.id);
     let asked = infer::decode(message, RequestTimeout::from_grpc_header(headers)?)?;
     let decode_ns = came.elapsed();

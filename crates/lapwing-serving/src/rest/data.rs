@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use lapwing_engine::tensor::Datatype;
+use lapwing_plan::tensor::Datatype;
 
 /// What is wrong with `data`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use lapwing_engine::tensor::{Datatype, Tensor};
+use lapwing_plan::tensor::{Datatype, Tensor};
 
 /// Serializes a tensor's elements as a flat array. It fails for FP16 and BF16, and writes `null` for values that are not finite: check
 /// with [`first_not_finite`] first.

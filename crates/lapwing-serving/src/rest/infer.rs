@@ -18,8 +18,8 @@ use crate::metrics::StageTimes;
 use crate::state::ServerState;
 use crate::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_compression::BodyCoding;
-use lapwing_engine::service::Answer;
 use lapwing_ledger::Stamp;
+use lapwing_model::service::Answer;
 
 /// Bytes of JSON before the binary data (Triton's extension), both ways.
 const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");

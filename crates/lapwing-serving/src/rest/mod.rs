@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Router<ServerState> {
 pub(crate) fn decoded(
     body: &bytes::Bytes,
     json_length: Option<usize>,
-    about: &lapwing_engine::service::About,
+    about: &lapwing_model::service::About,
 ) -> Result<InferenceRequest, RequestError> {
     request::read(body, json_length, body.len(), about).map(|read| read.asked)
 }

@@ -12,8 +12,8 @@ use crate::body::{coding, collect, unpack};
 use crate::error::{self, RequestError};
 use crate::metrics::OPENMETRICS;
 use crate::state::ServerState;
-use lapwing_engine::service::About;
-use lapwing_engine::tensor::TensorSpec;
+use lapwing_model::service::About;
+use lapwing_plan::tensor::TensorSpec;
 
 /// The server's name in its metadata.
 pub(crate) const NAME: &str = "lapwing";

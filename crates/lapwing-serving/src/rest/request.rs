@@ -11,8 +11,8 @@ use crate::deadline::RequestTimeout;
 use crate::error::Bound;
 use crate::error::RequestError;
 use crate::in_flight::InferenceRequest;
-use lapwing_engine::service::About;
-use lapwing_engine::tensor::{Datatype, Tensor};
+use lapwing_model::service::About;
+use lapwing_plan::tensor::{Datatype, Tensor};
 
 /// A decoded request, and the form in which its answer is encoded.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::elements::{Elements, first_not_finite};
 use super::request::OutputFormat;
 use crate::error::RequestError;
-use lapwing_engine::service::{About, Answer};
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::service::{About, Answer};
+use lapwing_plan::tensor::Tensor;
 
 /// An encoded answer.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use lapwing_engine::clock::Stamp;
-use lapwing_engine::service::{
+use lapwing_model::service::{
     About, Answer, Batched, Call, CallError, Fallback, FallbackCause, Pending, Placement, Servable, Stages,
 };
-use lapwing_engine::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 
 /// What it does when it is called.
 #[derive(Debug)]

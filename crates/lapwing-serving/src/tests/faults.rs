@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::against;
 use super::fake::{Does, adder, fake, le, only};
 use crate::{Catalogue, CatalogueError, Limits};
-use lapwing_engine::service::{CallError, Servable};
+use lapwing_model::service::{CallError, Servable};
 use lapwing_settings::{Period, Size};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;

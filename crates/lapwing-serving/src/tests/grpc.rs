@@ -15,7 +15,7 @@ use crate::Limits;
 use crate::grpc::messages::infer_parameter::ParameterChoice;
 use crate::grpc::messages::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::grpc::messages::*;
-use lapwing_engine::service::CallError;
+use lapwing_model::service::CallError;
 use lapwing_protocol::BytesCodec;
 use lapwing_settings::Size;
 

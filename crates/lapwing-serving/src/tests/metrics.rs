@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::against;
 use super::fake::{Does, fake, placement};
 use crate::{FAMILIES, Limits};
-use lapwing_engine::service::{CallError, FallbackCause};
 use lapwing_metrics::defs::MetricKind;
+use lapwing_model::service::{CallError, FallbackCause};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Catalogue, Limits, serve};
-use lapwing_engine::service::Servable;
+use lapwing_model::service::Servable;
 
 /// A response, read whole.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fake::{Does, fake, placement};
 use super::{Client, against};
 use crate::Limits;
-use lapwing_engine::service::{CallError, FallbackCause, Placement};
+use lapwing_model::service::{CallError, FallbackCause, Placement};
 
 const X: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 

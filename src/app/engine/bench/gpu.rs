@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::rows::{BatchWork, Case, DeviceUs, GpuPeaksRow, NodeUs, OnGpu, Run};
 use super::{Shape, ToolError};
-use lapwing_engine::Model;
 use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{CudaExecutor, LIBRARY, RunTimings};
-use lapwing_engine::model::Workspace;
-use lapwing_engine::plan::BatchSize;
-use lapwing_engine::roofline::Roofline;
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::Model;
+use lapwing_model::Workspace;
+use lapwing_plan::plan::BatchSize;
+use lapwing_plan::roofline::Roofline;
+use lapwing_plan::tensor::Tensor;
 
 /// Runs whose parts are timed.
 const LOOKS: usize = 50;

@@ -5,16 +5,17 @@ use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::super::synthetic_inputs;
 use lapwing_engine::cpu;
-use lapwing_engine::exec::CpuPrecision;
 use lapwing_engine::gpu::DeviceRequest;
-use lapwing_engine::model::ModelOptions;
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::Plan;
-use lapwing_engine::quant::calibration::Calibration;
-use lapwing_engine::tensor::Tensor;
-use lapwing_engine::{Backend, Device, Model, Precision};
-use lapwing_engine::{fuse, lower};
 use lapwing_ledger::Stamp;
+use lapwing_model::ModelOptions;
+use lapwing_model::{Backend, Device, Model};
+use lapwing_plan::Precision;
+use lapwing_plan::exec::CpuPrecision;
+use lapwing_plan::onnx::Graph;
+use lapwing_plan::plan::Plan;
+use lapwing_plan::quant::calibration::Calibration;
+use lapwing_plan::tensor::Tensor;
+use lapwing_plan::{fuse, lower};
 
 pub(crate) const SEED: u64 = 17;
 /// Inputs that take turns, so that a call does not find its inputs in the caches.

@@ -30,10 +30,11 @@ use super::shapes::{Asked, Shape};
 use lapwing_diagnosis::cost::processor_name;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
-use lapwing_engine::model::Workspace;
-use lapwing_engine::tensor::Tensor;
-use lapwing_engine::{Backend, Device, Model, Precision};
 use lapwing_ledger::{Stamp, clock};
+use lapwing_model::Workspace;
+use lapwing_model::{Backend, Device, Model};
+use lapwing_plan::Precision;
+use lapwing_plan::tensor::Tensor;
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[64];

@@ -6,7 +6,7 @@ use super::super::machine::percentile;
 use super::super::shapes::Shape;
 use lapwing_engine::cpu::gemm::int8::LevelI8;
 use lapwing_engine::cpu::{CpuOptions, peaks::Peaks};
-use lapwing_engine::roofline::{Efficiency, Roofline};
+use lapwing_plan::roofline::{Efficiency, Roofline};
 
 /// The fields that all rows of one model with one number of threads share.
 #[derive(Clone, Debug, Serialize)]

@@ -7,10 +7,10 @@ use super::loaded::Loaded;
 use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
 use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
-use lapwing_engine::model::Workspace;
-use lapwing_engine::plan::BatchSize;
-use lapwing_engine::roofline::Roofline;
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::Workspace;
+use lapwing_plan::plan::BatchSize;
+use lapwing_plan::roofline::Roofline;
+use lapwing_plan::tensor::Tensor;
 
 /// The device that runs a model.
 pub(crate) enum Machine {

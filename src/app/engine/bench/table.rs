@@ -5,7 +5,7 @@ use std::io::Write;
 use super::super::error::ToolError;
 use super::super::numbers::{known, si};
 use super::rows::{ColdStart, CpuPeaksRow, PeaksRow, Row, Run};
-use lapwing_engine::Model;
+use lapwing_model::Model;
 
 /// Writes what all cases share, and the names of the columns.
 pub(crate) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model, out: &mut dyn Write) -> Result<(), ToolError> {

@@ -2,10 +2,10 @@
 
 use super::rows::{Case, GpuPeaksRow, Run};
 use super::{Shape, ToolError};
-use lapwing_engine::Model;
 use lapwing_engine::gpu::CudaExecutor;
-use lapwing_engine::model::Workspace;
-use lapwing_engine::tensor::Tensor;
+use lapwing_model::Model;
+use lapwing_model::Workspace;
+use lapwing_plan::tensor::Tensor;
 
 /// A GPU that was measured.
 #[derive(Debug)]

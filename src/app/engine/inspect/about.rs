@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::app::engine::shapes::Shape;
-use lapwing_engine::plan::BatchSize;
+use lapwing_plan::plan::BatchSize;
 
 /// The description of a model.
 #[derive(Debug, Serialize)]

@@ -10,13 +10,12 @@ use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::about::size;
-use lapwing_engine as engine;
-use lapwing_engine::UnsupportedNode;
-use lapwing_engine::exec::GpuPrecision;
 use lapwing_engine::gpu::LoweringTarget;
 use lapwing_engine::gpu::lower::{Launch, LoweredProgram, PreparedPlan, Step};
 use lapwing_engine::gpu::route::{self, TransferPlan};
-use lapwing_engine::plan::Plan;
+use lapwing_plan::UnsupportedNode;
+use lapwing_plan::exec::GpuPrecision;
+use lapwing_plan::plan::Plan;
 
 /// The fields that `--plan --json --device cuda` adds to the plan's.
 pub(crate) fn fields(plan: &Plan, shape: Shape, args: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
@@ -41,7 +40,7 @@ impl Lowered {
     /// # Errors
     ///
     /// Names the node that no kernel supports.
-    fn of(plan: &Plan, shape: Shape, precision: engine::Precision) -> Result<Self, ToolError> {
+    fn of(plan: &Plan, shape: Shape, precision: lapwing_plan::Precision) -> Result<Self, ToolError> {
         let precision = GpuPrecision::from(precision);
         let refused = |refused: UnsupportedNode| ToolError::argument("device", format!("cuda: {refused}"));
         let mut prepared = PreparedPlan::new(plan, &precision, &LoweringTarget::ASSUMED).map_err(refused)?;

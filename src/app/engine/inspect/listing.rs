@@ -6,7 +6,7 @@ use super::super::error::ToolError;
 use super::super::numbers::si;
 use super::super::shapes::Shape;
 use super::about::size;
-use lapwing_engine::plan::{Plan, Rows};
+use lapwing_plan::plan::{Plan, Rows};
 
 /// Writes the nodes in the order in which they run.
 pub(crate) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<(), ToolError> {

@@ -20,11 +20,12 @@ use super::error::ToolError;
 use super::numbers::{si, whole};
 use super::output;
 use super::shapes::{Asked, Shape};
-use lapwing_engine::model::ModelOptions;
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{Arena, Plan};
-use lapwing_engine::tensor::TensorSpec;
-use lapwing_engine::{Device, Model, UnsupportedNode};
+use lapwing_model::ModelOptions;
+use lapwing_model::{Device, Model};
+use lapwing_plan::UnsupportedNode;
+use lapwing_plan::onnx::Graph;
+use lapwing_plan::plan::{Arena, Plan};
+use lapwing_plan::tensor::TensorSpec;
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[16, 128];

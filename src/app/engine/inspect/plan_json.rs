@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::about::{About, size};
-use lapwing_engine::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
+use lapwing_plan::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
 /// Writes the plan with the cost of its nodes at one shape, and then the fields of `more`.
 pub(crate) fn write(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use super::*;
-use lapwing_engine::plan::{Activation, Columns, ElementType, Node, Op, Rows, Value, ValueId, Weight, WeightId};
+use lapwing_plan::plan::{Activation, Columns, ElementType, Node, Op, Rows, Value, ValueId, Weight, WeightId};
 
 fn fixture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"))
@@ -18,7 +18,7 @@ fn args(name: &str) -> InspectArgs {
         length: vec![],
         plan: false,
         device: Device::Auto,
-        precision: lapwing_engine::Precision::Fp32,
+        precision: lapwing_plan::Precision::Fp32,
         json: false,
     }
 }
@@ -171,7 +171,7 @@ fn files_that_are_no_models_are_named() {
 #[test]
 fn kernels_of_a_gpu_are_told_without_one() {
     let on_gpu = |name: &str, precision| InspectArgs { plan: true, json: true, device: Device::Cuda(0), precision, ..args(name) };
-    use lapwing_engine::Precision::{Fp16, Fp32};
+    use lapwing_plan::Precision::{Fp16, Fp32};
     let mlp = json(&on_gpu("mlp-3", Fp32));
     let kernels: Vec<&str> = mlp["launches"].as_array().unwrap().iter().map(|l| l["kernel"].as_str().unwrap()).collect();
     assert_eq!(kernels, ["gemv_f32_1"; 3]);

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::super::cli::InspectArgs;
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
-use lapwing_engine::plan::Plan;
+use lapwing_plan::plan::Plan;
 
 pub(crate) fn fields(_: &Plan, _: Shape, _: &InspectArgs) -> Result<Map<String, Value>, ToolError> {
     Err(fault())

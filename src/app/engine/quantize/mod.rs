@@ -17,14 +17,15 @@ use super::machine::{self, percentile};
 use super::output;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
-use lapwing_engine::exec::{CpuPrecision, RowQuant};
-use lapwing_engine::model::ModelOptions;
-use lapwing_engine::onnx::Graph;
-use lapwing_engine::plan::{self, Op};
-use lapwing_engine::quant::calibration::Calibration;
-use lapwing_engine::quant::{Accuracy, RangeObserver};
-use lapwing_engine::{EngineError, Model, Precision};
 use lapwing_ledger::Stamp;
+use lapwing_model::Model;
+use lapwing_model::ModelOptions;
+use lapwing_plan::exec::{CpuPrecision, RowQuant};
+use lapwing_plan::onnx::Graph;
+use lapwing_plan::plan::{self, Op};
+use lapwing_plan::quant::calibration::Calibration;
+use lapwing_plan::quant::{Accuracy, RangeObserver};
+use lapwing_plan::{EngineError, Precision};
 
 /// The least number of timed batches in each precision.
 const LEAST_RUNS: usize = 5;

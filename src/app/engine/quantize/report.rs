@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::error::ToolError;
 use super::super::numbers::si;
-use lapwing_engine::quant::Accuracy;
+use lapwing_plan::quant::Accuracy;
 
 /// The fields that the reports of one model share.
 #[derive(Clone, Debug, Serialize)]

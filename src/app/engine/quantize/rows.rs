@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::super::error::ToolError;
-use lapwing_engine::Model;
-use lapwing_engine::exec::{Batch, Input};
-use lapwing_engine::plan;
-use lapwing_engine::quant::npy::{self, Npy, Values};
-use lapwing_engine::quant::npz;
-use lapwing_engine::tensor::{Datatype, TensorSpec};
+use lapwing_model::Model;
+use lapwing_plan::exec::{Batch, Input};
+use lapwing_plan::plan;
+use lapwing_plan::quant::npy::{self, Npy, Values};
+use lapwing_plan::quant::npz;
+use lapwing_plan::tensor::{Datatype, TensorSpec};
 
 /// The data of each input, row by row.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 use super::super::math;
 use super::super::simd::{Kernel, Simd};
 use super::shape::MatrixRows;
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// Whether the tile applies the activation in registers.
 pub(crate) const fn is_cheap(activation: Activation) -> bool {

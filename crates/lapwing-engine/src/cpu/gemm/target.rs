@@ -7,7 +7,7 @@ use super::super::level::Level;
 use super::epilogue::{ActivationPass, Epilogue, ResidualAt, is_cheap};
 use super::shape::{GemmError, check_len, check_rows};
 use super::store::TileStore;
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// A row-major matrix to write, by one caller.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::level::Level;
 use super::*;
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// Numbers in [-1, 1) from a seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<f32> {

@@ -14,7 +14,7 @@ use super::program::{ArgShape, CpuInstruction, CpuProgram, MAX_INSTRUCTIONS, Var
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd};
-use crate::plan::{self, Binary, Fold, Unary};
+use lapwing_plan::plan::{self, Binary, Fold, Unary};
 
 /// Values in a block: 8 KB for each temporary.
 const BLOCK: usize = 2048;

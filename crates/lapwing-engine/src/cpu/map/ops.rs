@@ -3,7 +3,7 @@
 
 use crate::cpu::math;
 use crate::cpu::simd::Simd;
-use crate::plan::{Binary, Unary};
+use lapwing_plan::plan::{Binary, Unary};
 
 /// An operand's values: `step` 1 means consecutive values, 0 the same vector repeated.
 #[derive(Clone, Copy)]

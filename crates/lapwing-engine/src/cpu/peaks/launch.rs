@@ -4,8 +4,8 @@ use super::{Caches, PeakSetup, Peaks, PeaksError, calibrate};
 use crate::clock::Stamp;
 use crate::cpu::gemm::int8::LevelI8;
 use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
-use crate::exec::{Batch, CpuPrecision, Input};
-use crate::plan::{Binary, ElementType, Instruction, Node, Op, Plan, PlanPort, Program, Rows, Value, ValueId};
+use lapwing_plan::exec::{Batch, CpuPrecision, Input};
+use lapwing_plan::plan::{Binary, ElementType, Instruction, Node, Op, Plan, PlanPort, Program, Rows, Value, ValueId};
 
 /// Number of nodes in the measured plan, so that the fixed cost of a run is negligible.
 const NODES: usize = 512;

@@ -26,7 +26,7 @@ pub use window::{PeaksError, Runner};
 
 use super::gemm::int8::{LevelI8, int8_chains};
 use super::level::Level;
-use crate::roofline::Ceiling;
+use lapwing_plan::roofline::Ceiling;
 
 /// Number of windows of each measurement.
 const WINDOWS: usize = 5;

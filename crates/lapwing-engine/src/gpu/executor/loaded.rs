@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::UnsupportedNode;
-use crate::exec::RunError;
 use crate::gpu::device::{self, CublasLt, CudaDevice, DeviceBuffer, DeviceError, Driver, Function, Modules, Stream};
 use crate::gpu::kernel::Kernel;
 use crate::gpu::lower::{LoweredProgram, PreparedPlan, Step};
 use crate::gpu::{Capacity, GpuPrecision, LoweringTarget, ptx, route};
-use crate::plan::{BatchSize, Plan};
+use lapwing_plan::UnsupportedNode;
+use lapwing_plan::exec::RunError;
+use lapwing_plan::plan::{BatchSize, Plan};
 
 /// Why a plan cannot run on a device, or a batch failed there.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,8 @@ impl CudaExecutor {
     /// [`GpuError::Unsupported`] names the first node that no kernel supports; [`GpuError::Device`] if the device fails or
     /// has too little memory.
     pub fn new(plan: Plan, device: &Arc<CudaDevice>, precision: GpuPrecision, gemm: GemmPolicy) -> Result<Self, GpuError> {
-        let refused = |e: crate::plan::PlanError| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason };
+        let refused =
+            |e: lapwing_plan::plan::PlanError| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason };
         plan.check().map_err(refused)?;
         let info = device.info();
         let gemm = match gemm.libraries().map(|found| CublasLt::find(found, device)) {

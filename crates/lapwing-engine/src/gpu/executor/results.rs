@@ -2,11 +2,11 @@
 
 use super::loaded::GpuError;
 use super::state::PreparedRun;
-use crate::exec::{Batch, IdError, Input, RunError};
 use crate::gpu::args::Control;
 use crate::gpu::layout::ValueLocation;
 use crate::gpu::lower::PortSlot;
-use crate::plan::{BatchSize, Op};
+use lapwing_plan::exec::{Batch, IdError, Input, RunError};
+use lapwing_plan::plan::{BatchSize, Op};
 
 impl PreparedRun<'_> {
     /// Checks whether a lookup reported an id that is out of its table's range.

@@ -3,7 +3,7 @@
 use super::capture::DeviceTimes;
 use super::loaded::{CudaExecutor, GpuError};
 use super::state::CudaState;
-use crate::exec::Batch;
+use lapwing_plan::exec::Batch;
 
 impl CudaExecutor {
     /// Runs a batch and writes the rows of each wanted output contiguously into `outputs`; the others become empty.

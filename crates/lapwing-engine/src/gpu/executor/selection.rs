@@ -11,7 +11,7 @@ use crate::gpu::args::{BaseAddresses, MatrixRef};
 use crate::gpu::device::{self, CublasLt, DeviceError, LaunchShape, MatmulOperands, MatmulPrecision, Stream};
 use crate::gpu::header;
 use crate::gpu::lower::{Launch, LoweredProgram, Product, Step};
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// The kernel selected for a step.
 #[derive(Clone, Debug)]

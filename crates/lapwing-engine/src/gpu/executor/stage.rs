@@ -4,11 +4,11 @@
 use half::f16;
 
 use super::state::PreparedRun;
-use crate::exec::{Batch, Input};
 use crate::gpu::GpuError;
 use crate::gpu::header;
 use crate::gpu::layout::Kind;
 use crate::gpu::lower::PortSlot;
+use lapwing_plan::exec::{Batch, Input};
 
 impl PreparedRun<'_> {
     /// Writes the batch to the memory that the graph, or its kernels, will read.

@@ -13,7 +13,7 @@ use crate::gpu::args::Control;
 use crate::gpu::device::{CudaGraph, DeviceError, WaitPolicy};
 use crate::gpu::lower::LoweredProgram;
 use crate::gpu::route::{self, Completion, TransferPlan};
-use crate::plan::BatchSize;
+use lapwing_plan::plan::BatchSize;
 
 /// The most graphs kept at a time; beyond that, the least recently used one is dropped.
 const GRAPHS: usize = 64;

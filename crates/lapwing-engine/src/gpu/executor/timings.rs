@@ -9,9 +9,9 @@ use super::loaded::{CudaExecutor, GpuError};
 use super::selection::SelectedKernel;
 use super::state::CudaState;
 use crate::clock::Stamp;
-use crate::exec::Batch;
 use crate::gpu::args::Control;
 use crate::gpu::lower::Step;
+use lapwing_plan::exec::Batch;
 
 /// The name used for cublasLt kernels.
 pub const LIBRARY: &str = "cublaslt";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::gpu::Capacity;
 use crate::gpu::layout::{Kind, StoredValue};
-use crate::plan::{Arena, Plan, PlanPort, ValueId};
+use lapwing_plan::plan::{Arena, Plan, PlanPort, ValueId};
 
 /// Fixed words at the beginning of the header, before its lists.
 pub const HEADER_WORDS: usize = 8;

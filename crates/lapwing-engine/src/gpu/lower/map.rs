@@ -7,7 +7,7 @@ use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel;
 use crate::gpu::layout::Kind;
 use crate::gpu::weights::WeightForm;
-use crate::plan::{Binary, Instruction, Node, Program, Rows, Unary, ValueId, WeightId};
+use lapwing_plan::plan::{Binary, Instruction, Node, Program, Rows, Unary, ValueId, WeightId};
 
 /// The most arguments of a map, and the most weight rows.
 const OPERANDS: usize = 8;

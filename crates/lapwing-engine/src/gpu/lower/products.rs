@@ -7,7 +7,7 @@ use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::{self, Tile};
 use crate::gpu::layout::Kind;
 use crate::gpu::weights::{WeightForm, deep};
-use crate::plan::{Activation, Node, Op, Rows};
+use lapwing_plan::plan::{Activation, Node, Op, Rows};
 
 /// Up to this many rows use the matrix-vector kernels, which read each weight once.
 const FEW: usize = 8;
@@ -87,7 +87,7 @@ impl Lowering<'_> {
     }
 
     /// Quantises a value's rows; returns the 8-bit rows and their scales.
-    fn in_bytes(&mut self, node: &Node, x: crate::plan::ValueId, rows: Rows, k: usize) -> (MatrixRef, Address) {
+    fn in_bytes(&mut self, node: &Node, x: lapwing_plan::plan::ValueId, rows: Rows, k: usize) -> (MatrixRef, Address) {
         let (from, most) = (self.mat(x), self.most(rows));
         let made = MatrixRef { stride: deep(k), ..self.scratch(most, deep(k), Kind::S8) };
         let scale = self.scratch(most, 1, Kind::F32).at;

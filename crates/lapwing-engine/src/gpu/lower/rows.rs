@@ -5,7 +5,7 @@ use crate::gpu::args::{Address, Control, KernelArgs, MatrixRef, Region};
 use crate::gpu::kernel::{self, Kernel};
 use crate::gpu::layout::{Kind, stride};
 use crate::gpu::weights::WeightForm;
-use crate::plan::{Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
+use lapwing_plan::plan::{Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
 
 /// Rows per block of kernels with one warp per row.
 const WARPS: usize = 4;

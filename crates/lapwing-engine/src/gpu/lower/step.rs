@@ -2,7 +2,7 @@
 
 use crate::gpu::args::{Address, KernelArgs, MatrixRef};
 use crate::gpu::kernel::Kernel;
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// A kernel launch.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,8 +6,8 @@ use super::*;
 use crate::gpu::args::{ArgField, BaseAddresses};
 use crate::gpu::kernel;
 use crate::gpu::route::{self, Transfer, TransferPlan};
-use crate::plan::BatchSize;
 use crate::tests::plans::{every, plans};
+use lapwing_plan::plan::BatchSize;
 
 fn precisions() -> [GpuPrecision; 4] {
     [GpuPrecision::Fp32, GpuPrecision::Tf32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]

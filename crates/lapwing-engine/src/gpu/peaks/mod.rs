@@ -18,7 +18,7 @@ use super::device::{CudaDevice, DeviceBuffer, DeviceError, Event, Function, Laun
 use super::kernel::Kernel;
 use super::ptx;
 use crate::clock::Stamp;
-use crate::roofline::Ceiling;
+use lapwing_plan::roofline::Ceiling;
 
 pub use floor::LaunchFloors;
 

@@ -8,7 +8,8 @@ use crate::app::engine::cli::BenchArgs;
 use crate::app::engine::documented;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::gpu::DeviceRequest;
-use lapwing_engine::{Backend, Device, Precision};
+use lapwing_model::{Backend, Device};
+use lapwing_plan::Precision;
 use lapwing_testing::{alone, fakes, test_name};
 
 /// The fields that only a GPU's rows have.

@@ -8,8 +8,8 @@ use super::super::cli::{CpuList, Products};
 use super::loaded::TURNS;
 use super::rows::BatchWork;
 use super::*;
-use lapwing_engine::plan::Cost;
-use lapwing_engine::roofline::{Ceiling, Roofline};
+use lapwing_plan::plan::Cost;
+use lapwing_plan::roofline::{Ceiling, Roofline};
 
 #[cfg(feature = "cuda")]
 mod gpu;

@@ -11,9 +11,9 @@ mod quantize;
 mod tests;
 mod tile;
 
-pub use crate::exec::RowQuant;
 pub(crate) use chains::int8 as int8_chains;
 pub use dot::LevelI8;
 pub use driver::{gemm_i8, gemm_i8_shared};
+pub use lapwing_plan::exec::RowQuant;
 pub use packed::{I8Error, PackedWeightsI8};
 pub use quantize::{QuantizedRows, quantize_rows, words_len};

@@ -7,7 +7,7 @@ use super::super::driver::even_part;
 use super::super::shape::{GemmError, MatrixRows, check_len, check_rows};
 use super::super::tile::most_rows;
 use super::dot::LevelI8;
-use crate::exec::RowQuant;
+use lapwing_plan::exec::RowQuant;
 
 /// Quantised rows, for any number of products with weights of the same level.
 #[derive(Debug, Clone, Copy)]

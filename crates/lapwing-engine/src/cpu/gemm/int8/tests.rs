@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::super::tests::{ACTIVATIONS, activate, noise};
 use super::super::{Epilogue, GemmError, MatrixRows, OutRows, Residual, ResidualAt};
 use super::*;
-use crate::plan::Activation;
+use lapwing_plan::plan::Activation;
 
 /// The bytes of a row by the definition of `RowQuant`.
 fn bytes(row: &[f32], quant: RowQuant) -> Vec<i64> {

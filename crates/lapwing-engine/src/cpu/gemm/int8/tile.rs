@@ -4,7 +4,7 @@
 use super::super::super::simd::Simd;
 use super::super::store::{TileStore, finish};
 use super::dot::{Dot, KernelI8, LevelI8, dispatch_i8};
-use crate::exec::RowQuant;
+use lapwing_plan::exec::RowQuant;
 
 /// One tile's work.
 #[derive(Clone, Copy)]

@@ -1,0 +1,56 @@
+//! Warm-up: runs the model at the sizes that calls will have, so that memory is allocated, weights are in the caches, and the
+//! batcher knows what a batch costs before the first call.
+
+use crate::batch::{CallCost, Config};
+use crate::model::{BatchResult, Model};
+use lapwing_engine::clock::Stamp;
+use lapwing_plan::EngineError;
+use lapwing_plan::tensor::Tensor;
+
+/// Tokens of a synthetic sequence, if the model takes as many.
+const LENGTH: usize = 128;
+/// Sizes that may take longer than this are skipped.
+const LONGEST_NS: u64 = 250_000_000;
+/// How often each size is run.
+const RUNS: usize = 3;
+
+/// Runs synthetic calls one by one, first of one row and then of more, until the largest batch or the time limit; reports the cost of
+/// each size to `observe`, by its quickest run but the first. Returns the number of runs.
+pub(crate) fn up(
+    model: &Model,
+    config: &Config,
+    mut run_one: impl FnMut(&[Tensor]) -> Result<BatchResult, EngineError>,
+    observe: impl Fn(CallCost, u64),
+) -> Result<usize, EngineError> {
+    let mut runs = 0;
+    let length = LENGTH.min(model.longest().unwrap_or(LENGTH)).min(config.max_tokens.max(1));
+    let mut sizes = vec![(1, 1), (1, length.div_ceil(8)), (1, length)];
+    sizes.dedup();
+    let mut rows = 1;
+    loop {
+        let mut fastest = u64::MAX;
+        for (rows, length) in sizes.drain(..) {
+            let call = model.synthetic_call(rows, length);
+            let mut quickest = u64::MAX;
+            for run in 0..RUNS {
+                let began = Stamp::now();
+                let ran = run_one(&call)?;
+                runs += 1;
+                // the first run of a size allocates its memory
+                if run > 0 {
+                    quickest = quickest.min(ran.forward_ns);
+                }
+                fastest = began.elapsed();
+            }
+            // a run whose thread was preempted says nothing of the model, and one among the first few would hide all larger sizes
+            let tokens = if model.has_tokens() { rows * length } else { 0 };
+            (1..RUNS).for_each(|_| observe(CallCost { rows, tokens }, quickest));
+        }
+        rows *= 4;
+        let is_small = rows <= config.max_rows && (!model.has_tokens() || rows * length <= config.max_tokens);
+        if !model.batches() || !is_small || fastest.saturating_mul(4 * RUNS as u64) > LONGEST_NS {
+            return Ok(runs);
+        }
+        sizes.push((rows, length));
+    }
+}
