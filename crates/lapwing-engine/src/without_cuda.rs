@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use lapwing_plan::exec::{Batch, CpuPrecision, GpuPrecision};
+use lapwing_plan::exec::{Batch, CallBatch, CpuPrecision, GpuPrecision};
 use lapwing_plan::plan::Plan;
 
 /// Why no GPU can be used.
@@ -66,7 +66,13 @@ impl CudaExecutor {
     /// # Errors
     ///
     /// None: there is no executor.
-    pub const fn run(&self, _: &mut CudaState, _: &Batch<'_>, _: &[bool], _: &mut Vec<Vec<f32>>) -> Result<(), DeviceError> {
+    pub const fn run_calls(
+        &self,
+        _: &mut CudaState,
+        _: &CallBatch<'_>,
+        _: &[bool],
+        _: &mut Vec<Vec<f32>>,
+    ) -> Result<u64, DeviceError> {
         match *self {}
     }
 

@@ -85,3 +85,74 @@ fn the_calls_of_a_batch_share_the_memory_that_the_executor_wrote() {
     model.run(&mut workspace, &[&rows(1024)]).unwrap();
     assert_eq!(&result.outputs[0][0].data[..], kept);
 }
+
+/// The device: an emulated one, whose driver allocates what the device reads and writes where this count does not see it.
+#[cfg(feature = "cuda")]
+mod on_a_gpu {
+    use lapwing_engine::gpu::DeviceRequest;
+    use lapwing_plan::exec::GpuPrecision;
+    use lapwing_testing::{alone, fakes, test_name};
+
+    use super::*;
+
+    fn on_gpu(precision: GpuPrecision) -> Model {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans/mlp-3.onnx");
+        let request = DeviceRequest::device(Some(&fakes::kernels()), 0, precision).unwrap().with_own_kernels();
+        let model = Model::read(&path, &ModelOptions { gpu: Some(request), ..ModelOptions::default() }).unwrap();
+        assert_eq!(model.placement().device, "cuda:0");
+        model
+    }
+
+    #[test]
+    fn a_tensor_is_copied_once_to_the_devices_memory_and_once_from_it() {
+        alone(test_name!(), || {
+            let (model, mut workspace) = (on_gpu(GpuPrecision::Fp32), Workspace::default());
+            let calls = [rows(16_000), rows(384)];
+            let calls: Vec<&[Tensor]> = calls.iter().map(Vec::as_slice).collect();
+            let (input_bytes, output_bytes) = (16_384 * 7 * 4, 16_384 * 4 * 4);
+            // the first run allocates all that later ones reuse: a buffer between the calls and the device would be among it
+            let (first, _) = allocated(|| model.run(&mut workspace, &calls).unwrap());
+            assert!(
+                (output_bytes..output_bytes + input_bytes / 2).contains(&first),
+                "{first} bytes for outputs of {output_bytes}"
+            );
+            for _ in 0..2 {
+                let (bytes, result) = allocated(|| model.run(&mut workspace, &calls).unwrap());
+                let (one, other) = (&result.outputs[0][0].data, &result.outputs[1][0].data);
+                assert_eq!(one.as_ptr_range().end, other.as_ptr(), "one call's rows follow the other's");
+                assert!((output_bytes..output_bytes + SMALL).contains(&bytes), "{bytes} bytes for outputs of {output_bytes}");
+            }
+        });
+    }
+
+    #[test]
+    fn calls_of_a_batch_get_what_each_gets_alone_and_on_the_cpu() {
+        alone(test_name!(), || {
+            let call = |from: usize, rows: usize| {
+                let numbers: Vec<f32> = (0..rows * 7).map(|at| ((from + at) as f32 * 0.37).sin()).collect();
+                vec![Tensor::f32("in", &[rows, 7], &numbers)]
+            };
+            let calls = [call(0, 3), call(100, 40), call(1000, 1)];
+            let calls: Vec<&[Tensor]> = calls.iter().map(Vec::as_slice).collect();
+            let cpu = mlp();
+            for (precision, tolerance) in [(GpuPrecision::Fp32, 1e-5), (GpuPrecision::Fp16, 5e-3)] {
+                let (model, mut workspace) = (on_gpu(precision), Workspace::default());
+                // other sizes leave other bytes where this batch is written
+                for size in [300, 2] {
+                    model.run(&mut workspace, &[&rows(size)]).unwrap();
+                }
+                let together = model.run(&mut workspace, &calls).unwrap().outputs;
+                for (call, together) in calls.iter().zip(&together) {
+                    let alone = model.run(&mut workspace, &[call]).unwrap().outputs;
+                    let wanted = cpu.run(&mut Workspace::default(), &[call]).unwrap().outputs[0][0].to_f32();
+                    for outputs in [&together[0], &alone[0][0]] {
+                        let numbers = outputs.to_f32();
+                        assert_eq!(numbers.len(), wanted.len());
+                        let is_near = |(got, wanted): (&f32, &f32)| (got - wanted).abs() <= tolerance * (1.0 + wanted.abs());
+                        assert!(numbers.iter().zip(&wanted).all(is_near), "{numbers:?} where the CPU has {wanted:?}");
+                    }
+                }
+            }
+        });
+    }
+}

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::call::CallWork;
 use lapwing_plan::EngineError;
-use lapwing_plan::exec::{Batch, IdError, Input, RunError};
+use lapwing_plan::exec::{Batch, CallBatch, IdError, Input, RunError};
 use lapwing_plan::plan::{BatchSize, ElementType, Lookup, Op, Plan, PlanPort, Rows};
 use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 
@@ -47,6 +47,12 @@ pub(crate) struct BatchInput {
 }
 
 impl BatchInput {
+    /// Where the sequences of `calls` begin; their inputs stay where they are.
+    pub(crate) fn of_calls<'a>(&'a mut self, plan: &Plan, calls: &'a [&'a [Tensor]]) -> CallBatch<'a> {
+        self.locate(plan, calls);
+        CallBatch { offsets: &self.offsets, calls }
+    }
+
     /// Calls `run` with the batch.
     pub(crate) fn with<T>(&self, run: impl FnOnce(&Batch<'_>) -> T) -> T {
         let inputs: SmallVec<[Input<'_>; 4]> = self.inputs.iter().map(Column::input).collect();
@@ -104,7 +110,19 @@ impl BatchRules {
 impl BatchInput {
     /// Concatenates the calls' tensors.
     pub(crate) fn fill(&mut self, plan: &Plan, calls: &[&[Tensor]]) {
-        let Self { offsets, inputs } = self;
+        self.locate(plan, calls);
+        let inputs = &mut self.inputs;
+        if inputs.len() != plan.inputs.len() {
+            *inputs = plan.inputs.iter().map(|port| Column::new(plan.value(port.value).kind)).collect();
+        }
+        for (at, column) in inputs.iter_mut().enumerate() {
+            column.fill(calls.iter().map(|call| &call[at].data));
+        }
+    }
+
+    /// Notes where each sequence begins.
+    fn locate(&mut self, plan: &Plan, calls: &[&[Tensor]]) {
+        let offsets = &mut self.offsets;
         offsets.clear();
         offsets.push(0);
         let mut end = 0;
@@ -114,12 +132,6 @@ impl BatchInput {
                 end += length;
                 offsets.push(end);
             }
-        }
-        if inputs.len() != plan.inputs.len() {
-            *inputs = plan.inputs.iter().map(|port| Column::new(plan.value(port.value).kind)).collect();
-        }
-        for (at, column) in inputs.iter_mut().enumerate() {
-            column.fill(calls.iter().map(|call| &call[at].data));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The input of one run of a plan, and why a run fails.
 
 use crate::plan::{BatchSize, ElementType, Plan};
+use crate::tensor::Tensor;
 
 /// Why a batch could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +61,15 @@ pub struct Batch<'a> {
     pub inputs: &'a [Input<'a>],
 }
 
+/// The input of one run as its calls hold it: an executor that copies inputs anyway lays them end to end itself.
+#[derive(Clone, Copy, Debug)]
+pub struct CallBatch<'a> {
+    /// As of a [`Batch`].
+    pub offsets: &'a [usize],
+    /// The calls, each with a tensor for every input, in the plan's order: little-endian elements of the plan's type, in whole rows.
+    pub calls: &'a [&'a [Tensor]],
+}
+
 /// The data of one input.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
@@ -99,18 +109,8 @@ impl Batch<'_> {
     ///
     /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
     pub fn size(&self, plan: &Plan) -> Result<BatchSize, RunError> {
-        let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
-        if self.offsets.len() < 2 || self.offsets[0] != 0 {
-            return fails("has no sequences");
-        }
-        let lengths = || self.offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-        if lengths().any(|length| length == 0) {
-            return fails("has a sequence without tokens");
-        }
-        if self.inputs.len() != plan.inputs.len() {
-            return fails(&format!("has {} inputs, the model {}", self.inputs.len(), plan.inputs.len()));
-        }
-        let size = BatchSize::of(lengths());
+        let size = size_of(self.offsets)?;
+        has_inputs(self.inputs.len(), plan)?;
         for (port, input) in plan.inputs.iter().zip(self.inputs) {
             let value = plan.value(port.value);
             let expected = size.rows(value.rows) * value.width;
@@ -127,4 +127,49 @@ impl Batch<'_> {
         }
         Ok(size)
     }
+}
+
+impl CallBatch<'_> {
+    /// Returns the batch's size if it fits the plan.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
+    pub fn size(&self, plan: &Plan) -> Result<BatchSize, RunError> {
+        let size = size_of(self.offsets)?;
+        self.calls.iter().try_for_each(|call| has_inputs(call.len(), plan))?;
+        for (at, port) in plan.inputs.iter().enumerate() {
+            let value = plan.value(port.value);
+            let (width, bytes) = (value.width, value.kind.bytes());
+            let lengths = || self.calls.iter().map(|call| call[at].data.len());
+            if lengths().any(|length| length % (width * bytes).max(1) != 0) {
+                return Err(RunError::Batch { reason: format!("{}: a call has a part of a row of {width}", port.name) });
+            }
+            let (expected, got) = (size.rows(value.rows) * width, lengths().sum::<usize>() / bytes);
+            if got != expected {
+                return Err(RunError::Input { input: port.name.clone(), expected, kind: value.kind, got });
+            }
+        }
+        Ok(size)
+    }
+}
+
+/// The size of a batch whose sequences begin at these offsets.
+fn size_of(offsets: &[usize]) -> Result<BatchSize, RunError> {
+    let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
+    if offsets.len() < 2 || offsets[0] != 0 {
+        return fails("has no sequences");
+    }
+    let lengths = || offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    if lengths().any(|length| length == 0) {
+        return fails("has a sequence without tokens");
+    }
+    Ok(BatchSize::of(lengths()))
+}
+
+fn has_inputs(given: usize, plan: &Plan) -> Result<(), RunError> {
+    if given == plan.inputs.len() {
+        return Ok(());
+    }
+    Err(RunError::Batch { reason: format!("has {given} inputs, the model {}", plan.inputs.len()) })
 }

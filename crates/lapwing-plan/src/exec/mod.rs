@@ -5,6 +5,6 @@ mod batch;
 mod cost;
 mod precision;
 
-pub use batch::{Batch, IdError, Input, RunError};
+pub use batch::{Batch, CallBatch, IdError, Input, RunError};
 pub use cost::ExecutionCost;
 pub use precision::{CpuPrecision, GpuPrecision, Precision, RowQuant};

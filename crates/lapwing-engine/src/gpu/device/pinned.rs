@@ -121,6 +121,42 @@ impl PinnedBuffer {
         Ok(())
     }
 
+    /// Writes `bytes` zeros. Device work that is still reading the range sees a mix of old and new bytes.
+    ///
+    /// # Errors
+    /// The range is outside of the memory.
+    pub fn zero(&mut self, offset: usize, bytes: usize) -> Result<()> {
+        within("write", offset, bytes, self.raw.bytes)?;
+        // SAFETY: the range is in bounds (checked above); `&mut` excludes other host threads.
+        unsafe { self.raw.host.add(offset).write_bytes(0, bytes) };
+        Ok(())
+    }
+
+    /// Appends `rows` rows of `width` numbers, which begin `stride` numbers apart, to `to`. Device work that writes the range must be
+    /// done, else the result is a mix of old and new numbers.
+    ///
+    /// # Errors
+    /// The range is outside of the memory, or the host may not read it.
+    pub fn read_rows(&self, offset: usize, rows: usize, width: usize, stride: usize, to: &mut Vec<f32>) -> Result<()> {
+        self.readable("read", offset, rows.saturating_mul(stride).saturating_mul(4))?;
+        let width = width.min(stride);
+        // rows without gaps are one
+        let (rows, width, stride) = if width == stride { (1, rows * width, rows * stride) } else { (rows, width, stride) };
+        to.reserve(rows * width);
+        for row in 0..rows {
+            let (from, length) = (offset + 4 * row * stride, to.len());
+            // SAFETY: the rows are in bounds (checked above), and `to` has room for them (reserved above), which no Rust object
+            // aliases; the host writes through `&mut` only. Any four bytes are a number, and they are copied as bytes, so their
+            // address may be any.
+            unsafe {
+                let room = NonNull::new_unchecked(to.as_mut_ptr().add(length).cast::<u8>());
+                self.raw.host.add(from).copy_to_nonoverlapping(room, 4 * width);
+                to.set_len(length + width);
+            }
+        }
+        Ok(())
+    }
+
     /// Copies out of the memory. Device work that writes the range must be done, else the result is a mix of old and
     /// new bytes.
     ///

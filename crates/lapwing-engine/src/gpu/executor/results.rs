@@ -1,12 +1,14 @@
-//! The result of a batch: the wanted outputs, or an id that is out of its table's range.
+//! The result of a batch: the wanted outputs, or an id that is out of its table's range. An output is copied once on the host: from the
+//! memory that the device wrote to the vector that becomes the answer's tensor.
 
 use super::loaded::GpuError;
+use super::stage::HostInputs;
 use super::state::PreparedRun;
 use crate::gpu::args::Control;
 use crate::gpu::layout::ValueLocation;
 use crate::gpu::lower::PortSlot;
-use lapwing_plan::exec::{Batch, IdError, Input, RunError};
-use lapwing_plan::plan::{BatchSize, Op};
+use lapwing_plan::exec::{IdError, RunError};
+use lapwing_plan::plan::{BatchSize, ElementType, Op};
 
 impl PreparedRun<'_> {
     /// Checks whether a lookup reported an id that is out of its table's range.
@@ -34,12 +36,12 @@ impl PreparedRun<'_> {
     /// Reads the wanted outputs.
     pub(crate) fn read(
         &mut self,
-        batch: &Batch<'_>,
+        inputs: HostInputs<'_>,
         size: BatchSize,
         wanted: &[bool],
         outputs: &mut Vec<Vec<f32>>,
     ) -> Result<(), GpuError> {
-        let Self { executor, memory, sized, bytes, .. } = self;
+        let Self { executor, memory, sized, .. } = self;
         let plan = executor.plan();
         outputs.resize_with(plan.outputs.len(), Vec::new);
         for (at, port) in plan.outputs.iter().enumerate() {
@@ -50,20 +52,16 @@ impl PreparedRun<'_> {
             }
             let value = plan.value(port.value);
             if let ValueLocation::Input(input) = executor.prepared.stored[port.value.0].location {
-                if let Input::F32(data) = batch.inputs[input] {
-                    output.extend_from_slice(data);
+                if value.kind == ElementType::F32 {
+                    inputs.each_piece(input, |piece| {
+                        output.extend(piece.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)));
+                        Ok::<_, GpuError>(())
+                    })?;
                 }
                 continue;
             }
             let PortSlot { offset, width, stride, .. } = sized.program.layout.outputs[at];
-            bytes.resize(4 * stride * size.rows(value.rows), 0);
-            memory.to_host.read(offset, bytes)?;
-            let (numbers, _) = bytes.as_chunks::<4>();
-            // rows without gaps are copied as one row
-            let (width, stride) = if stride == width { (numbers.len(), numbers.len()) } else { (width, stride) };
-            for row in numbers.chunks_exact(stride.max(1)) {
-                output.extend(row[..width].iter().map(|x| f32::from_le_bytes(*x)));
-            }
+            memory.to_host.read_rows(offset, size.rows(value.rows), width, stride, output)?;
         }
         Ok(())
     }

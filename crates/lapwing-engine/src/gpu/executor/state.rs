@@ -44,7 +44,6 @@ pub struct CudaState {
     memory: Option<ThreadMemory>,
     runs: u64,
     words: Vec<i32>,
-    bytes: Vec<u8>,
 }
 
 /// One run: the graph of its batch size, and the memory that the graph uses.
@@ -55,8 +54,6 @@ pub(crate) struct PreparedRun<'a> {
     pub(crate) sized: &'a mut SizedGraph,
     /// A buffer for a header.
     pub(crate) words: &'a mut Vec<i32>,
-    /// A buffer for an input or an output.
-    pub(crate) bytes: &'a mut Vec<u8>,
 }
 
 impl CudaState {
@@ -67,7 +64,7 @@ impl CudaState {
         size: BatchSize,
         wanted: &[bool],
     ) -> Result<PreparedRun<'a>, GpuError> {
-        let Self { sizes, memory, runs, words, bytes } = self;
+        let Self { sizes, memory, runs, words } = self;
         let memory = match memory {
             Some(memory) => memory,
             none => none.insert(ThreadMemory::new(executor)?),
@@ -80,7 +77,7 @@ impl CudaState {
         };
         *runs += 1;
         sizes[at].used = *runs;
-        Ok(PreparedRun { executor, memory, sized: &mut sizes[at], words, bytes })
+        Ok(PreparedRun { executor, memory, sized: &mut sizes[at], words })
     }
 
     /// Number of products in the last batch that used cublasLt.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::capture::{BoundProgram, DeviceTimes, TimingEvents, capture};
 use super::loaded::{CudaExecutor, GpuError};
 use super::selection::SelectedKernel;
+use super::stage::HostInputs;
 use super::state::CudaState;
 use crate::clock::Stamp;
 use crate::gpu::args::Control;
@@ -69,7 +70,7 @@ impl CudaExecutor {
         let mut steps = vec![Vec::new(); program.steps.len()];
         for _ in 0..runs.max(1) {
             let began = Stamp::now();
-            run.stage(batch)?;
+            run.stage(HostInputs::Batch(batch))?;
             stage.push(Duration::from_nanos(began.elapsed()));
             for graph in [&plain, &bordered, &marked] {
                 run.memory.control.set_flag(Control::FLAG, 0)?;
