@@ -1,11 +1,9 @@
 //! An open device: its primary context, which is shared with everything else in the process that uses the device
 //! (cublasLt does), and its memory counters.
 
-use std::any::Any;
-use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use cudarc::driver::{CudaContext, DriverError, sys};
 use parking_lot::Mutex;
@@ -26,8 +24,6 @@ pub struct CudaDevice {
     pulse: sys::CUstream,
     pub(crate) memory: Account,
     pub(crate) pinned: Account,
-    /// The modules that are loaded on it, by name; [`super::Modules`] compiles them and knows their type.
-    pub(crate) modules: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     /// The first failure while dropping a resource, until [`CudaDevice::check`] reports it.
     dropped: Mutex<Option<DeviceError>>,
     /// Whether the loss of the context was logged.
@@ -60,7 +56,6 @@ impl CudaDevice {
             pulse: std::ptr::null_mut(),
             memory: Account::default(),
             pinned: Account::default(),
-            modules: Mutex::default(),
             dropped: Mutex::new(None),
             lost: AtomicBool::new(false),
         };

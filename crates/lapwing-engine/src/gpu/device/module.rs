@@ -1,7 +1,6 @@
 //! Modules and their kernels: PTX that the driver compiles for the device when it is loaded. A device loads each module
 //! once, however many models use its kernels.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Weak};
@@ -51,17 +50,34 @@ impl Modules {
     }
 }
 
+/// The modules that are loaded on one device, by name.
+type LoadedModules = Arc<Mutex<HashMap<String, Weak<Module>>>>;
+
+/// The modules of each open device. The device itself knows none: a module holds its device.
+static LOADED: Mutex<Vec<(Weak<CudaDevice>, LoadedModules)>> = Mutex::new(Vec::new());
+
+fn loaded_on(device: &Arc<CudaDevice>) -> LoadedModules {
+    let mut all = LOADED.lock();
+    all.retain(|(open, _)| open.strong_count() > 0);
+    if let Some((_, modules)) = all.iter().find(|(open, _)| open.as_ptr() == Arc::as_ptr(device)) {
+        return modules.clone();
+    }
+    let modules = LoadedModules::default();
+    all.push((Arc::downgrade(device), modules.clone()));
+    modules
+}
+
 /// Returns the device's module `file`, compiled from `ptx` unless another user of the device holds it.
 fn load(device: &Arc<CudaDevice>, file: &str, ptx: &str) -> Result<Arc<Module>> {
+    let loaded = loaded_on(device);
     // locked while compiling: otherwise another thread would compile the same module again
-    let mut loaded = device.modules.lock();
-    if let Some(module) = loaded.get(file).and_then(Weak::upgrade).and_then(|module| module.downcast().ok()) {
+    let mut loaded = loaded.lock();
+    if let Some(module) = loaded.get(file).and_then(Weak::upgrade) {
         return Ok(module);
     }
     let raw = compile(device, file, ptx)?;
     let module = Arc::new(Module { raw: Arc::new(raw), functions: Mutex::default() });
-    let shared: Arc<dyn Any + Send + Sync> = module.clone();
-    loaded.insert(file.to_owned(), Arc::downgrade(&shared));
+    loaded.insert(file.to_owned(), Arc::downgrade(&module));
     Ok(module)
 }
 
