@@ -22,11 +22,9 @@
 #![forbid(unsafe_code)]
 
 mod body;
-mod body_budget;
 mod bounds;
 mod catalogue;
 pub mod config;
-mod deadline;
 mod error;
 mod grpc;
 mod in_flight;
@@ -42,7 +40,6 @@ mod server;
 mod state;
 #[cfg(test)]
 mod tests;
-mod timing;
 
 pub use catalogue::{Catalogue, CatalogueError};
 pub use config::Config;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
+use http::{HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family as Samples;
@@ -19,6 +20,11 @@ use lapwing_model::service::{Answer, Batched, Servable};
 
 /// `Content-Type` of the text of [`Metrics::text`].
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The field of HTTP, and the key of gRPC's metadata.
+pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// What ran the model: `plan` or `tract`.
+pub(crate) const EXECUTOR: HeaderName = HeaderName::from_static("lapwing-executor");
 
 const NS_PER_S: f64 = 1e9;
 
@@ -134,6 +140,13 @@ impl StageTimes {
             ("postprocessing", self.postprocessing_ns),
         ]
     }
+}
+
+/// `Server-Timing` of an answer, its stages in milliseconds under the names that Lapwing's attribution reads:
+/// `preprocessing;dur=0.012345, queue;dur=…, forward;dur=…, postprocessing;dur=…`
+pub(crate) fn server_timing(spent: &StageTimes) -> Option<HeaderValue> {
+    let entry = |(name, ns): (&str, u64)| format!("{name};dur={}.{:06}", ns / 1_000_000, ns % 1_000_000);
+    HeaderValue::try_from(spent.stages().map(entry).join(", ")).ok()
 }
 
 type Fractional = Counter<f64, AtomicU64>;

@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use tokio::sync::Semaphore;
 
-use super::body_budget::BodyBudget;
+use super::body::BodyBudget;
 use super::catalogue::Catalogue;
 use super::error::{RequestError, cut_message};
 use super::limits::Limits;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::body_budget::BodyBudget;
+use super::body::BodyBudget;
 use super::catalogue::Catalogue;
 use super::limits::Limits;
 

@@ -1,11 +1,10 @@
 //! The CPU executor: runs a plan's nodes in order, each by its kernel, with the work of a node divided among threads. A
 //! run allocates nothing once its state and its outputs have served a batch of the same size or larger.
 
-use super::memory::{Memory, ValueLocation, locations};
 pub use super::prepare::CpuOptions;
 use super::prepare::{CpuPlan, PrepareError, PreparedNode};
 pub use super::run::ProductObserver;
-use super::run::Run;
+use super::run::{Memory, Run, ValueLocation, locations};
 use super::scratch::Scratch;
 use lapwing_plan::exec::{Batch, Input, RunError};
 use lapwing_plan::plan::{Arena, BatchSize, Plan};

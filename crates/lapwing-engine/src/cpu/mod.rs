@@ -15,7 +15,7 @@ pub mod gemm;
 pub mod level;
 pub mod map;
 mod math;
-mod memory;
+mod nodes;
 pub mod norm;
 pub mod peaks;
 pub mod pool;

@@ -1,25 +1,23 @@
-//! One run of a plan: calls the kernel of each node, divided among the threads if the node is large enough.
+//! One run of a plan: its memory (the batch's inputs, the arena block that holds the plan's values, and the outputs), and the kernel of each
+//! node, divided among the threads if the node is large enough.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::attention::{Attention, HeadColumns, HeadColumnsMut, HeadShape};
-use super::embed::{EmbedError, RowSelector, Table, embed};
+use super::attention::HeadShape;
 use super::map::ArgData;
-use super::memory::Memory;
-use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place, softmax_rows};
-use super::pool::{cum_sum, mean_pool};
+use super::norm::{NormKind, NormParams, softmax_rows};
+use super::pool::cum_sum;
 use super::prepare::{CpuPlan, PreparedNode};
-use super::program::CpuProgram;
-use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
-use super::scratch::{Scratch, ThreadScratch};
+use super::scratch::Scratch;
 use super::threads::Threads;
 use lapwing_plan::exec::{Input, RunError};
-use lapwing_plan::plan::{self, Activation, BatchSize, Fold, Lookup, Node, Op, ValueId, WeightId};
+use lapwing_plan::plan::{Activation, Arena, BatchSize, Node, Op, Plan, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
-const ELEMENTS: usize = 1 << 15;
+pub(crate) const ELEMENTS: usize = 1 << 15;
 
 /// Called with the input of each matrix product: the node's index in the plan, the rows, and the length of one row.
 pub type ProductObserver<'a> = dyn FnMut(usize, &[f32], usize) + Send + 'a;
@@ -79,12 +77,12 @@ impl Run<'_> {
         id.map(|id| &*self.prepared.plan.weight(id).data)
     }
 
-    fn read(&self, id: ValueId) -> &[f32] {
+    pub(crate) fn read(&self, id: ValueId) -> &[f32] {
         // SAFETY: operands are not written while a node runs, because the plan is valid
         unsafe { self.memory.read(id) }
     }
 
-    fn argument(&self, id: ValueId) -> ArgData<'_> {
+    pub(crate) fn argument(&self, id: ValueId) -> ArgData<'_> {
         // SAFETY: as in `read`
         match unsafe { self.memory.any(id) } {
             Input::F32(data) => ArgData::F32(data),
@@ -164,12 +162,12 @@ impl Run<'_> {
         }
     }
 
-    fn width(&self, node: &Node) -> usize {
+    pub(crate) fn width(&self, node: &Node) -> usize {
         self.prepared.plan.value(node.output).width
     }
 
     /// Runs a node in parts of consecutive rows; `work` gets a range of rows and the output rows of that range.
-    fn by_row(
+    pub(crate) fn by_row(
         &self,
         node: &Node,
         work: impl Fn(Range<usize>, &mut [f32]) -> Result<(), RunError> + Sync,
@@ -180,156 +178,129 @@ impl Run<'_> {
             work(rows, out)
         })
     }
-
-    fn map(&self, node: &Node, program: &CpuProgram, args: &[ValueId], scratches: &ThreadScratch<'_>) -> Result<(), RunError> {
-        let args: SmallVec<[ArgData<'_>; 8]> = args.iter().map(|id| self.argument(*id)).collect();
-        self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
-            // SAFETY: only this part accesses these rows of the node's output and its thread's scratch
-            let (out, scratch) = unsafe { (self.memory.write(node.output, rows.clone()), scratches.of_thread(part)) };
-            let ran = program.run(self.prepared.options.level, &args, self.offsets, rows, scratch, &mut [out]);
-            ran.map_err(|e| failed(node, &e.to_string()))
-        })
-    }
-
-    fn embed(&self, node: &Node, tables: &[(WeightId, Lookup)], norm: Option<&plan::Norm>) -> Result<(), RunError> {
-        let tables: SmallVec<[Table<'_>; 4]> = tables
-            .iter()
-            .map(|(id, lookup)| {
-                let table = self.prepared.plan.weight(*id);
-                // SAFETY: operands are not written while a node runs
-                let ids = |id: ValueId| unsafe { self.memory.any(id) };
-                let (pick, stride) = match lookup {
-                    Lookup::Position(from) => (RowSelector::Position(*from), 1),
-                    Lookup::Id(id) => {
-                        let pick = match ids(id.value) {
-                            Input::I32(ids) => RowSelector::I32(ids.get(id.from..).unwrap_or_default()),
-                            Input::I64(ids) => RowSelector::I64(ids.get(id.from..).unwrap_or_default()),
-                            Input::F32(ids) => RowSelector::F32(ids.get(id.from..).unwrap_or_default()),
-                            Input::Bool(_) => RowSelector::I64(&[]),
-                        };
-                        (pick, self.prepared.plan.value(id.value).width)
-                    }
-                };
-                Table { name: &table.name, data: &table.data, pick, stride }
-            })
-            .collect();
-        let width = self.width(node);
-        let is_token = self.prepared.plan.value(node.output).rows == plan::Rows::Token;
-        let offsets = if is_token { self.offsets } else { self.rows };
-        let sequences = offsets.len() - 1;
-        let least = (ELEMENTS * sequences).div_ceil(self.rows_of(node) * width);
-        self.threads().split(sequences, least, |_, range| {
-            // SAFETY: only this part accesses the rows of these sequences in the node's output
-            let out = unsafe { self.memory.write(node.output, offsets[range.start]..offsets[range.end]) };
-            embed(self.prepared.options.level, &tables, width, offsets, range, out).map_err(|error| match error {
-                EmbedError::Id(id) => RunError::Id(id),
-                EmbedError::Shape(shape) => failed(node, &shape.to_string()),
-            })?;
-            let Some(norm) = norm else { return Ok(()) };
-            let (gamma, beta) = (self.row(norm.scale), self.row(norm.shift));
-            let params = NormParams { norm: NormKind::Layer, eps: norm.epsilon, gamma, beta };
-            norm_rows_in_place(self.prepared.options.level, &params, width, out, None).map_err(|e| failed(node, &e.to_string()))
-        })
-    }
-
-    fn norm(&self, node: &Node, params: &NormParams<'_>, x: ValueId, residual: Option<ValueId>) -> Result<(), RunError> {
-        let (width, x, residual) = (self.width(node), self.read(x), residual.map(|id| self.read(id)));
-        self.by_row(node, |rows, out| {
-            let of = |values: &'_ [f32]| -> Range<usize> {
-                (rows.start * width).min(values.len())..(rows.end * width).min(values.len())
-            };
-            let residual = residual.map(|residual| &residual[of(residual)]);
-            norm_rows(self.prepared.options.level, params, width, &x[of(x)], residual, out)
-                .map_err(|e| failed(node, &e.to_string()))
-        })
-    }
-
-    fn attention(
-        &self,
-        node: &Node,
-        shape: HeadShape,
-        columns: [plan::Columns; 3],
-        bias: Option<ValueId>,
-        scratches: &ThreadScratch<'_>,
-    ) -> Result<(), RunError> {
-        let failed = |e: super::shape::ShapeError| failed(node, &e.to_string());
-        let columns = columns.map(|columns| HeadColumns {
-            data: self.read(columns.value),
-            offset: columns.from,
-            stride: self.prepared.plan.value(columns.value).width,
-        });
-        let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
-        // SAFETY: only this node accesses its output; its parts write different heads
-        let out = HeadColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
-        // a head of a sequence costs the square of its length; the parts have about equal cost
-        let cost = self.size.squares * shape.heads;
-        let least = (16 * ELEMENTS).div_ceil(shape.head_size + shape.value_size);
-        self.threads().split(cost, least, |part, range| {
-            let mut before = 0;
-            for (sequence, pair) in self.offsets.windows(2).enumerate() {
-                let each = (pair[1] - pair[0]) * (pair[1] - pair[0]);
-                let head = |cost: usize| cost.saturating_sub(before).div_ceil(each).min(shape.heads);
-                let heads = head(range.start)..head(range.end);
-                if !heads.is_empty() {
-                    // SAFETY: each head of each sequence begins in exactly one part, which alone writes it; the scratch
-                    // is this thread's own
-                    let (mut out, scratch) = unsafe { (out.share(), scratches.of_thread(part)) };
-                    let level = self.prepared.options.level;
-                    attention.run(level, sequence..sequence + 1, heads, scratch, &mut out).map_err(failed)?;
-                }
-                before += each * shape.heads;
-            }
-            Ok(())
-        })
-    }
-
-    fn reduce(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
-        let (wide, x) = (self.prepared.plan.value(x).width, self.read(x));
-        // SAFETY: only this node accesses its output
-        let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
-        let fold = match fold {
-            Fold::First => {
-                out.iter_mut().enumerate().for_each(|(row, out)| *out = x[row * wide]);
-                return Ok(());
-            }
-            Fold::Max => RowReduce::Max,
-            Fold::Min => RowReduce::Min,
-            Fold::Mean => RowReduce::Mean,
-            Fold::Sum => RowReduce::Sum,
-        };
-        reduce_rows(self.prepared.options.level, fold, wide, x, out).map_err(|e| failed(node, &e.to_string()))
-    }
-
-    fn pool(&self, node: &Node, x: ValueId, fold: Fold) -> Result<(), RunError> {
-        let fold = match fold {
-            Fold::Sum => TokenReduce::Sum,
-            Fold::Max => TokenReduce::Max,
-            Fold::Min => TokenReduce::Min,
-            Fold::First => TokenReduce::First,
-            Fold::Mean => TokenReduce::Mean,
-        };
-        let (width, x) = (self.width(node), self.read(x));
-        let sequences = self.offsets.len() - 1;
-        let least = (ELEMENTS * sequences).div_ceil(self.size.tokens * width);
-        self.threads().split(sequences, least, |_, range| {
-            // SAFETY: only this part accesses the rows of these sequences in the node's output
-            let out = unsafe { self.memory.write(node.output, range.clone()) };
-            reduce_tokens(self.prepared.options.level, fold, width, self.offsets, range, x, out)
-                .map_err(|e| failed(node, &e.to_string()))
-        })
-    }
 }
 
-impl Run<'_> {
-    fn mean_pool(&self, node: &Node, x: ValueId, weights: ValueId, least: f32) -> Result<(), RunError> {
-        // SAFETY: only this node accesses its output
-        let out = unsafe { self.memory.write(node.output, 0..self.rows_of(node)) };
-        let (level, width) = (self.prepared.options.level, self.width(node));
-        mean_pool(level, width, self.offsets, self.read(x), self.argument(weights), least, out)
-            .map_err(|e| failed(node, &e.to_string()))
-    }
-}
-
-fn failed(node: &Node, reason: &str) -> RunError {
+pub(crate) fn failed(node: &Node, reason: &str) -> RunError {
     RunError::Node { node: node.name.clone(), reason: reason.to_owned() }
+}
+
+/// Where the executor stores a value of the plan, the same in every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueLocation {
+    /// In the arena block, at the offset that the arena assigned.
+    Block,
+    /// It is the input with this index.
+    Input(usize),
+    /// It is the output with this index; the first such index if several outputs name it.
+    Output(usize),
+}
+
+/// The location of every value.
+pub(crate) fn locations(plan: &Plan) -> Vec<ValueLocation> {
+    let mut locations = vec![ValueLocation::Block; plan.values.len()];
+    for (at, port) in plan.outputs.iter().enumerate().rev() {
+        locations[port.value.0] = ValueLocation::Output(at);
+    }
+    for (at, port) in plan.inputs.iter().enumerate() {
+        locations[port.value.0] = ValueLocation::Input(at);
+    }
+    locations
+}
+
+/// The values of one run.
+pub(crate) struct Memory<'a> {
+    plan: &'a Plan,
+    locations: &'a [ValueLocation],
+    arena: &'a Arena,
+    size: BatchSize,
+    inputs: &'a [Input<'a>],
+    block: (*mut f32, usize),
+    outputs: SmallVec<[(*mut f32, usize); 4]>,
+    borrowed: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: equivalent to borrowed slices; callers of `read` and `write` guarantee that accesses do not overlap
+unsafe impl Sync for Memory<'_> {}
+// SAFETY: as above
+unsafe impl Send for Memory<'_> {}
+
+impl<'a> Memory<'a> {
+    /// Values lie in `block` at the offsets of `arena`; `block` has the length that the arena requires. `outputs` are
+    /// resized to the batch.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        locations: &'a [ValueLocation],
+        arena: &'a Arena,
+        size: BatchSize,
+        inputs: &'a [Input<'a>],
+        block: &'a mut [f32],
+        outputs: &'a mut [Vec<f32>],
+    ) -> Self {
+        let sized = plan.outputs.iter().zip(outputs).map(|(port, output)| {
+            let value = plan.value(port.value);
+            output.resize(size.rows(value.rows) * value.width, 0.0);
+            (output.as_mut_ptr(), output.len())
+        });
+        let outputs = sized.collect();
+        let block = (block.as_mut_ptr(), block.len());
+        Self { plan, locations, arena, size, inputs, block, outputs, borrowed: PhantomData }
+    }
+
+    /// Where a computed value begins, and how many elements it has.
+    fn own(&self, id: ValueId) -> (*mut f32, usize) {
+        let value = self.plan.value(id);
+        let count = self.size.rows(value.rows) * value.width;
+        match (self.locations[id.0], self.arena.place(id)) {
+            (ValueLocation::Output(at), _) => self.outputs[at],
+            (ValueLocation::Block, Some(place)) => {
+                let (begin, length) = self.block;
+                assert!(place.offset % 4 == 0 && place.offset / 4 + count <= length, "a value lies outside of the block");
+                (begin.wrapping_add(place.offset / 4), count)
+            }
+            _ => (std::ptr::NonNull::dangling().as_ptr(), 0),
+        }
+    }
+
+    /// A float32 value; empty if the value has another type.
+    ///
+    /// # Safety
+    ///
+    /// The value is not written while the slice lives.
+    pub(crate) unsafe fn read(&self, id: ValueId) -> &[f32] {
+        if let ValueLocation::Input(at) = self.locations[id.0] {
+            return if let Input::F32(data) = self.inputs[at] { data } else { &[] };
+        }
+        let (begin, count) = self.own(id);
+        // SAFETY: the range lies in a slice that this borrows; the caller guarantees that no code writes it
+        unsafe { std::slice::from_raw_parts(begin, count) }
+    }
+
+    /// A value of any type.
+    ///
+    /// # Safety
+    ///
+    /// The value is not written while the slice lives.
+    pub(crate) unsafe fn any(&self, id: ValueId) -> Input<'_> {
+        match self.locations[id.0] {
+            ValueLocation::Input(at) => self.inputs[at],
+            // SAFETY: guaranteed by the caller
+            _ => Input::F32(unsafe { self.read(id) }),
+        }
+    }
+
+    /// Some rows of a value that is being computed.
+    ///
+    /// # Safety
+    ///
+    /// No other code reads or writes these rows, or values that share their memory, while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "values do not overlap; the caller guarantees exclusive access to these rows")]
+    pub(crate) unsafe fn write(&self, id: ValueId, rows: Range<usize>) -> &mut [f32] {
+        let (begin, count) = self.own(id);
+        let width = self.plan.value(id).width;
+        let (from, to) = (rows.start * width, rows.end * width);
+        assert!(from <= to && to <= count, "rows lie outside of the value");
+        // SAFETY: the rows lie in the value, as checked above, and the value lies in a slice that this borrows; the
+        // caller guarantees exclusive access
+        unsafe { std::slice::from_raw_parts_mut(begin.wrapping_add(from), to - from) }
+    }
 }

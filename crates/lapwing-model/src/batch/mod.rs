@@ -16,14 +16,12 @@ mod arrivals;
 mod fit;
 mod pack;
 mod queue;
-mod waiting;
 
 #[cfg(test)]
 mod tests;
 
 pub use fit::{Fit, Line};
-pub use queue::{Queue, Taken};
-pub use waiting::{Next, Waiting};
+pub use queue::{Next, Queue, Taken, Waiting};
 
 use lapwing_engine::clock::Stamp;
 

@@ -2,7 +2,6 @@
 //! model with a plan runs several calls as one batch, because a plan's rows are known to be independent.
 
 mod batch;
-mod call;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 mod options;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::batch::{BatchInput, BatchRules};
-pub use self::call::{BatchResult, CallWork, WantedOutputs};
+pub use self::batch::{BatchResult, CallWork, WantedOutputs};
 use self::on_gpu::OnGpu;
 pub use self::options::ModelOptions;
 use self::options::{Fault, Placing};
@@ -237,10 +236,10 @@ impl Model {
     ///
     /// [`EngineError::Input`] names the tensor that does not fit, what was expected and what was given.
     pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
-        call::order(&self.inputs, inputs)?;
+        batch::order(&self.inputs, inputs)?;
         match self.runner.plan() {
             Some((plan, rules)) => rules.accept(plan, inputs),
-            None => Ok(call::rows(inputs)),
+            None => Ok(batch::rows(inputs)),
         }
     }
 
@@ -266,7 +265,7 @@ impl Model {
     /// every integer 0, and the mask includes all tokens.
     #[must_use]
     pub fn synthetic_call(&self, rows: usize, length: usize) -> Vec<Tensor> {
-        call::synthetic_call(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
+        batch::synthetic_call(&self.inputs, self.plan().and_then(Plan::mask), rows, length)
     }
 
     /// Runs accepted calls: as one batch if the model has a plan, else one after the other.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
-use super::call::BatchResult;
+use super::batch::BatchResult;
 use lapwing_engine::clock::Stamp;
 use lapwing_plan::EngineError;
 use lapwing_plan::onnx::ports::datatype;

@@ -1,7 +1,6 @@
 //! A served model: calls wait in its queue, and its own thread takes them out in batches and runs them. The forward pass itself may
 //! use more threads.
 
-mod state;
 #[cfg(test)]
 mod tests;
 mod warm;
@@ -15,8 +14,7 @@ use futures_channel::oneshot;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use self::state::{ServedState, Waiter};
-use self::worker::Worker;
+use self::worker::{ServedState, Waiter, Worker};
 use crate::batch::{CallCost, Config, Item, Queue, QueueError};
 use crate::model::Model;
 use crate::service::{About, Answer, Call, CallError, Pending, Placement, Servable, WarmLine};

@@ -1,7 +1,5 @@
 //! The protocol's gRPC half: `inference.GRPCInferenceService`, with Triton's `RepositoryIndex`.
 
-mod contents;
-mod count;
 mod infer;
 mod message;
 pub(crate) mod messages;
@@ -22,15 +20,13 @@ use tonic::{Code, Status};
 use self::messages as m;
 use self::messages::model_metadata_response::TensorMetadata;
 use self::messages::repository_index_response::ModelIndex;
-use super::deadline::RequestTimeout;
 use super::error::RequestError;
-use super::in_flight::InFlightInference;
 #[cfg(any(test, feature = "testing"))]
 use super::in_flight::InferenceRequest;
-use super::metrics::StageTimes;
+use super::in_flight::{InFlightInference, RequestTimeout};
+use super::metrics::{EXECUTOR, SERVER_TIMING, StageTimes, server_timing};
 use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::state::ServerState;
-use super::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_ledger::Stamp;
 use lapwing_net::cut_grpc_message;
 use lapwing_plan::tensor::TensorSpec;
@@ -117,7 +113,7 @@ async fn answer(
     let came = Stamp::now();
     let (metadata, _, body) = request.into_parts();
     if let Method::ModelInfer = method {
-        let checked = count::check(&body, received);
+        let checked = message::check_counts(&body, received);
         checked.inspect_err(|error| shared.catalogue.metrics.refused(error)).map_err(|error| error.to_grpc())?;
         return model_infer(shared, arrival, came, metadata.into_headers(), body).await;
     }
@@ -184,7 +180,7 @@ fn ports(ports: &[TensorSpec]) -> Vec<TensorMetadata> {
 /// What `message` asks for; for tests only.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn decoded(message: Bytes) -> Result<InferenceRequest, RequestError> {
-    count::check(&message, message.len())?;
+    message::check_counts(&message, message.len())?;
     infer::decode(read(message)?, RequestTimeout::default())
 }
 

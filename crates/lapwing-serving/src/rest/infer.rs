@@ -8,15 +8,13 @@ use axum::response::Response;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::message::{DecodedRequest, EncodedResponse, OutputFormat, decode_request, encode_response};
 use super::pages::{ModelPath, error_response};
-use super::request::{DecodedRequest, OutputFormat, read};
-use super::response::{EncodedResponse, write};
 use crate::body::{ReceivedBody, coding, collect, unpack};
 use crate::error::RequestError;
 use crate::in_flight::InFlightInference;
-use crate::metrics::StageTimes;
+use crate::metrics::{EXECUTOR, SERVER_TIMING, StageTimes, server_timing};
 use crate::state::ServerState;
-use crate::timing::{EXECUTOR, SERVER_TIMING, server_timing};
 use lapwing_compression::BodyCoding;
 use lapwing_ledger::Stamp;
 use lapwing_model::service::Answer;
@@ -92,7 +90,7 @@ async fn decode(
 ) -> Result<DecodedRequest, RequestError> {
     let size = json_length.unwrap_or(body.bytes.len());
     let (limits, model, received) = (shared.limits, inference.model(), body.bytes.len());
-    let work = move || read(&unpack(body, packing, &limits)?, json_length, received, model.about());
+    let work = move || decode_request(&unpack(body, packing, &limits)?, json_length, received, model.about());
     offload_if(size > LARGE || !packing.is_plain(), work).await
 }
 
@@ -104,7 +102,7 @@ async fn encode(
 ) -> Result<EncodedResponse, RequestError> {
     let size: usize = answer.outputs.iter().map(|tensor| tensor.data.len()).sum();
     let model = inference.model();
-    offload_if(size > LARGE, move || write(model.about(), id.as_deref(), &answer, &form)).await
+    offload_if(size > LARGE, move || encode_response(model.about(), id.as_deref(), &answer, &form)).await
 }
 
 /// Runs `work` here, or on a blocking thread if it takes long.

@@ -1,12 +1,10 @@
 //! The protocol's REST half: paths, bodies, errors as `{"error": …}`.
 
-mod data;
 mod elements;
 mod infer;
 mod list;
+mod message;
 pub(crate) mod pages;
-mod request;
-mod response;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -44,5 +42,5 @@ pub(crate) fn decoded(
     json_length: Option<usize>,
     about: &lapwing_model::service::About,
 ) -> Result<InferenceRequest, RequestError> {
-    request::read(body, json_length, body.len(), about).map(|read| read.asked)
+    message::decode_request(body, json_length, body.len(), about).map(|read| read.asked)
 }

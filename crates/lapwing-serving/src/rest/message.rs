@@ -1,17 +1,16 @@
-//! The body of an inference request: JSON, with tensors in it or as binary data after it (Triton's extension).
+//! The bodies of an inference request and of its answer: JSON, with tensors in it or as binary data behind it (Triton's extension).
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::data::flatten;
+use super::elements::{Elements, first_not_finite, flatten};
 use super::list::{Axes, Tensors};
 use crate::bounds::{MAX_ID, check_names, expands, expansion};
-use crate::deadline::RequestTimeout;
 use crate::error::Bound;
 use crate::error::RequestError;
-use crate::in_flight::InferenceRequest;
-use lapwing_model::service::About;
+use crate::in_flight::{InferenceRequest, RequestTimeout};
+use lapwing_model::service::{About, Answer};
 use lapwing_plan::tensor::{Datatype, Tensor};
 
 /// A decoded request, and the form in which its answer is encoded.
@@ -39,22 +38,22 @@ impl OutputFormat {
 }
 
 #[derive(Debug, Deserialize)]
-struct Body<'a> {
+struct RequestBody<'a> {
     id: Option<String>,
-    parameters: Option<Parameters>,
+    parameters: Option<RequestParameters>,
     #[serde(borrow)]
-    inputs: Tensors<Input<'a>>,
-    outputs: Option<Tensors<Output>>,
+    inputs: Tensors<GivenInput<'a>>,
+    outputs: Option<Tensors<RequestedOutput>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Parameters {
+struct RequestParameters {
     timeout: Option<u64>,
     binary_data_output: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Input<'a> {
+struct GivenInput<'a> {
     name: String,
     shape: Axes,
     datatype: String,
@@ -70,7 +69,7 @@ struct InputParameters {
 }
 
 #[derive(Debug, Deserialize)]
-struct Output {
+struct RequestedOutput {
     name: String,
     parameters: Option<OutputParameters>,
 }
@@ -88,7 +87,7 @@ fn input_fault(text: impl Into<String>) -> RequestError {
 
 /// Reads a body of which the first `json_length` bytes are JSON; all of it if that is `None`. `received` is its size before it was
 /// decompressed.
-pub(crate) fn read(
+pub(crate) fn decode_request(
     body: &Bytes,
     json_length: Option<usize>,
     received: usize,
@@ -100,7 +99,7 @@ pub(crate) fn read(
         return Err(input_fault(format!("inference-header-content-length: {length} is more than the body's {size} bytes")));
     }
     let mut json = serde_json::Deserializer::from_slice(&body[..length]);
-    let parsed: Body<'_> = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let parsed: RequestBody<'_> = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let at = if path == "." { String::new() } else { format!("{path}: ") };
         input_fault(format!("{at}{}", error.inner()))
@@ -136,7 +135,7 @@ pub(crate) fn read(
 }
 
 /// A tensor of `input`, whose bytes are in it, or next in `binary`.
-fn tensor(input: Input<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Result<Tensor, String> {
+fn tensor(input: GivenInput<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Result<Tensor, String> {
     let datatype = Datatype::from_name(&input.datatype)
         .ok_or_else(|| format!("datatype: {:?} is none of those that are read here", input.datatype))?;
     let elements = shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
@@ -163,7 +162,11 @@ fn tensor(input: Input<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Result<Ten
 }
 
 /// The outputs' names, and their form; an output that cannot be represented in its form is refused before the model runs.
-fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<(Vec<String>, OutputFormat), RequestError> {
+fn wanted(
+    outputs: Vec<RequestedOutput>,
+    default: Option<bool>,
+    about: &About,
+) -> Result<(Vec<String>, OutputFormat), RequestError> {
     let (mut names, mut form) =
         (Vec::with_capacity(outputs.len()), OutputFormat { rest: default.unwrap_or(false), named: Vec::new() });
     for (i, output) in outputs.into_iter().enumerate() {
@@ -191,4 +194,100 @@ fn wanted(outputs: Vec<Output>, default: Option<bool>, about: &About) -> Result<
         }
         None => Ok((names, form)),
     }
+}
+
+/// An encoded answer.
+#[derive(Debug)]
+pub(crate) struct EncodedResponse {
+    pub(crate) body: Bytes,
+    /// Bytes of JSON before binary data, if there is any.
+    pub(crate) json_length: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct ResponseBody<'a> {
+    model_name: &'a str,
+    model_version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    parameters: ResponseParameters<'a>,
+    outputs: Vec<ResponseOutput<'a>>,
+}
+
+/// Which executor and device ran the request, and in which batch.
+#[derive(Serialize)]
+struct ResponseParameters<'a> {
+    executor: &'a str,
+    device: &'a str,
+    precision: &'a str,
+    batch_calls: usize,
+    batch_rows: usize,
+    batch_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_flops: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch_useful_flops: Option<u64>,
+    padding_waste: f64,
+}
+
+#[derive(Serialize)]
+struct ResponseOutput<'a> {
+    name: &'a str,
+    datatype: &'static str,
+    shape: &'a [usize],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<ResponseOutputParameters>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Elements<'a>>,
+}
+
+#[derive(Serialize)]
+struct ResponseOutputParameters {
+    binary_data_size: usize,
+}
+
+/// Writes an answer in the requested form.
+pub(crate) fn encode_response(
+    about: &About,
+    id: Option<&str>,
+    answer: &Answer,
+    form: &OutputFormat,
+) -> Result<EncodedResponse, RequestError> {
+    let mut behind: Vec<&Tensor> = Vec::new();
+    let mut outputs = Vec::with_capacity(answer.outputs.len());
+    for tensor in &answer.outputs {
+        let is_binary = form.is_binary(&tensor.name);
+        if is_binary {
+            behind.push(tensor);
+        } else if let Some((at, value)) = first_not_finite(tensor) {
+            let name = &tensor.name;
+            return Err(RequestError::Output(format!("outputs ({name}): element {at}: {value} cannot be said in JSON")));
+        }
+        outputs.push(ResponseOutput {
+            name: &tensor.name,
+            datatype: tensor.datatype.name(),
+            shape: &tensor.shape,
+            parameters: is_binary.then_some(ResponseOutputParameters { binary_data_size: tensor.data.len() }),
+            data: (!is_binary).then_some(Elements(tensor)),
+        });
+    }
+    let parameters = ResponseParameters {
+        executor: about.executor,
+        device: &answer.placement.device,
+        precision: answer.placement.precision,
+        batch_calls: answer.batch.calls,
+        batch_rows: answer.batch.rows,
+        batch_tokens: answer.batch.executed,
+        batch_flops: answer.batch.flops,
+        batch_useful_flops: answer.batch.useful_flops,
+        padding_waste: answer.batch.padding_waste(),
+    };
+    let body = ResponseBody { model_name: &about.name, model_version: &about.version, id, parameters, outputs };
+    let mut written = serde_json::to_vec(&body).map_err(|error| RequestError::Output(format!("outputs: {error}")))?;
+    let json_length = (!behind.is_empty()).then_some(written.len());
+    written.reserve_exact(behind.iter().map(|tensor| tensor.data.len()).sum());
+    for tensor in behind {
+        written.extend_from_slice(&tensor.data);
+    }
+    Ok(EncodedResponse { body: written.into(), json_length })
 }
