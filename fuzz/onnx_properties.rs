@@ -1,7 +1,6 @@
 //! A property of the importer on any bytes, shared by the fuzz target and the replayed corpus (tests/fuzz_corpus.rs).
 
-use lapwing_model::Model;
-use lapwing_model::ModelOptions;
+use lapwing_model::{Model, ModelOptions};
 
 /// Whether any bytes, read as an ONNX file, are refused with a reason or are a model that can be described.
 #[must_use]

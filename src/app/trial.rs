@@ -10,8 +10,7 @@ use std::time::Duration;
 use clap::Args;
 
 use lapwing_ledger::Stamp;
-use lapwing_model::Model;
-use lapwing_model::{ModelOptions, Workspace};
+use lapwing_model::{Model, ModelOptions, Workspace};
 use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.

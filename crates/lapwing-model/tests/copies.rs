@@ -8,8 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::path::Path;
 
-use lapwing_model::Model;
-use lapwing_model::{ModelOptions, Workspace};
+use lapwing_model::{Model, ModelOptions, Workspace};
 use lapwing_plan::tensor::Tensor;
 
 thread_local! {
@@ -106,16 +105,27 @@ mod on_a_gpu {
     #[test]
     fn a_tensor_is_copied_once_to_the_devices_memory_and_once_from_it() {
         alone(test_name!(), || {
-            let (model, mut workspace) = (on_gpu(GpuPrecision::Fp32), Workspace::default());
-            let calls = [rows(16_000), rows(384)];
+            let model = on_gpu(GpuPrecision::Tf32);
+            // the first run allocates all that later ones reuse: a buffer between the calls and the device would be among it, and grow
+            // with the rows; what a graph takes does not
+            let first = |rows_of_both: [usize; 2]| {
+                let calls = rows_of_both.map(rows);
+                let calls: Vec<&[Tensor]> = calls.iter().map(Vec::as_slice).collect();
+                allocated(|| model.run(&mut Workspace::default(), &calls).unwrap()).0
+            };
+            let (few, many) = (first([1_000, 24]), first([8_000, 192]));
+            let more_rows = 8_192 - 1_024;
+            let (more_input, more_output) = (more_rows * 7 * 4, more_rows * 4 * 4);
+            // where rows begin: 8 bytes each in a vector that doubles three times meanwhile, and two words in the header
+            let more_places = more_rows * (4 * 8 + 2 * 4);
+            let more = many - few;
+            let least = more_output + more_places;
+            assert!((least..least + more_input / 4).contains(&more), "{more} bytes more where outputs and places take {least}");
+            let mut workspace = Workspace::default();
+            let calls = [rows(8_000), rows(192)];
             let calls: Vec<&[Tensor]> = calls.iter().map(Vec::as_slice).collect();
-            let (input_bytes, output_bytes) = (16_384 * 7 * 4, 16_384 * 4 * 4);
-            // the first run allocates all that later ones reuse: a buffer between the calls and the device would be among it
-            let (first, _) = allocated(|| model.run(&mut workspace, &calls).unwrap());
-            assert!(
-                (output_bytes..output_bytes + input_bytes / 2).contains(&first),
-                "{first} bytes for outputs of {output_bytes}"
-            );
+            let output_bytes = 8_192 * 4 * 4;
+            model.run(&mut workspace, &calls).unwrap();
             for _ in 0..2 {
                 let (bytes, result) = allocated(|| model.run(&mut workspace, &calls).unwrap());
                 let (one, other) = (&result.outputs[0][0].data, &result.outputs[1][0].data);
@@ -135,7 +145,7 @@ mod on_a_gpu {
             let calls = [call(0, 3), call(100, 40), call(1000, 1)];
             let calls: Vec<&[Tensor]> = calls.iter().map(Vec::as_slice).collect();
             let cpu = mlp();
-            for (precision, tolerance) in [(GpuPrecision::Fp32, 1e-5), (GpuPrecision::Fp16, 5e-3)] {
+            for (precision, tolerance) in [(GpuPrecision::Tf32, 2e-3), (GpuPrecision::Fp16, 5e-3)] {
                 let (model, mut workspace) = (on_gpu(precision), Workspace::default());
                 // other sizes leave other bytes where this batch is written
                 for size in [300, 2] {

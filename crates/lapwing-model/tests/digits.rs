@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lapwing_model::Model;
-use lapwing_model::{ModelOptions, Workspace};
+use lapwing_model::{Model, ModelOptions, Workspace};
 use lapwing_plan::tensor::Tensor;
 use serde::Deserialize;
 

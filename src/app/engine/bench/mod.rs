@@ -31,8 +31,7 @@ use lapwing_diagnosis::cost::processor_name;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_ledger::{Stamp, clock};
-use lapwing_model::Workspace;
-use lapwing_model::{Backend, Device, Model};
+use lapwing_model::{Backend, Device, Model, Workspace};
 use lapwing_plan::Precision;
 use lapwing_plan::tensor::Tensor;
 

@@ -3,8 +3,7 @@
 use super::rows::{Case, GpuPeaksRow, Run};
 use super::{Shape, ToolError};
 use lapwing_engine::gpu::CudaExecutor;
-use lapwing_model::Model;
-use lapwing_model::Workspace;
+use lapwing_model::{Model, Workspace};
 use lapwing_plan::tensor::Tensor;
 
 /// A GPU that was measured.
