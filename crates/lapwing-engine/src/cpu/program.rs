@@ -96,14 +96,14 @@ pub enum ProgramError {
 
 /// How a value varies. Both: one value for each element; neither: one value for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Varies {
+pub(crate) struct Variation {
     pub(crate) by_row: bool,
     pub(crate) by_column: bool,
 }
 
-impl Varies {
-    fn join(self, other: Varies) -> Varies {
-        Varies { by_row: self.by_row || other.by_row, by_column: self.by_column || other.by_column }
+impl Variation {
+    fn join(self, other: Variation) -> Variation {
+        Variation { by_row: self.by_row || other.by_row, by_column: self.by_column || other.by_column }
     }
 }
 
@@ -115,7 +115,7 @@ pub struct CpuProgram {
     pub(crate) instructions: Vec<CpuInstruction>,
     pub(crate) outputs: Vec<usize>,
     /// How each instruction's value varies.
-    pub(crate) varies: Vec<Varies>,
+    pub(crate) varies: Vec<Variation>,
     /// The index of the temporary that holds each instruction's value; values whose lifetimes do not overlap share one.
     pub(crate) slots: Vec<usize>,
     pub(crate) slot_count: usize,
@@ -146,23 +146,23 @@ impl CpuProgram {
         for (at, arg) in args.iter().enumerate() {
             fits("argument", at, arg.width)?;
         }
-        let mut varies: Vec<Varies> = Vec::with_capacity(instructions.len());
+        let mut varies: Vec<Variation> = Vec::with_capacity(instructions.len());
         for (at, instruction) in instructions.iter().enumerate() {
-            let nowhere = Varies { by_row: false, by_column: false };
+            let nowhere = Variation { by_row: false, by_column: false };
             varies.push(match instruction {
                 CpuInstruction::Arg(arg) => {
                     let shape = args.get(*arg).ok_or(ProgramError::Arg { at, arg: *arg, args: args.len() })?;
-                    Varies { by_row: true, by_column: shape.width > 1 }
+                    Variation { by_row: true, by_column: shape.width > 1 }
                 }
                 CpuInstruction::Row(row) => {
                     fits("instruction", at, row.len())?;
-                    Varies { by_column: row.len() > 1, ..nowhere }
+                    Variation { by_column: row.len() > 1, ..nowhere }
                 }
                 CpuInstruction::Fold(_, of) => {
                     if width > plan::Program::WIDEST_FOLD {
                         return Err(ProgramError::Fold { at, width });
                     }
-                    Varies { by_column: false, ..*varies.get(*of).ok_or(ProgramError::Order { at, value: *of })? }
+                    Variation { by_column: false, ..*varies.get(*of).ok_or(ProgramError::Order { at, value: *of })? }
                 }
                 _ => reads(instruction).try_fold(nowhere, |all, value| match varies.get(value) {
                     Some(one) => Ok(all.join(*one)),
@@ -197,7 +197,7 @@ impl CpuProgram {
     #[must_use]
     pub fn ops_per_row(&self) -> usize {
         let computed = self.instructions.iter().zip(&self.varies).filter(|(i, v)| reads(i).next().is_some() && v.by_row);
-        let each = |(i, v): (&CpuInstruction, &Varies)| match i {
+        let each = |(i, v): (&CpuInstruction, &Variation)| match i {
             CpuInstruction::Fold(_, of) if self.varies[*of].by_column => self.width,
             _ if v.by_column => self.width,
             _ => 1,

@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Notes where the model ran last, and logs a move.
-    fn look(&mut self) {
+    fn note_placement(&mut self) {
         let placement = self.model.placement();
         if let Some(fallback) = placement.fallback.as_ref().filter(|fallback| self.placement.fallback.as_ref() != Some(fallback))
         {
@@ -146,7 +146,7 @@ impl Worker {
             return Err(EngineError::Device { reason });
         }
         let ran = catch_unwind(AssertUnwindSafe(|| self.model.run_for(&mut self.workspace, calls, wanted)));
-        self.look();
+        self.note_placement();
         ran.unwrap_or_else(|_| {
             self.workspace = Workspace::default();
             Err(EngineError::Run { reason: "the executor panicked".into() })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
 
-use super::player::{PLAIN_ANSWER, Player, plain_answer, settle};
+use super::player::{PLAIN_ANSWER, Player, plain_answer, run_until_idle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
@@ -195,7 +195,7 @@ async fn check_it_serves(player: &mut Player, counters: &Counters, observer: &Co
         return Err(format!("{} connections for a last exchange", player.upstreams.len() - old));
     };
     upstream.pipe.send(&plain_answer(upstream, 1));
-    settle().await;
+    run_until_idle().await;
     let received = player.clients.last().map(|client| client.pipe.received()).unwrap_or_default();
     let is_answer =
         if upstream.is_h2 { received.starts_with(b"HTTP/1.1 200 OK\r\n") } else { received.starts_with(&PLAIN_ANSWER[..17]) };

@@ -41,7 +41,7 @@ pub(crate) struct Player {
 
 /// Lets the proxy run until it waits, for a peer or for time. The runtime's clock stands still and moves only when nothing else can
 /// happen.
-pub(crate) async fn settle() {
+pub(crate) async fn run_until_idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
@@ -71,11 +71,11 @@ impl Player {
 
     /// Lets the proxy run, and greets where it connected.
     pub(crate) async fn rest(&mut self) {
-        settle().await;
+        run_until_idle().await;
         let (connected, looks): (Vec<_>, Vec<_>) = self.address.accept().into_iter().partition(is_for_requests);
         if !looks.is_empty() {
             looks.iter().for_each(MemoryPeer::reset);
-            settle().await;
+            run_until_idle().await;
         }
         if connected.is_empty() {
             return;
@@ -88,7 +88,7 @@ impl Player {
             self.upstreams.push(PlayedPeer { pipe, is_h2, last: Vec::new() });
         }
         self.chosen[1] = self.upstreams.len() - 1;
-        settle().await;
+        run_until_idle().await;
     }
 
     /// Opens a client's connection.
@@ -96,12 +96,12 @@ impl Player {
         let pipe = self.connector.connect();
         if is_h2 {
             pipe.send(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-            settle().await;
+            run_until_idle().await;
             pipe.send(&frame(SETTINGS, ACK, 0, &[]));
         }
         self.clients.push(PlayedPeer { pipe, is_h2, last: Vec::new() });
         self.chosen[0] = self.clients.len() - 1;
-        settle().await;
+        run_until_idle().await;
     }
 
     async fn step(&mut self, timed: &TimedStep, pieces: usize, is_h2: bool) {
@@ -154,7 +154,7 @@ impl Player {
         peer.last = bytes.to_vec();
         for (i, piece) in bytes.chunks(bytes.len().div_ceil(pieces).max(1)).enumerate() {
             if i > 0 {
-                settle().await;
+                run_until_idle().await;
             }
             peer.pipe.send(piece);
         }
@@ -170,10 +170,10 @@ impl Player {
     pub(crate) async fn leave(&mut self) {
         self.rest().await;
         self.clients.iter().chain(&self.upstreams).for_each(|peer| peer.pipe.reset());
-        settle().await;
+        run_until_idle().await;
         // what was connected meanwhile
         self.address.accept().into_iter().for_each(|peer| peer.reset());
-        settle().await;
+        run_until_idle().await;
     }
 }
 

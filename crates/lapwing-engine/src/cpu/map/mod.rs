@@ -10,7 +10,7 @@ use std::ops::Range;
 use self::ops::{Run, Splat, binary, choose, copy, unary};
 use super::dispatch::dispatch;
 use super::level::Level;
-use super::program::{ArgShape, CpuInstruction, CpuProgram, MAX_INSTRUCTIONS, Varies};
+use super::program::{ArgShape, CpuInstruction, CpuProgram, MAX_INSTRUCTIONS, Variation};
 use super::reduce::fold_row;
 use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd};
@@ -127,10 +127,10 @@ struct Part {
 #[derive(Clone, Copy)]
 struct View {
     from: *const f32,
-    varies: Varies,
+    varies: Variation,
 }
 
-const NOWHERE: View = View { from: std::ptr::null(), varies: Varies { by_row: false, by_column: false } };
+const NOWHERE: View = View { from: std::ptr::null(), varies: Variation { by_row: false, by_column: false } };
 
 impl Kernel for Map<'_, '_> {
     type Out = ();
@@ -188,7 +188,7 @@ impl Map<'_, '_> {
             }
             for (out, &value) in program.outputs.iter().enumerate() {
                 if program.direct[value] != Some(out) {
-                    let varies = Varies { by_row: true, by_column: program.varies[value].by_column };
+                    let varies = Variation { by_row: true, by_column: program.varies[value].by_column };
                     each_run::<S, 1>([views[value]], varies, part, self.out(out, varies, part), Step::Copy);
                 }
             }
@@ -197,7 +197,7 @@ impl Map<'_, '_> {
 
     /// Where this part of an output begins.
     #[inline(always)]
-    unsafe fn out(&mut self, out: usize, varies: Varies, part: Part) -> *mut f32 {
+    unsafe fn out(&mut self, out: usize, varies: Variation, part: Part) -> *mut f32 {
         let row = part.row - self.rows.start;
         let at = if varies.by_column { row * self.program.width + part.column } else { row };
         // SAFETY: the output has all rows of the range.
@@ -260,7 +260,13 @@ unsafe fn fold_rows<S: Simd>(fold: Fold, of: View, width: usize, part: Part, to:
 
 /// Runs a step for the part: as one run where the operands allow it, else row by row. Returns where the result is.
 #[inline(always)]
-unsafe fn each_run<S: Simd, const A: usize>(args: [View; A], varies: Varies, part: Part, to: *mut f32, step: Step) -> *const f32 {
+unsafe fn each_run<S: Simd, const A: usize>(
+    args: [View; A],
+    varies: Variation,
+    part: Part,
+    to: *mut f32,
+    step: Step,
+) -> *const f32 {
     let n = if varies.by_column { part.columns } else { 1 };
     let rows = if varies.by_row { part.rows } else { 1 };
     let splat = |x: f32| -> Splat { [x; 16] };

@@ -110,8 +110,8 @@ impl<'stream> Capture<'stream> {
     }
 
     /// Keeps `what` alive as long as the graph, for memory that only kernel arguments refer to.
-    pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
-        self.stream.keep(what);
+    pub fn keep_with_graph(&self, what: Arc<dyn Any + Send + Sync>) {
+        self.stream.keep_until_done(what);
     }
 
     /// Ends the capture and instantiates the graph.

@@ -114,7 +114,7 @@ impl Stream {
     }
 
     /// Keeps `what` alive until all work enqueued so far is done.
-    pub fn keep(&self, what: Arc<dyn Any + Send + Sync>) {
+    pub fn keep_until_done(&self, what: Arc<dyn Any + Send + Sync>) {
         self.keep_alive(KeptResource::Other(what));
     }
 
@@ -128,7 +128,7 @@ impl Stream {
     }
 
     /// Waits, even if enqueuing failed: work that was enqueued before the failure may use host memory.
-    pub(crate) fn settle(&self, given: Result<()>) -> Result<()> {
+    pub(crate) fn wait_even_after(&self, given: Result<()>) -> Result<()> {
         let waited = self.wait();
         given.and(waited)
     }

@@ -21,7 +21,7 @@ impl DeviceBuffer {
         let copied = check("cuMemcpyHtoDAsync", unsafe {
             sys::cuMemcpyHtoDAsync_v2(address, from.as_ptr().cast(), from.len(), stream.raw.handle)
         });
-        stream.settle(copied)
+        stream.wait_even_after(copied)
     }
 
     /// Copies to any host memory and waits; for tests and reports.
@@ -37,6 +37,6 @@ impl DeviceBuffer {
         let copied = check("cuMemcpyDtoHAsync", unsafe {
             sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), address, to.len(), stream.raw.handle)
         });
-        stream.settle(copied)
+        stream.wait_even_after(copied)
     }
 }

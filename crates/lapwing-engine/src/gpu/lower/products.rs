@@ -10,7 +10,7 @@ use crate::gpu::weights::{WeightForm, deep};
 use lapwing_plan::plan::{Activation, Node, Op, Rows};
 
 /// Up to this many rows use the matrix-vector kernels, which read each weight once.
-const FEW: usize = 8;
+const MAX_MATVEC_ROWS: usize = 8;
 
 impl Lowering<'_> {
     pub(crate) fn product(&mut self, node: &Node) -> Result<(), String> {
@@ -21,7 +21,7 @@ impl Lowering<'_> {
         if k.max(n) > (1 << 24) {
             return Err(format!("a weight of [{k}, {n}] is too large"));
         }
-        let is_few = most <= FEW;
+        let is_few = most <= MAX_MATVEC_ROWS;
         let kind = self.kind_of(k, n);
         let w = match (kind, self.prepared.precision.is_tf32()) {
             (Kind::F32, true) => WeightForm::Rounded(weight_id),

@@ -87,7 +87,7 @@ pub struct GpuPeakSetup {
 }
 
 /// More than clocks need to rise.
-const BUSY: Duration = Duration::from_millis(200);
+const WARM_UP: Duration = Duration::from_millis(200);
 
 /// Whether devices of this compute capability have a second-level cache in two partitions, where lines of the far
 /// partition are also kept in the near one (A100, H100 and the like). Then only a quarter of its size is surely near
@@ -109,14 +109,14 @@ impl GpuPeakSetup {
             // the results are meaningless; tests check only that the measurement runs
             let window = Duration::from_nanos(1);
             let (l2_bytes, l2_block_bytes, dram_bytes) = (1 << 17, 1 << 16, 1 << 18);
-            return Ok(Self { processors: 1, l2_bytes, l2_block_bytes, dram_bytes, windows: 2, window, busy: BUSY });
+            return Ok(Self { processors: 1, l2_bytes, l2_block_bytes, dram_bytes, windows: 2, window, busy: WARM_UP });
         }
         let l2_bytes = usize::try_from(info.l2_bytes).unwrap_or(usize::MAX).max(1 << 20);
         let free = usize::try_from(device.memory()?.free_bytes).unwrap_or(usize::MAX);
         let dram_bytes = l2_bytes.saturating_mul(8).clamp(64 << 20, 1 << 30).min(free / 4).max(1 << 20);
         let processors = info.multiprocessors.max(1);
         let l2_block_bytes = l2_bytes / if is_split(info.capability) { 4 } else { 2 };
-        Ok(Self { processors, l2_bytes, l2_block_bytes, dram_bytes, windows: 7, window: Duration::from_millis(2), busy: BUSY })
+        Ok(Self { processors, l2_bytes, l2_block_bytes, dram_bytes, windows: 7, window: Duration::from_millis(2), busy: WARM_UP })
     }
 }
 

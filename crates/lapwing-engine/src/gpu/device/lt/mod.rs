@@ -142,8 +142,8 @@ impl CublasLt {
         // SAFETY: guaranteed by the caller; the workspace has the size that the plan's algorithm was selected for, and
         // the stream keeps it alive.
         unsafe { plan.enqueue(self.library.handle, stream, operands, &self.workspace) }?;
-        stream.keep(self.workspace.clone());
-        stream.keep(self.library.clone());
+        stream.keep_until_done(self.workspace.clone());
+        stream.keep_until_done(self.library.clone());
         Ok(())
     }
 

@@ -39,7 +39,7 @@ fn request(device: &Arc<CudaDevice>) -> Request {
     let last = Copy { flag: control.mapped() + 4, counter: counter.address(), ..plain };
     // SAFETY: as above; the counter is kept below, the control memory by the caller that launches.
     unsafe { capture.launch(&kernel, SHAPE, last.bytes()) }.unwrap();
-    capture.keep(Arc::new(counter));
+    capture.keep_with_graph(Arc::new(counter));
     let graph = capture.end().unwrap();
     Request { stream, graph, input, output, control, events }
 }
