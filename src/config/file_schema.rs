@@ -200,10 +200,9 @@ fn widen(node: &mut Json, names: &[&str]) {
 
 fn allow_null(node: &mut Json) {
     let Some(object) = node.as_object_mut() else { return };
-    if let Some(branches) = ["anyOf", "oneOf"].iter().find_map(|key| object.get(*key)).and_then(Json::as_array) {
-        if branches.iter().any(|branch| branch["type"] == "null") {
-            return;
-        }
+    let branches = ["anyOf", "oneOf"].iter().find_map(|key| object.get(*key)).and_then(Json::as_array);
+    if branches.is_some_and(|branches| branches.iter().any(|branch| branch["type"] == "null")) {
+        return;
     }
     match object.get_mut("type") {
         Some(Json::Array(names)) if !names.contains(&"null".into()) => names.push("null".into()),
