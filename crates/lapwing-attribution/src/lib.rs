@@ -28,7 +28,6 @@ pub mod collector;
 mod config;
 mod expect;
 mod join_settings;
-mod orphans;
 pub mod otlp;
 mod passed_contexts;
 mod pending;

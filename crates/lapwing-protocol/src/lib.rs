@@ -26,7 +26,6 @@
 
 pub mod amend;
 mod body_error;
-mod body_reader;
 mod bytes_codec;
 pub mod config;
 mod detect;

@@ -1,15 +1,18 @@
-//! The layer and its service: opens the account of a request when the request comes, and guards it until the response's body has it.
+//! The layer, its service and the future of its responses: opens the account of a request when the request comes, and guards it until the
+//! response's body has it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 use http::{Request, Response};
+use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::account::{AccountGuard, AnswerAccount, OpenAccount, OpenedRequest};
-use crate::future::ResponseFuture;
+use crate::account::{AccountGuard, AnswerAccount, GuardedAccount, OpenAccount, OpenedRequest, ResponseTerms};
 use crate::recorder::ServerRecorder;
 use crate::server_accounts::ServerAccounts;
 
@@ -80,6 +83,39 @@ where
         let mut guard = AccountGuard::new(account);
         // a service may panic before it returns its future
         let answer = guard.running(|| self.inner.call(request));
-        ResponseFuture::new(answer, guard, terms)
+        ResponseFuture { answer, guard, terms }
+    }
+}
+
+pin_project! {
+    /// The answer of [`LedgerService`]: hands the end of the account on to the response's body.
+    #[derive(Debug)]
+    pub struct ResponseFuture<F, A: GuardedAccount> {
+        #[pin]
+        answer: F,
+        guard: AccountGuard<A>,
+        terms: ResponseTerms,
+    }
+}
+
+impl<F, R, E, A> Future for ResponseFuture<F, A>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    A: AnswerAccount<R>,
+{
+    type Output = Result<Response<A::Body>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = this.answer;
+        let answered = ready!(this.guard.running(|| answer.poll(cx)));
+        let guard = this.guard.take();
+        Poll::Ready(match answered {
+            Ok(response) => Ok(A::on_answered(guard, response, *this.terms)),
+            Err(error) => {
+                A::on_failed(guard);
+                Err(error)
+            }
+        })
     }
 }

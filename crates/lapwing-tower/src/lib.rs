@@ -44,7 +44,6 @@
 
 pub mod account;
 mod body;
-mod future;
 mod in_handler;
 mod layer;
 pub mod outcome;
@@ -55,10 +54,9 @@ mod stages;
 mod stats_service;
 
 pub use body::{RequestBody, ResponseBody};
-pub use future::ResponseFuture;
 pub use lapwing_ledger::{Exchange, Outcome, Stage, Unit};
 pub use lapwing_metrics::{Config, Labels};
-pub use layer::{LedgerLayer, LedgerService};
+pub use layer::{LedgerLayer, LedgerService, ResponseFuture};
 pub use recorder::{RecorderBuilder, ServerRecorder};
 pub use recording::RecordLedger;
 pub use server_accounts::ServerAccounts;

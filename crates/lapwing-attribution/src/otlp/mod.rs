@@ -4,7 +4,6 @@
 //! Lapwing. Spans are also decoded, one at a time, mapped to stages and handed to the join. Every request, queue and buffer here
 //! is bounded, and what does not fit is counted.
 
-mod body;
 mod bounds;
 mod decode;
 mod export_handler;

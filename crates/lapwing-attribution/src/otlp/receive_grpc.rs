@@ -14,9 +14,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::server::Grpc;
 
-use super::body::{self, BodyError};
 use super::decode::Undecodable;
-use super::export_handler::{ExportHandler, TIME_LIMIT};
+use super::export_handler::{BodyError, ExportHandler, TIME_LIMIT, read_body};
 use super::limits;
 use super::packing::{ACCEPTED, coding_named};
 use super::refusals::{RefusalCause, is_export};
@@ -115,7 +114,7 @@ fn cause(status: &[u8]) -> RefusalCause {
 /// Reads the whole request before any of it is unpacked: a client that never ends its stream would keep what it unpacked to.
 async fn receive(signal: Signal, handler: &ExportHandler, max_body: usize, request: Request) -> Result<Response, tonic::Status> {
     let (mut head, body) = request.into_parts();
-    let held = body::read(body, max_body.saturating_add(FRAME), handler.room()).await.map_err(|error| match error {
+    let held = read_body(body, max_body.saturating_add(FRAME), handler.room()).await.map_err(|error| match error {
         BodyError::TooLarge(_) => tonic::Status::resource_exhausted(error.to_string()),
         BodyError::Busy => tonic::Status::unavailable(error.to_string()),
         BodyError::Unreadable(_) => tonic::Status::cancelled(error.to_string()),

@@ -17,9 +17,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use super::body::{self, BodyError};
 use super::decode::Undecodable;
-use super::export_handler::{ExportHandler, TIME_LIMIT, Taken};
+use super::export_handler::{BodyError, ExportHandler, TIME_LIMIT, Taken, read_body};
 use super::limits;
 use super::packing::{ACCEPTED, coding_named};
 use super::refusals::{RefusalCause, is_export};
@@ -145,7 +144,7 @@ async fn take(
     request: Request,
 ) -> Result<Taken, OtlpRefusal> {
     let packing = packing(request.headers())?;
-    let body = body::read(request.into_body(), max_body, handler.room()).await?;
+    let body = read_body(request.into_body(), max_body, handler.room()).await?;
     // nothing waits from here on, so that one request at a time is unpacked and decoded
     let bytes = packing.unpack(&body.bytes, max_body)?;
     Ok(handler.take(signal, encoding, bytes)?)

@@ -24,10 +24,9 @@ use lapwing_ledger::{LabelId, Ledger, SpanId, Stamp, TraceId};
 use lapwing_metrics::{Counter, Counters};
 
 use self::context_trial::ContextTrial;
-use self::waiting::{Waiting, mark};
+use self::waiting::{Orphans, Waiting, mark};
 use super::expect::{Routes, SpanExpectation, WaitDecision};
 use super::join_settings::JoinSettings;
-use super::orphans::Orphans;
 use super::passed_contexts::{reparent, traces_of};
 use super::recent::Recent;
 use super::settled::Settled;

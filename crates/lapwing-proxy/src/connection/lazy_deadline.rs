@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::told::is_told;
+use super::reader::is_told;
 use lapwing_ledger::Stamp;
 
 /// A deadline whose timer is left alone between firings, however many requests pass.

@@ -18,8 +18,7 @@ use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
 use super::greeting::Greeted;
 use super::meter::SocketMeter;
-use super::read_size::read_size;
-use super::reader::Reader;
+use super::reader::{Reader, read_size};
 use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
 

@@ -13,11 +13,9 @@ mod meter;
 mod metered;
 mod opening;
 mod quiet_waker;
-mod read_size;
 mod reader;
 mod refused_heads;
 mod stamps;
-mod told;
 
 pub(crate) use body_wait::BodyArrival;
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};

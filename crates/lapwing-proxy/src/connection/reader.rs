@@ -1,14 +1,23 @@
 //! Reads a socket that most often has nothing to read: hyper asks whenever it is polled, several times for each message. The runtime would take a
-//! lock each time to be told of a task that it knows.
+//! lock each time to be told of a task that it knows. A read of a client's takes fewer bytes than there is room for, where that serves the
+//! upstream ([`read_size`]).
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::coop::has_budget_remaining;
 
-use super::told::is_told;
+use super::meter::SocketMeter;
 use lapwing_net::Socket;
+
+/// Bytes of a read of a body that the upstream does not wait for yet: what it does not take should wait in the client.
+const AHEAD: usize = 64 * 1024;
+/// Bytes of a read where a request begins. A small request is whole then; of a larger one the upstream has the beginning, and wakes up, while the
+/// rest is copied.
+const BEGINNING: usize = 16 * 1024;
 
 /// The task that waits for a socket's next bytes. All reads of the socket go through it.
 #[derive(Debug, Default)]
@@ -44,11 +53,33 @@ impl Reader {
     }
 }
 
+/// Returns whether the runtime remembers who waits: whether a socket or timer that has just been `polled` wakes the task.
+///
+/// A task's turn is a budget (`tokio::task::coop`). Once it is used up, a socket or timer is `Pending` without having been asked: the task is
+/// polled once more, and neither the socket nor the timer knows of it. A read may use the last of it on the way, for it asks the runtime again
+/// after the system had nothing. So it is only known afterwards.
+pub(crate) fn is_told<T>(polled: &Poll<T>) -> bool {
+    polled.is_pending() && has_budget_remaining()
+}
+
+/// Returns how many bytes the next read of a client's connection takes at most. HTTP/2 has windows for that.
+pub(crate) fn read_size(meter: &SocketMeter) -> usize {
+    if meter.is_multiplexed.load(Relaxed) {
+        usize::MAX
+    } else if meter.is_ahead() {
+        AHEAD
+    } else if meter.first_read().is_none() {
+        BEGINNING
+    } else {
+        usize::MAX
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::atomic::AtomicU32;
     use std::task::Wake;
 
     use tokio::io::AsyncWriteExt;
@@ -151,5 +182,21 @@ mod tests {
             yield_now().await;
             assert_eq!((task.0.load(Relaxed) - before, reading.read(&task)), (1, Some(b"a".to_vec())), "after {used} units");
         }
+    }
+
+    #[test]
+    fn a_read_is_small_where_a_request_begins_and_where_nobody_waits() {
+        let meter = SocketMeter::default();
+        assert_eq!(read_size(&meter), BEGINNING);
+        meter.on_read();
+        assert_eq!(read_size(&meter), usize::MAX, "the head goes on");
+        meter.on_body_left(Some(1 << 20));
+        assert_eq!(read_size(&meter), AHEAD, "nobody waits for the body yet");
+        meter.on_body_awaited(true);
+        assert_eq!(read_size(&meter), usize::MAX);
+        meter.on_message_read();
+        assert_eq!(read_size(&meter), BEGINNING, "the next request");
+        meter.is_multiplexed.store(true, Relaxed);
+        assert_eq!(read_size(&meter), usize::MAX);
     }
 }

@@ -8,11 +8,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 
-use super::body_observation::{BodyObservation, count_refused};
-use super::body_reader::BodyReader;
+use super::body_observation::{BodyObservation, BodyReader, count_refused};
 use super::context::RequestContext;
-use super::observer::Observer;
-use super::on_close::OnClose;
+use super::observer::{Observer, OnClose};
 use super::request_stamps::RequestStamps;
 use crate::connection::ClientWaits;
 use crate::upload::UploadProgress;

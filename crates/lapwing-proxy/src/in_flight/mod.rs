@@ -1,9 +1,7 @@
 //! A request in flight with its open ledger, the reader of its bodies, and the observer that takes the closed ledger.
 
 mod account;
-mod answer_errors;
 mod body_observation;
-mod body_reader;
 pub(crate) mod circumstances;
 mod client_expects;
 mod context;
@@ -12,7 +10,6 @@ mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod observer;
-mod on_close;
 mod profiler;
 mod refusals;
 mod request;
@@ -23,8 +20,7 @@ pub(crate) use account::RequestAccount;
 pub(crate) use context::{RequestContext, WorkerParts};
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
-pub use observer::Observer;
-pub use on_close::OnClose;
+pub use observer::{Observer, OnClose};
 pub use profiler::{Profiler, ReportReader};
 pub(crate) use refusals::CountRefusals;
 pub(crate) use request::{AccountGuard, InFlight};

@@ -1,5 +1,7 @@
-//! Who observes the traffic, behind a fence: an observer may fail, and a panic there costs the record and never the request.
+//! Who observes the traffic, behind a fence: an observer may fail, and a panic there costs the record and never the request. And what else is
+//! called when a request's account closes.
 
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -24,6 +26,13 @@ pub trait Observer: RecordLedger + Send + Sync {
     fn model(&self, name: &str, ledger: &mut Ledger);
 }
 
+/// Called once when a request's ledger closes, before it is handed over: its work is known, and its answer has left. It must be quick,
+/// must not wait, and must not touch the request in flight, whose lock is held.
+pub trait OnClose: Debug + Send {
+    /// The ledger closes.
+    fn on_close(self: Box<Self>, ledger: &mut Ledger);
+}
+
 /// An observer behind a fence.
 #[derive(Clone)]
 pub(crate) struct FencedObserver {
@@ -31,7 +40,7 @@ pub(crate) struct FencedObserver {
     counters: Arc<Counters>,
 }
 
-impl std::fmt::Debug for FencedObserver {
+impl Debug for FencedObserver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FencedObserver").finish_non_exhaustive()
     }

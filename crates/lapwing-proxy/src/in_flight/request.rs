@@ -11,7 +11,7 @@ use super::account::RequestAccount;
 use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
 use super::context::{RequestContext, WorkerParts};
-use super::on_close::OnClose;
+use super::observer::OnClose;
 use crate::connection::{BodyArrival, ClientWaits, ConnectionStamps, OnFlush, SocketMeter};
 use lapwing_ledger::{Annotation, Ledger, ObservedEvent, Outcome, Stage, Stamp};
 use lapwing_metrics::{Counter, RequestGeneration};

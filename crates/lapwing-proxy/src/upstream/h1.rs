@@ -11,8 +11,7 @@ use hyper::client::conn::TrySendError;
 use tokio::task::coop::unconstrained;
 
 use super::context::UpstreamContext;
-use super::h1_connection::{BoxedBody, H1Connection};
-use super::pool::PooledConnection;
+use super::pool::{BoxedBody, H1Connection, PooledConnection};
 use crate::body::{RequestBody, RequestBodyError, slow_upload};
 use crate::error::Error;
 use crate::in_flight::RequestAccount;

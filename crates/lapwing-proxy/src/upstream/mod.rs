@@ -3,7 +3,6 @@
 mod context;
 mod convert;
 mod h1;
-mod h1_connection;
 mod h2;
 mod h2_upload;
 mod interim;
