@@ -11,14 +11,14 @@ RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf 
 WORKDIR /src
 # what .dockerignore lets through: the manifest, the lock file, the settings of cargo, build.rs, src, crates and benches, and what trains
 COPY . .
-# for `yes`, bench/profile_guided.py builds it twice, and trains it in between with the traffic of its benchmarks, on two cores
+# for `yes`, benches/profile_guided.py builds it twice, and trains it in between with the traffic of its benchmarks, on two cores
 ARG PROFILE_GUIDED=yes
 RUN if [ "$PROFILE_GUIDED" = yes ]; then \
         apt-get update && apt-get install -y --no-install-recommends python3 wrk nginx-light nghttp2-client nghttp2-server && \
         rm -rf /var/lib/apt/lists/* && rustup component add llvm-tools; \
     fi
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    if [ "$PROFILE_GUIDED" = yes ]; then python3 bench/profile_guided.py --out /lapwing; \
+    if [ "$PROFILE_GUIDED" = yes ]; then python3 benches/profile_guided.py --out /lapwing; \
     else cargo build --profile dist --locked && cp target/dist/lapwing /lapwing; fi
 
 FROM gcr.io/distroless/cc-debian12:nonroot

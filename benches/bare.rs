@@ -1,5 +1,5 @@
 //! A proxy of hyper and nothing else: what HTTP/1.1 costs before Lapwing does anything. No limits, no timeouts, no retries, no checks of heads,
-//! no accounts. Each client's connection drives the upstream's in its own task, as Lapwing's does. `bench/overhead.py` measures it beside
+//! no accounts. Each client's connection drives the upstream's in its own task, as Lapwing's does. `benches/overhead.py` measures it beside
 //! others; nobody should use it.
 //!
 //! usage: `bare LISTEN UPSTREAM`, two addresses `host:port`

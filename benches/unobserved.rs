@@ -1,5 +1,5 @@
 //! The data plane as shipped, with an observer that does nothing, and no thread beside it: what Lapwing would cost if it did not
-//! profile. `bench/profiling_cost.py` measures the shipped binary beside it; nobody else should use it.
+//! profile. `benches/profiling_cost.py` measures the shipped binary beside it; nobody else should use it.
 //!
 //! usage: `unobserved LISTEN UPSTREAM [h1|h2]`, two addresses `host:port`; the protocol to the upstream (default: h1)
 

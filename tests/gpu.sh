@@ -3,7 +3,7 @@
 # gpu-<commit>.json (driver, device, clocks, raw samples), from which report.py makes the section of docs/BENCHMARKS.md, and
 # gpu-<commit>.log.
 #
-#     tests/gpu.sh [FOLDER]        FOLDER: where both are written (default: bench/device)
+#     tests/gpu.sh [FOLDER]        FOLDER: where both are written (default: benches/device)
 #
 # Needs these files, which can be built on any machine; environment variables name other places:
 #     LAPWING_BIN     the binary, built from the PTX below       target/dist/lapwing
@@ -38,7 +38,7 @@ bin=$(realpath -m "${LAPWING_BIN:-$root/target/dist/lapwing}")
 check=$(realpath -m "${LAPWING_CHECK:-$here/build/check}")
 ptx=$(realpath -m "${LAPWING_PTX:-$root/crates/lapwing-engine/kernels/ptx}")
 python=${PYTHON:-python3}
-out=$(realpath -m "${1:-$root/bench/device}")
+out=$(realpath -m "${1:-$root/benches/device}")
 rust=${LAPWING_GPU_TESTS:-}
 # The time limit, in seconds since this shell began, and the seconds of it that are reserved for writing the files at the end.
 limit=${LAPWING_GPU_SECONDS:-470} ending=12

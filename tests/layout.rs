@@ -51,7 +51,6 @@ const TOP: &[&str] = &[
     "Dockerfile",
     "LICENSE",
     "README.md",
-    "bench",
     "benches",
     "build.rs",
     "clippy.toml",

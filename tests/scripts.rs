@@ -13,7 +13,7 @@ fn scripts(root: &Path) -> Option<Vec<String>> {
         text.starts_with("#!") && !text.starts_with("#![") || name.ends_with(".py") && text.contains("\nif __name__ == ")
     };
     let found: Vec<String> = lapwing_testing::tracked(root)?.into_iter().filter(|name| is_script(name)).collect();
-    for known in [".ci/run", "tests/run", "benches/check", "bench/overhead.py", "tests/gpu/compile.py"] {
+    for known in [".ci/run", "tests/run", "benches/check", "benches/overhead.py", "tests/gpu/compile.py"] {
         assert!(found.iter().any(|name| name == known), "{known} is not among the scripts: {found:?}");
     }
     Some(found)

@@ -237,7 +237,7 @@ def of_run(run):
     made.append(
         f"Measured {run['date'][:10]} at commit {run['commit']} by `tests/gpu.sh` in {run['seconds']} s: {driver}CUDA {device['cuda']}, compute capability "
         f"{device['capability']}, {device['multiprocessors']} multiprocessors, {library}. From host memory to host memory, a fresh input each call; "
-        f"raw samples in `bench/device/{run['file']}`."
+        f"raw samples in `benches/device/{run['file']}`."
     )
     made += [part for part in (clocks(run),) if part]
     verdict = {True: "{}", False: "**missed**: {}", None: "**not measured**"}

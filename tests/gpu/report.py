@@ -5,7 +5,7 @@
     report.py check [--docs FILE] [--runs FOLDER]     fails if the section does not match the files, or if there is a figure of a device
                                                       outside of it
 
-FILE is docs/BENCHMARKS.md and FOLDER is bench/device by default. The newest file of each device is used. Without a file, the section is
+FILE is docs/BENCHMARKS.md and FOLDER is benches/device by default. The newest file of each device is used. Without a file, the section is
 "Not run on a device." If a run missed a bound, `check` requires a file gpu-COMMIT.md beside gpu-COMMIT.json that says why.
 """
 
@@ -22,7 +22,7 @@ BEGIN, END = "<!-- device:begin -->", "<!-- device:end -->"
 NONE = "Not run on a device."
 # The name of a device, and a figure. A paragraph or table with both counts as a figure of a device.
 DEVICE = re.compile(r"\b(?:[Gg][Pp][Uu]s?|CUDA|NVIDIA|GeForce|RTX|Tesla|[AHBLVT]\d{2,3}0?|GB?\d{3}|L4S?|L40S?|T4)\b")
-SETTING = re.compile(r"^\|.*`LAPWING_\w+` \|$", re.M)
+SETTING = re.compile(r"^`[\w.*\[\]]+`(?: ⚑)? \| .*$", re.M)
 FIGURE = re.compile(r"(?<![\w.])\d[\d.,]*\s?(?:µs|us|ms|ns|[MGTP]FLOPS?(?:/s)?|[GT]i?B/s|[KMGT]OPS|(?:requests|rows|tokens|sequences)/s)(?![\w])")
 
 
@@ -101,7 +101,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["write", "check"])
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs/BENCHMARKS.md")
-    parser.add_argument("--runs", type=pathlib.Path, default=ROOT / "bench/device")
+    parser.add_argument("--runs", type=pathlib.Path, default=ROOT / "benches/device")
     options = parser.parse_args()
     faults = {"write": write, "check": check}[options.command](options)
     for fault in faults:

@@ -12,7 +12,7 @@ import pytest
 from ports import free_port
 
 pytestmark = pytest.mark.beside
-BENCH = Path(__file__).parents[2] / "bench"
+BENCH = Path(__file__).parents[2] / "benches"
 sys.path.append(str(BENCH))
 import parts  # noqa: E402
 

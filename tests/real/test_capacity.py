@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
+BENCH = Path(__file__).parents[2] / "benches"
 
 
 @pytest.mark.long

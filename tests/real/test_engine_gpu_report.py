@@ -76,7 +76,7 @@ def test_a_figure_of_a_device_elsewhere_is_found(place):
     code, said = report("check", *where)
     assert code == 1 and "BENCHMARKS.md:3" in said, said
     docs.write_text(docs.read_text().replace("On an H100 a", "A"))
-    (docs.parent / "ENGINE.md").write_text("| `engine.max_wait` | `5ms` | 1ms to 1h, on a GPU too | `LAPWING_ENGINE__MAX_WAIT` |\n")
+    (docs.parent / "ENGINE.md").write_text("`engine.max_wait` | period | `5ms` | 1ms–1h | The longest wait, on a GPU too.\n")
     assert report("check", *where)[0] == 0
     (docs.parent / "ENGINE.md").write_text("On a GPU it takes 4 ms.\n")
     code, said = report("check", *where)

@@ -8,7 +8,7 @@ use lapwing_plan::plan::{BatchSize, Plan, Rows};
 
 /// So many bytes are accessed by kernels in mapped host memory; more are copied. A read of them counts once for each thread block that reads
 /// them, because the device does not cache the host's memory: 128 blocks that each read 2 KiB there kept an H200 17 µs longer than after a
-/// copy (`bench/device`).
+/// copy (`benches/device`).
 pub const MAPPED_BYTES: usize = 64 << 10;
 /// Batches up to this many rows get a program of exactly their size.
 const EXACT: usize = 8;

@@ -11,8 +11,8 @@ Measures rows per second at saturation (32 clients, each with one request at a t
 policy's capacity (Poisson arrivals; latency is counted from the moment at which a request was due). Padding is taken from the engine's
 counters: executed tokens that were masked out. The engine has one thread on core 1; the load runs on core 0.
 
-usage: .venv/bin/python bench/batching.py [--lapwing PATH] [--rounds N] [--seconds S] [--share X] [--quick] [--json FILE] [MIX ...]
-MIX is bimodal or uniform. Needs what bench/engine.py needs. Prints Markdown. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
+usage: .venv/bin/python benches/batching.py [--lapwing PATH] [--rounds N] [--seconds S] [--share X] [--quick] [--json FILE] [MIX ...]
+MIX is bimodal or uniform. Needs what benches/engine.py needs. Prints Markdown. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Servers for bench/shadow.py, one process each: an upstream that checks and counts what it receives, and shadow targets that fail.
+"""Servers for benches/shadow.py, one process each: an upstream that checks and counts what it receives, and shadow targets that fail.
 
-usage: python3 bench/shadow_servers.py KIND PORT [--ms MS]
+usage: python3 benches/shadow_servers.py KIND PORT [--ms MS]
 KIND is
   upstream  answers after --ms with a tensor that depends on the request's body; GET /counts says what arrived, by the header
             `x-condition`: originals, copies (`x-lapwing-shadow`), and altered ones (`x-crc` is not that of the body)

@@ -1,4 +1,4 @@
-"""The attacks of bench/attacks.py over HTTP/2: a megabyte of frames of one kind, on one connection, by a client that reads nothing or all."""
+"""The attacks of benches/attacks.py over HTTP/2: a megabyte of frames of one kind, on one connection, by a client that reads nothing or all."""
 
 import socket
 import threading

@@ -6,7 +6,7 @@ does not show what it costs. Lapwing runs under valgrind's callgrind, which coun
 ones (x86-64: those with `lock`, and exchanges with memory). One connection sends --requests inference requests, each in one piece, after as many that
 are not counted. With --bare, hyper alone is counted too.
 
-usage: python3 bench/locked.py [--lapwing PATH] [--bare PATH] [--requests N] [--top N] [--json FILE]
+usage: python3 benches/locked.py [--lapwing PATH] [--bare PATH] [--requests N] [--top N] [--json FILE]
 Needs valgrind, objdump and binaries with symbols: cargo build --profile instructions --no-default-features --features jemalloc --bin lapwing --example bare
 """
 

@@ -7,7 +7,7 @@ returns the times in the body: the ground truth. It reports them to Lapwing in t
 For each stage, p50 and p99 of these requests are compared with those in /stats. Then spans are joined at a fixed rate of requests,
 and the stages of every waterfall are summed.
 
-usage: python3 bench/stage_truth.py [--lapwing PATH] [--requests N] [--rate R] [--seconds S] [--json FILE]
+usage: python3 benches/stage_truth.py [--lapwing PATH] [--requests N] [--rate R] [--seconds S] [--json FILE]
 Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

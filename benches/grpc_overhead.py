@@ -7,7 +7,7 @@ connection, 4 at a time on each of 8, and 32 at a time on each of 2. The figure 
 the proxy's processes). Proxies run on core 0; the upstream (nghttpd, a fixed answer) and the load (h2load) on core 1. Ratios are
 medians of the rounds' ratios.
 
-usage: python3 bench/grpc_overhead.py [--lapwing PATH] [--rounds N] [--calls N] [--json FILE] [TARGET ...]
+usage: python3 benches/grpc_overhead.py [--lapwing PATH] [--rounds N] [--calls N] [--json FILE] [TARGET ...]
 TARGET is nginx, haproxy, envoy, lapwing, or NAME=lapwing:BINARY (another build of Lapwing), as in overhead.py. The default is all that
 are installed.
 Needs nghttpd and h2load (Debian: nghttp2-server, nghttp2-client) and taskset; ENVOY names Envoy's binary if it is not in PATH.

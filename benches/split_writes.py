@@ -6,7 +6,7 @@ that the second part waits until the client's system acknowledges the first, whi
 on one connection to the upstream itself, through nginx, through Lapwing, and through Lapwing with `proxy.quick_ack: off`; the targets
 take turns, round by round.
 
-usage: python3 bench/split_writes.py [--lapwing PATH] [--rounds N] [--requests N] [--json FILE]
+usage: python3 benches/split_writes.py [--lapwing PATH] [--rounds N] [--requests N] [--json FILE]
 nginx is left out if it is not installed. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

@@ -8,7 +8,7 @@ that a busy machine changes least), and resident memory. Proxies run on core 0; 
 core 1. Ratios to nginx, HAProxy and Envoy are medians of the rounds' ratios. With --requests N, Lapwing then serves N more requests, and its
 memory is sampled meanwhile and at rest.
 
-usage: python3 bench/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
+usage: python3 benches/overhead.py [--lapwing PATH] [--rounds N] [--seconds S] [--requests N] [--json FILE] [TARGET ...]
 TARGET is direct, nginx, haproxy, envoy, lapwing, NAME=lapwing:BINARY (another build of Lapwing, started in the same way; the builds
 are compared round by round), or NAME=CMD@PORT, where CMD starts a proxy from PORT to 127.0.0.1:18080 (or --upstream-port), such as hyper
 alone: bare='../target/dist/examples/bare 127.0.0.1:18081 127.0.0.1:18080@18081' (cargo build --profile dist --example bare).

@@ -7,7 +7,7 @@ looked at, as a user would who waits for a verdict: a single look that says `fas
 Several runs go on side by side, and disturb one another as neighbours on a node do. Two processes of one Python program differ by
 a few percent by the hash seed and the addresses that they happen to get; so both get the same (util-linux' setarch).
 
-usage: python3 bench/live_ab.py [--lapwing PATH] [--python PATH] [--runs N] [--seconds S] [--rate R] [--share PERCENT] [--parallel N]
+usage: python3 benches/live_ab.py [--lapwing PATH] [--python PATH] [--runs N] [--seconds S] [--rate R] [--share PERCENT] [--parallel N]
        [--json FILE]
 Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """

@@ -5,7 +5,7 @@ An upstream that reports five stages answers requests on --routes routes, --requ
 format, one after the other, over one connection; and as many OTLP requests go to a collector, one a second. A time series is what Prometheus stores: each line of the text, and of the protobuf
 each counter, gauge and native histogram. The bound is on the protobuf: 5,000 time series within 100 ms.
 
-usage: python3 bench/scrape.py [--lapwing PATH] [--routes N] [--requests N] [--scrapes N] [--json FILE]
+usage: python3 benches/scrape.py [--lapwing PATH] [--routes N] [--requests N] [--scrapes N] [--json FILE]
 Exit code 3, as a clock decides, if the bound is missed.
 """
 

@@ -11,7 +11,7 @@ have a media type that Lapwing does not read, though it reads the answers: what 
 Each round begins with new processes, because two that do the same may differ by half for as long as they run, and not in the same way after
 the next start. The verdict is the median of the rounds' ratios.
 
-usage: python3 bench/bodies.py [--lapwing PATH] [--requests N] [--rounds N] [--unread] [--json FILE]
+usage: python3 benches/bodies.py [--lapwing PATH] [--requests N] [--rounds N] [--unread] [--json FILE]
 Needs nginx and taskset. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

@@ -8,7 +8,7 @@ pages: those of its file are the kernel's to load and to drop, and come in as co
 has paused, and the allocator gives back at once what is freed: what requests hold while they pass, and how long an allocator keeps pages for
 the next ones, depends on how busy the machine is.
 
-usage: python3 bench/soak.py [--lapwing PATH] [--seconds S] [--rate R] [--settle S] [--rest S] [--json FILE]
+usage: python3 benches/soak.py [--lapwing PATH] [--seconds S] [--rate R] [--settle S] [--rest S] [--json FILE]
        .venv/bin/python to speak HTTP/2 too, which needs the package h2. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

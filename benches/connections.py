@@ -7,7 +7,7 @@ in turn with as many of a second process that has no others: idle ones must not 
 Opening: CPU microseconds per request where each request has a connection of its own, and per request on connections that stay.
 Proxies run on core 0; the upstream (nginx, fixed answers) and the load (this file, wrk) on core 1.
 
-usage: python3 bench/connections.py [--lapwing PATH] [--connections N] [--busy N] [--rounds N] [--json FILE]
+usage: python3 benches/connections.py [--lapwing PATH] [--connections N] [--busy N] [--rounds N] [--json FILE]
 Needs wrk, nginx and taskset, and a limit of descriptors (ulimit -Hn) above the number of connections. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

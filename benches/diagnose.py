@@ -6,7 +6,7 @@ there is not enough evidence; on `healthy` any verdict is a false alarm. A troub
 what it did to each request: where a tail stands out, the share of each stage in what the tail takes beyond the body of the distribution is held
 against /diagnosis (docs/SCENARIOS.md).
 
-usage: python3 bench/diagnose.py [--lapwing PATH] [--scenarios NAME,…] [--seeds N] [--first-seed N] [--loads low,high] [--seconds S]
+usage: python3 benches/diagnose.py [--lapwing PATH] [--scenarios NAME,…] [--seeds N] [--first-seed N] [--loads low,high] [--seconds S]
                                  [--at-once N] [--json FILE]
 The requirement: per load, 62 of 65 right, none wrong, no false alarm, shares within 5 percentage points. Exit code 1 if one is
 wrong or a false alarm, 3 if only the rest is missed.

@@ -5,7 +5,7 @@ An upstream reports five stages, which it takes (queue exponential, the others l
 1 to 64 rows go to each model on each route, --requests to each. Then /metrics is read once in each format. A time series is what
 Prometheus stores: each line of the text, and of the protobuf each counter, gauge and native histogram.
 
-usage: python3 bench/fleet.py [--lapwing PATH] [--grid RxM ...] [--requests N] [--json FILE]
+usage: python3 benches/fleet.py [--lapwing PATH] [--grid RxM ...] [--requests N] [--json FILE]
 Exit code 1 if the counts do not grow in proportion to the series (route and model), to 5 %.
 """
 

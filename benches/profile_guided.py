@@ -7,7 +7,7 @@ Three steps: a build that counts what it runs; training, in which it stands befo
 most called first (on x86_64 Linux only, where the linker is known): they fill less of the caches and of memory. Crates that compute (the engine, tract, tokenizers, rayon) are built as always:
 training would have to use each of their kernels, because what it does not use is built to be small, not fast.
 
-usage: python3 bench/profile_guided.py [--out FILE] [--folder DIR]
+usage: python3 benches/profile_guided.py [--out FILE] [--folder DIR]
 Needs wrk, nginx, nghttpd, h2load and taskset; and llvm-profdata of the LLVM that rustc has: `rustup component add llvm-tools`, or Debian's
 package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds, and some minutes between.
 """
@@ -106,7 +106,7 @@ def train(binary, counts):
     """Runs the training. A benchmark fails when it misses its bounds, as it must here; but each comes to its verdicts and leaves counts."""
     for script, *arguments in TRAINING:
         before = written(counts)
-        command = [sys.executable, ROOT / "bench" / script, "--lapwing", binary, *arguments]
+        command = [sys.executable, ROOT / "benches" / script, "--lapwing", binary, *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if written(counts) == before or not re.search(r"^(ok|MISS) ", done.stdout, re.MULTILINE):
             raise SystemExit(f"{script} left no counts, or came to no verdict:\n{done.stdout[-4000:]}")

@@ -1,6 +1,6 @@
 """An upstream that answers at once with fixed bytes and reports five stages, on asyncio alone; it counts what it answered.
 
-usage: python3 bench/fixed_upstream.py PORT   (serves until it is ended; GET /count says how many other requests it answered)
+usage: python3 benches/fixed_upstream.py PORT   (serves until it is ended; GET /count says how many other requests it answered)
 """
 
 import asyncio

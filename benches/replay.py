@@ -4,7 +4,7 @@
 Requests are recorded before an nginx that answers at once, then replayed to one such server (compared with the recorded answers)
 and to two, several times each. What is measured is the replay itself, with measuring and comparing on.
 
-usage: python3 bench/replay.py [--lapwing PATH] [--requests N] [--rate R] [--rounds N] [--json FILE]
+usage: python3 benches/replay.py [--lapwing PATH] [--requests N] [--rate R] [--rounds N] [--json FILE]
 Needs nginx. Exit code 3, as a clock decides, if the bound is missed: p99 of the lateness, median of the rounds.
 """
 

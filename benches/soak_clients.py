@@ -1,4 +1,4 @@
-"""The clients of bench/soak.py, polite and rude: what each does, and how often."""
+"""The clients of benches/soak.py, polite and rude: what each does, and how often."""
 
 import http.client
 import json

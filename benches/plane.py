@@ -5,7 +5,7 @@ Lapwing runs under valgrind's callgrind, which counts each thread's instructions
 connection to a fixed upstream, after as many that are not counted: nobody looks; two scrapers ask for /metrics and /stats all the time;
 metrics and every trace go to a collector. Who looks does so on other threads, so the data plane's count must be the same, within --bound.
 
-usage: python3 bench/plane.py [--lapwing PATH] [--requests N] [--bound PERCENT] [--json FILE]
+usage: python3 benches/plane.py [--lapwing PATH] [--requests N] [--bound PERCENT] [--json FILE]
 Needs valgrind. Exit code 1 if the bound is missed.
 """
 

@@ -15,7 +15,7 @@ the same machine. The p50 of a condition is that of all its requests, over that 
 bootstrap which draws whole rounds. Each response is compared with what the upstream must answer to this request, byte by byte, and
 the upstream checks each request and counts it.
 
-usage: python3 bench/shadow.py [--lapwing PATH] [--rounds N] [--slice S] [--clients N] [--ms MS] [--body BYTES] [--json FILE]
+usage: python3 benches/shadow.py [--lapwing PATH] [--rounds N] [--slice S] [--clients N] [--ms MS] [--body BYTES] [--json FILE]
 Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 
@@ -280,7 +280,7 @@ def start(stack, kind, options):
     """A server of this kind; its port."""
     port = free_port()
     if kind != "dead":
-        command = [sys.executable, ROOT / "bench/shadow_servers.py", kind, port, "--ms", options.ms]
+        command = [sys.executable, ROOT / "benches/shadow_servers.py", kind, port, "--ms", options.ms]
         stack.enter_context(Child(command, port))
     return port
 

@@ -6,7 +6,7 @@ give way after a second (`metrics.idle_after`), as over days of traffic, and wit
 Then as many requests of one name, for what histograms take that fill.
 Every request must be counted, under its own name, under `other` or among what was retired.
 
-usage: python3 bench/names.py [--lapwing PATH] [--names N] [--connections C] [--json FILE]
+usage: python3 benches/names.py [--lapwing PATH] [--names N] [--connections C] [--json FILE]
 Needs nginx. Exit code 1 if a count misses its bound, 3 if only memory does.
 """
 
@@ -94,7 +94,7 @@ def main():
     options = parser.parse_args()
     nginx = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/bin") or shutil.which("nginx")
     if not nginx:
-        raise SystemExit("bench/names.py needs nginx (Debian: apt-get install nginx-light)")
+        raise SystemExit("benches/names.py needs nginx (Debian: apt-get install nginx-light)")
     with tempfile.TemporaryDirectory() as folder, server(folder, nginx) as upstream:
         runs = {name: run(options, upstream.port, *of) for name, of in RUNS.items()}
     rows, verdicts = [], []

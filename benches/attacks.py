@@ -5,7 +5,7 @@ For each: the most memory that was resident above what was at rest, the processo
 control plane's; of an engine, all), for each input that was sent, and how long `/livez` took at worst. An input of at most 1 MB may take 64 MiB,
 100 ms of the control plane and 10 ms of the data plane; where an attack is larger than that, its bound is in its row.
 
-usage: .venv/bin/python bench/attacks.py [--lapwing PATH] [--only TEXT] [--names N] [--markdown] [--json FILE]
+usage: .venv/bin/python benches/attacks.py [--lapwing PATH] [--only TEXT] [--names N] [--markdown] [--json FILE]
 Needs the packages of tests/requirements.txt. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

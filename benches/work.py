@@ -7,7 +7,7 @@ that a row of a large request is cheaper than that of a small one. A p95 over al
 population. Lapwing's cost classes (powers of two of the rows) and its histograms of time per row separate them; both are compared
 with the requests themselves, whose sizes the client knows.
 
-usage: python3 bench/work.py [--lapwing PATH] [--requests N] [--large SHARE] [--json FILE]
+usage: python3 benches/work.py [--lapwing PATH] [--requests N] [--large SHARE] [--json FILE]
 Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

@@ -6,7 +6,7 @@ capacity, and /diagnosis asked for `capacity.rate_at_budget`. Then rates around 
 the clients saw; where it crosses the budget, on straight lines between the rates, is the measured rate. Of each rate the median of the runs'
 p99 counts: a machine that stands still for a second lengthens that of one run.
 
-usage: python3 bench/capacity.py [--lapwing PATH] [--model-ms N] [--budget-ms N] [--rate R] [--seconds S] [--seeds N] [--at-once N] [--json FILE]
+usage: python3 benches/capacity.py [--lapwing PATH] [--model-ms N] [--budget-ms N] [--rate R] [--seconds S] [--seeds N] [--at-once N] [--json FILE]
 The requirement: estimate and measurement within 15 % of each other, and the measured rate within the estimate's interval for most seeds.
 Exit code 3, as a clock decides, if an estimate is further off.
 """

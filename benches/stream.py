@@ -6,7 +6,7 @@ the same machine and clock, reads streams directly and through Lapwing in turn. 
 both delays, so that the time of client, server and kernel cancels out. Then 64 MiB bodies go up and down, with a content length and
 chunked, at full speed and with a reader slower than the writer, while Lapwing's memory is sampled.
 
-usage: python3 bench/stream.py [--lapwing PATH] [--tokens N] [--rounds N] [--mib N] [--json FILE]
+usage: python3 benches/stream.py [--lapwing PATH] [--tokens N] [--rounds N] [--mib N] [--json FILE]
 Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """
 

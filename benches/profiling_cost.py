@@ -6,7 +6,7 @@ connections, before nghttpd. Both proxies are measured in turn, --rounds times. 
 threads: of what is read, recorded and kept for each request. The kernel's time is left out: it is the same for both and the noisiest.
 Proxies run on core 0; upstream and load on core 1.
 
-usage: python3 bench/profiling_cost.py [--lapwing PATH] [--unobserved PATH] [--rounds N] [--seconds S] [--json FILE]
+usage: python3 benches/profiling_cost.py [--lapwing PATH] [--unobserved PATH] [--rounds N] [--seconds S] [--json FILE]
 Build both with one profile first: cargo build --profile dist --bin lapwing --example unobserved
 Needs wrk, nginx, nghttpd, h2load and taskset. Exit code 1 if a count misses its bound, 3 if only a time or memory does.
 """

@@ -6,7 +6,7 @@ equal: those of the upstream, of h2load, of /stats, of OpenMetrics text, of prot
 its native buckets), of the exponential histograms that a collector got last, of the HdrHistogram log; and the sums of text, protobuf and OTLP. Exchanges that were served and not
 profiled, because the queue was full, are a counter of their own, and must make up the difference.
 
-usage: .venv/bin/python bench/agree.py [--lapwing PATH] [--requests N] [--json FILE]
+usage: .venv/bin/python benches/agree.py [--lapwing PATH] [--requests N] [--json FILE]
 The requirement is --requests 1000000; the default is 50,000. Needs h2load (nghttp2-client). Exit code 1 if anything differs.
 """
 

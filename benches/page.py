@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pictures of the live page under the demo's load, as docs/STATS.md shows them: 1280 and 390 pixels wide, light and dark.
 
-usage: .venv/bin/python bench/page.py [--lapwing PATH] [--seconds S] [--out FOLDER]
+usage: .venv/bin/python benches/page.py [--lapwing PATH] [--seconds S] [--out FOLDER]
        needs Debian's chromium, and Python's playwright (tests/requirements.txt).
 """
 

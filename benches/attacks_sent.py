@@ -1,4 +1,4 @@
-"""The attacks of bench/attacks.py: each with what it cost before it was mended, and what must be seen now."""
+"""The attacks of benches/attacks.py: each with what it cost before it was mended, and what must be seen now."""
 
 import gzip
 import itertools
