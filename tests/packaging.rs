@@ -73,9 +73,7 @@ fn what_the_code_includes_is_in_the_images_context() {
         );
     }
     let ignore = read(".dockerignore");
-    for kept in
-        ["*", "!.cargo", "!Cargo.toml", "!Cargo.lock", "!src", "!crates", "!benches", "!build.rs", "!tests/ports.py"]
-    {
+    for kept in ["*", "!.cargo", "!Cargo.toml", "!Cargo.lock", "!src", "!crates", "!benches", "!build.rs", "!tests/ports.py"] {
         assert!(ignore.lines().any(|l| l == kept), ".dockerignore: {kept}");
     }
 }

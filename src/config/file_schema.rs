@@ -28,6 +28,10 @@ pub(crate) fn of<T: Section + JsonSchema>() -> Json {
     completer.complete(&mut schema, &forms, &Path::default());
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "The configuration of Lapwing".into());
+        root.insert(
+            "description".to_owned(),
+            "Only `upstream` is required; docs/CONFIGURATION.md explains how settings work together.".into(),
+        );
     }
     for key in REQUIRED {
         if let Some(property) = schema["properties"].get_mut(key).and_then(Json::as_object_mut) {
