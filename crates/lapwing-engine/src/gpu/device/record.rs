@@ -19,7 +19,7 @@ impl Stream {
     /// # Safety
     /// `args` are the bytes of the kernel's parameter struct. Its addresses refer to memory of this device (or mapped
     /// staging memory) that is large enough for the kernel's accesses, and that lives until the work is done: see
-    /// [`Stream::keep`].
+    /// [`Stream::keep_until_done`].
     pub unsafe fn launch(&self, function: &Function, shape: LaunchShape, args: &[u8]) -> Result<()> {
         let device = self.device();
         device.check_owner("a kernel", function.device())?;

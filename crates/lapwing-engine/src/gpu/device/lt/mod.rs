@@ -135,7 +135,7 @@ impl CublasLt {
     ///
     /// # Safety
     /// The addresses refer to matrices of the plan's shape on this device, which live until the work is done
-    /// ([`Stream::keep`]). Products of this library are enqueued on one stream only.
+    /// ([`Stream::keep_until_done`]). Products of this library are enqueued on one stream only.
     pub unsafe fn enqueue(&self, stream: &Stream, plan: &MatmulPlan, operands: &MatmulOperands) -> Result<()> {
         self.library.device.check_owner("a stream", stream.device())?;
         self.library.device.bind()?;
