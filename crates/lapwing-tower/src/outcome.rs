@@ -32,8 +32,15 @@ pub fn head_outcome(status: StatusCode, headers: &HeaderMap, content_type: &[u8]
 #[must_use]
 #[inline]
 pub fn grpc_outcome(fields: &HeaderMap) -> Option<(Outcome, NameProof)> {
-    let code: u32 = fields.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    let code = grpc_status(fields)?;
     Some((Outcome::of_grpc(code), NameProof::of_grpc(code)))
+}
+
+/// A gRPC call's `grpc-status`, if `fields` have one that is a number.
+#[must_use]
+#[inline]
+pub fn grpc_status(fields: &HeaderMap) -> Option<u32> {
+    fields.get("grpc-status")?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

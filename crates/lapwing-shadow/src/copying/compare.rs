@@ -203,11 +203,10 @@ impl AnswerSide {
     }
 
     fn finished(&self) -> FinishedAnswer<'_> {
-        let grpc_status = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         FinishedAnswer {
             status: self.status.as_u16(),
             headers: &self.headers,
-            grpc_status: self.body.trailers().and_then(grpc_status).or_else(|| grpc_status(&self.headers)),
+            grpc_status: self.body.grpc_status(&self.headers),
             body: self.body.pieces(),
             is_complete: true,
         }

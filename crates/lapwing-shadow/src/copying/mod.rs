@@ -2,7 +2,7 @@
 //!
 //! - `runner` takes copied requests from the tap's queue, `copy_request` makes of each what a target gets, `target` sends it; `target_stack` is
 //!   what it passes;
-//! - `compare` holds both answers against each other.
+//! - `compare` compares both answers.
 //!
 //! A copy passes a separate stack in front of its target, the same as clients' requests do in front of the upstream, so
 //! both sides are measured alike. Its closed ledger goes to the same aggregator through a separate queue.

@@ -86,14 +86,13 @@ impl Redaction {
     pub(crate) fn record(&self, job: &CompleteJob, account: Option<SideAccount>, began: Stamp) -> Option<RecordedExchange> {
         let mut headers = self.copied.headers.of(&job.headers);
         headers.remove(CONTENT_LENGTH);
-        let grpc_status = |fields: &HeaderMap| fields.get("grpc-status")?.to_str().ok()?.parse().ok();
         let answer = self.body(&job.answer_headers, &job.answer).map(|body| RecordedAnswer {
             status: job.status.as_u16(),
             headers: ANSWER_FIELDS
                 .iter()
                 .filter_map(|name| Some((name.clone(), job.answer_headers.get(name)?.clone())))
                 .collect(),
-            grpc_status: job.answer.trailers().and_then(grpc_status).or_else(|| grpc_status(&job.answer_headers)),
+            grpc_status: job.answer.grpc_status(&job.answer_headers),
             body,
         });
         Some(RecordedExchange {

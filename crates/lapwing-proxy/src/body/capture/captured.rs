@@ -10,6 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::budget::Reservation;
+use lapwing_tower::outcome::grpc_status;
 
 /// The complete copy of a body. Its memory is in the budget until it, and every body that replays it, is dropped.
 #[derive(Debug)]
@@ -46,6 +47,12 @@ impl CapturedBody {
     /// The body's trailers, if it has any.
     pub const fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
+    }
+
+    /// The `grpc-status` of the answer whose body this is: in its trailers, else in its `head`, where a call without messages has it.
+    #[must_use]
+    pub fn grpc_status(&self, head: &HeaderMap) -> Option<u32> {
+        self.trailers().and_then(grpc_status).or_else(|| grpc_status(head))
     }
 
     /// How many bytes of memory the copy keeps alive at most.
