@@ -23,9 +23,10 @@ REST (JSON, or tensors as bytes), gRPC and /metrics share one port. /v2/health/r
 Every setting of the section `engine` may also come from --config or the environment: LAPWING_ENGINE__MAX_WAIT=2ms.";
 
 /// The arguments of `serve`. Settings stay text here: `config::load_as` reads them.
-#[derive(Args, Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct ServeArgs {
-    /// An ONNX file, as FILE, NAME=FILE or NAME@VERSION=FILE; may be given several times
+    /// An ONNX file, as FILE, NAME=FILE or NAME@VERSION=FILE; may be given several times. A FILE with = in its name may be written
+    /// as ./FILE
     #[arg(long = "model", value_name = "[NAME[@VERSION]=]FILE")]
     models: Vec<String>,
     /// YAML file with any setting [env: LAPWING_CONFIG]
@@ -85,8 +86,8 @@ impl ServeArgs {
     /// The models' names, with their versions where they are given, and their files.
     fn named(&self) -> impl Iterator<Item = (String, String)> {
         self.models.iter().map(|given| match given.split_once('=') {
-            Some((name, file)) => (name.to_owned(), file.to_owned()),
-            None => (stem(Path::new(given)), given.clone()),
+            Some((name, file)) if !is_file_with_equals(given, name, file) => (name.to_owned(), file.to_owned()),
+            _ => (stem(Path::new(given)), given.clone()),
         })
     }
 
@@ -115,6 +116,12 @@ impl ServeArgs {
         let flags = models.chain(given).map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
         Sources::new(self.config.clone(), env, flags)
     }
+}
+
+/// Whether a text with `=` in it is a file's path, not `NAME=FILE`: no name has a `/`, and a file that exists is meant unless
+/// the other reading names one too.
+fn is_file_with_equals(given: &str, name: &str, file: &str) -> bool {
+    name.contains('/') || (Path::new(given).is_file() && !Path::new(file).is_file())
 }
 
 /// Serves until a signal; returns the exit code.
@@ -150,4 +157,32 @@ fn serve(config: &EngineConfig) -> Result<(), Box<dyn std::error::Error>> {
     let by = signals::wait(signals, || hosted.has_failed());
     tracing::info!(drain_timeout = %config.drain_timeout, "{by}: draining; a second signal ends at once");
     Ok(hosted.stop()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_a_file_or_a_name_and_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let existing = folder.path().join("depth=6,rounds=100.onnx");
+        std::fs::write(&existing, "").unwrap();
+        let existing = existing.to_str().unwrap();
+        for (given, name, file) in [
+            ("model.onnx", "model", "model.onnx"),
+            ("fraud=old.onnx", "fraud", "old.onnx"),
+            ("fraud@2=/models/new.onnx", "fraud@2", "/models/new.onnx"),
+            ("fraud=/models/a=b.onnx", "fraud", "/models/a=b.onnx"),
+            ("./a=b.onnx", "a_b", "./a=b.onnx"),
+            ("/models/run=7/model.onnx", "model", "/models/run=7/model.onnx"),
+            (existing, "depth_6_rounds_100", existing),
+        ] {
+            let args = ServeArgs { models: vec![given.to_owned()], ..ServeArgs::default() };
+            assert_eq!(args.named().collect::<Vec<_>>(), [(name.to_owned(), file.to_owned())], "{given}");
+        }
+        // both may be meant: the name, as documented
+        let named = is_file_with_equals("fraud=Cargo.toml", "fraud", "Cargo.toml");
+        assert!(!named);
+    }
 }

@@ -3,6 +3,8 @@
 
 mod check;
 mod cost;
+mod message;
+mod normal;
 mod open;
 pub mod ports;
 mod sizes;
@@ -16,13 +18,14 @@ use std::path::Path;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
+use self::normal::AxisNames;
 pub use self::open::DynamicGraph;
 use crate::EngineError;
 
 /// A model in tract's form, simplified but not yet optimised for tract's own kernels. Clones share the weights.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The typed graph; for an open graph, with all open lengths set to 1.
+    /// The typed graph; for an open graph, with all open axes of one length.
     pub typed: TypedModel,
     /// The open form, if shapes can be inferred for concrete lengths only.
     pub open: Option<DynamicGraph>,
@@ -56,16 +59,19 @@ impl Graph {
     pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
         let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
         let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
+        if let Some(graph) = &mut proto.graph {
+            normal::order_nodes(graph);
+            normal::name_axes(graph, AxisNames::Apart);
+        }
         check::check(&proto, folder.map(Path::new))?;
         proto.graph.iter_mut().for_each(name_apart);
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let operators = operators(&proto);
         // the importer indexes and unwraps in places; a bad file must not end the process
-        let typed = catch_unwind(AssertUnwindSafe(|| import(&proto, folder)));
-        let typed = typed
-            .map_err(|_| EngineError::part("graph", "the importer panicked; the file is broken in a way it does not expect"))?;
-        let (typed, open) = typed.map_err(|e| EngineError::part("graph", format!("{e:#}")))?;
+        let typed = catch_unwind(AssertUnwindSafe(|| import(&mut proto, folder)));
+        let typed = typed.map_err(|payload| message::panicked(&*payload))?;
+        let (typed, open) = typed.map_err(|e| message::explain(&format!("{e:#}"), &proto))?;
         Ok(Self { typed, open, operators, opset, producer: proto.producer_name })
     }
 }
@@ -92,17 +98,27 @@ fn name_apart(graph: &mut GraphProto) {
     }
 }
 
-fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<DynamicGraph>)> {
-    let model = tract_onnx::onnx().parse(proto, folder)?.model;
-    let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
-    match typed {
-        Ok(typed) => Ok((typed, None)),
-        // shapes that cannot be inferred symbolically may be inferred for concrete lengths
-        Err(error) => {
-            let open = DynamicGraph { model, reason: format!("{error:#}") };
-            open.at(|_| 1).map(|typed| (typed, Some(open))).map_err(|_| error)
-        }
+/// Shapes are inferred for named lengths if that is possible at all: as the file has them; then without what it says of tensors that
+/// nodes make; then as if the inputs had their axes in common; at last for concrete lengths only.
+fn import(proto: &mut ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<DynamicGraph>)> {
+    let infer = |proto: &ModelProto| {
+        let model = tract_onnx::onnx().parse(proto, folder)?.model;
+        let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
+        TractResult::Ok((model, typed))
+    };
+    if let (_, Ok(typed)) = infer(proto)? {
+        return Ok((typed, None));
     }
+    proto.graph.iter_mut().for_each(normal::forget_shapes);
+    let (model, error) = match infer(proto)? {
+        (_, Ok(typed)) => return Ok((typed, None)),
+        (model, Err(error)) => (model, error),
+    };
+    let is_shared = proto.graph.as_mut().is_some_and(|graph| normal::name_axes(graph, AxisNames::Shared));
+    if is_shared && let Ok((_, Ok(typed))) = infer(proto) {
+        return Ok((typed, None));
+    }
+    DynamicGraph::new(model, format!("{error:#}")).map(|(typed, open)| (typed, Some(open))).ok_or(error)
 }
 
 fn operators(proto: &ModelProto) -> Vec<(String, usize)> {

@@ -1,0 +1,221 @@
+//! Brings a graph into the form that the importer expects: nodes after what they read, and a name for each open axis.
+//!
+//! ONNX leaves an axis open in several ways: without a value, with -1 or 0 (exporters that know no names), as `?`, as `unk__12`
+//! (tf2onnx), or by a name with signs in it. tract reads these as "unknown", and does not begin to infer shapes while a length of an
+//! input is unknown.
+
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use tract_onnx::pb::GraphProto;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use tract_onnx::pb::type_proto::Value::TensorType;
+
+/// How open axes get names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AxisNames {
+    /// An axis without a name gets its own: nothing is assumed. An expression stays one.
+    Apart,
+    /// Axes without a name at the same place of two inputs are the same one, as the rows of a batch and its tokens are; and expressions
+    /// become names.
+    Shared,
+}
+
+/// Puts each node behind those whose outputs it reads, and otherwise leaves the order as it is. Nodes of a cycle, and those that read
+/// what nothing makes, come last, as they were. Subgraphs are ordered too.
+pub(crate) fn order_nodes(graph: &mut GraphProto) {
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs)).for_each(order_nodes);
+    if is_ordered(graph) {
+        return;
+    }
+    let makers: HashMap<&str, usize> =
+        graph.node.iter().enumerate().flat_map(|(at, node)| node.output.iter().map(move |name| (name.as_str(), at))).collect();
+    let mut readers = vec![Vec::new(); graph.node.len()];
+    let mut missing = vec![0_usize; graph.node.len()];
+    for (at, node) in graph.node.iter().enumerate() {
+        for maker in reads(node).into_iter().filter_map(|name| makers.get(name)) {
+            readers[*maker].push(at);
+            missing[at] += 1;
+        }
+    }
+    // the earliest node that is ready comes next
+    let mut ready: BinaryHeap<_> = (0..missing.len()).filter(|at| missing[*at] == 0).map(std::cmp::Reverse).collect();
+    let mut order = Vec::with_capacity(missing.len());
+    while let Some(std::cmp::Reverse(at)) = ready.pop() {
+        order.push(at);
+        for reader in &readers[at] {
+            missing[*reader] -= 1;
+            if missing[*reader] == 0 {
+                ready.push(std::cmp::Reverse(*reader));
+            }
+        }
+    }
+    order.extend((0..missing.len()).filter(|at| missing[*at] > 0));
+    let mut nodes: Vec<_> = std::mem::take(&mut graph.node).into_iter().map(Some).collect();
+    graph.node = order.into_iter().filter_map(|at| nodes[at].take()).collect();
+}
+
+/// Whether each node comes after the nodes that it reads from.
+fn is_ordered(graph: &GraphProto) -> bool {
+    let mut later: HashMap<&str, usize> = HashMap::new();
+    for node in &graph.node {
+        for name in &node.output {
+            *later.entry(name).or_insert(0) += 1;
+        }
+    }
+    graph.node.iter().all(|node| {
+        let is_behind = reads(node).into_iter().all(|name| later.get(name).is_none_or(|left| *left == 0));
+        for name in &node.output {
+            later.entry(name).and_modify(|left| *left = left.saturating_sub(1));
+        }
+        is_behind
+    })
+}
+
+/// What a node reads from its graph, each name once: its inputs, and what its subgraphs take from outside.
+fn reads(node: &tract_onnx::pb::NodeProto) -> HashSet<&str> {
+    let inputs = node.input.iter().map(String::as_str).filter(|name| !name.is_empty());
+    let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
+    inputs.chain(graphs.flat_map(|graph| graph.node.iter().flat_map(reads))).collect()
+}
+
+/// Names the open axes of the inputs that the importer would not know. Returns whether there were any.
+pub(crate) fn name_axes(graph: &mut GraphProto, names: AxisNames) -> bool {
+    let weights: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    let mut any = false;
+    for input in graph.input.iter_mut().filter(|input| !weights.contains(input.name.as_str())) {
+        let Some(TensorType(tensor)) = input.r#type.as_mut().and_then(|kind| kind.value.as_mut()) else { continue };
+        for (axis, dim) in tensor.shape.iter_mut().flat_map(|shape| &mut shape.dim).enumerate() {
+            let name = match &dim.value {
+                Some(DimValue(length)) if *length > 0 => continue,
+                Some(DimParam(name)) if is_expression(name) && names == AxisNames::Apart => continue,
+                Some(DimParam(name)) if !matches!(name.trim(), "" | "?") => symbol(name),
+                _ if names == AxisNames::Shared => format!("axis_{axis}"),
+                _ => format!("axis_{}_{axis}", plain(&input.name)),
+            };
+            if !matches!(&dim.value, Some(DimParam(given)) if *given == name) {
+                any = true;
+                dim.value = Some(DimParam(name));
+            }
+        }
+    }
+    any
+}
+
+/// Whether a name computes with others: `past + sequence`, `2*batch`.
+fn is_expression(name: &str) -> bool {
+    name.contains(['+', '*', '/', '(']) || name.contains(" - ")
+}
+
+/// An axis's name as a symbol that the importer takes: it has a meaning of its own for `unk__`, for numbers and for signs.
+fn symbol(name: &str) -> String {
+    let plain = plain(name);
+    let is_taken = plain.starts_with("unk__") || plain.starts_with(|c: char| c.is_ascii_digit());
+    if is_taken { format!("axis_{plain}") } else { plain }
+}
+
+/// A name as a part of a symbol's: letters, digits and underscores.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Forgets the shapes that the file gives for what its nodes make: they may be wrong, or have names that the inputs do not, and no
+/// length can then be put in the place of a name.
+pub(crate) fn forget_shapes(graph: &mut GraphProto) {
+    graph.value_info.clear();
+    for output in &mut graph.output {
+        if let Some(TensorType(tensor)) = output.r#type.as_mut().and_then(|kind| kind.value.as_mut()) {
+            tensor.shape = None;
+        }
+    }
+    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
+    attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs)).for_each(forget_shapes);
+}
+
+#[cfg(test)]
+mod tests {
+    use tract_onnx::pb::tensor_shape_proto::Dimension;
+    use tract_onnx::pb::{AttributeProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
+
+    use super::*;
+
+    fn node(reads: &[&str], makes: &str) -> NodeProto {
+        let input = reads.iter().map(ToString::to_string).collect();
+        NodeProto { name: makes.into(), input, output: vec![makes.into()], ..Default::default() }
+    }
+
+    fn ordered(nodes: Vec<NodeProto>) -> Vec<String> {
+        let mut graph = GraphProto { node: nodes, ..Default::default() };
+        order_nodes(&mut graph);
+        graph.node.into_iter().map(|node| node.name).collect()
+    }
+
+    #[test]
+    fn nodes_come_after_what_they_read() {
+        assert_eq!(ordered(vec![node(&["x"], "a"), node(&["a"], "b")]), ["a", "b"]);
+        assert_eq!(
+            ordered(vec![node(&["b", "b"], "c"), node(&["a"], "b"), node(&["x"], "a"), node(&["x"], "d")]),
+            ["a", "b", "c", "d"]
+        );
+        // a cycle, and what reads it, stays for the check to name
+        assert_eq!(
+            ordered(vec![node(&["c"], "a"), node(&["c"], "b"), node(&["b"], "c"), node(&["x"], "d")]),
+            ["d", "a", "b", "c"]
+        );
+        assert_eq!(ordered(vec![node(&["a"], "a")]), ["a"]);
+    }
+
+    #[test]
+    fn a_node_comes_after_what_its_subgraph_reads() {
+        let inner = GraphProto { node: vec![node(&["y"], "z"), node(&["outer"], "y")], ..Default::default() };
+        let attribute = vec![AttributeProto { g: Some(inner), ..Default::default() }];
+        let branch = NodeProto { attribute, ..node(&["condition"], "branch") };
+        let mut graph = GraphProto { node: vec![branch, node(&["x"], "outer")], ..Default::default() };
+        order_nodes(&mut graph);
+        assert_eq!(graph.node.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["outer", "branch"]);
+        let inner = graph.node[1].attribute[0].g.as_ref().unwrap();
+        assert_eq!(inner.node.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["y", "z"]);
+    }
+
+    fn input(name: &str, dims: &[Option<tract_onnx::pb::tensor_shape_proto::dimension::Value>]) -> ValueInfoProto {
+        let dim = dims.iter().map(|value| Dimension { value: value.clone(), ..Default::default() }).collect();
+        let tensor = type_proto::Tensor { elem_type: 1, shape: Some(TensorShapeProto { dim }) };
+        let kind = TypeProto { value: Some(TensorType(tensor)), ..Default::default() };
+        ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
+    }
+
+    fn axes(graph: &GraphProto, at: usize) -> Vec<String> {
+        let Some(TensorType(tensor)) = graph.input[at].r#type.as_ref().and_then(|kind| kind.value.as_ref()) else {
+            return vec![];
+        };
+        let text = |dim: &Dimension| match &dim.value {
+            Some(DimValue(length)) => length.to_string(),
+            Some(DimParam(name)) => name.clone(),
+            None => "none".to_owned(),
+        };
+        tensor.shape.iter().flat_map(|shape| &shape.dim).map(text).collect()
+    }
+
+    #[test]
+    fn open_axes_get_names() {
+        let param = |name: &str| Some(DimParam(name.to_owned()));
+        let first = input("x:0", &[None, Some(DimValue(-1)), Some(DimValue(0)), Some(DimValue(8)), param("sequence")]);
+        let second = input("y", &[param("?"), param("unk__3"), param("past + 1"), param("Dimension.1"), param("")]);
+        let mut graph = GraphProto { input: vec![first, second], ..Default::default() };
+        let mut shared = graph.clone();
+        assert!(name_axes(&mut graph, AxisNames::Apart));
+        assert_eq!(axes(&graph, 0), ["axis_x_0_0", "axis_x_0_1", "axis_x_0_2", "8", "sequence"]);
+        assert_eq!(axes(&graph, 1), ["axis_y_0", "axis_unk__3", "past + 1", "Dimension_1", "axis_y_4"]);
+        assert!(!name_axes(&mut graph, AxisNames::Apart));
+        assert!(name_axes(&mut shared, AxisNames::Shared));
+        assert_eq!(axes(&shared, 0), ["axis_0", "axis_1", "axis_2", "8", "sequence"]);
+        assert_eq!(axes(&shared, 1), ["axis_0", "axis_unk__3", "past___1", "Dimension_1", "axis_4"]);
+    }
+
+    #[test]
+    fn a_weight_is_no_input() {
+        let mut graph = GraphProto { input: vec![input("w", &[None])], ..Default::default() };
+        graph.initializer.push(tract_onnx::pb::TensorProto { name: "w".into(), ..Default::default() });
+        assert!(!name_axes(&mut graph, AxisNames::Apart));
+    }
+}
