@@ -21,7 +21,8 @@ pub enum Outcome {
     Shed,
     /// The upstream could not be reached (502).
     Unreachable,
-    /// The upstream broke the connection or sent an invalid response (502, or a response cut short).
+    /// The upstream broke the connection or sent an invalid response (502, or a response cut short), or the code that served the
+    /// request panicked.
     Broken,
     /// The upstream was too slow (504, or a response that stalled).
     TimedOut,

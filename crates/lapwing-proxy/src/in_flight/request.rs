@@ -126,9 +126,14 @@ impl<M: ConnectionStamps> InFlight<M> {
 
     /// Closes the ledger as cancelled, unless it is closed.
     pub(crate) fn cancel(&self) {
+        self.close_early(Outcome::Cancelled);
+    }
+
+    /// Closes the ledger with this outcome, unless it is closed.
+    fn close_early(&self, outcome: Outcome) {
         // guards are dropped after it was closed, too
         if !self.closed.load(Relaxed) {
-            self.write_ledger(|ledger| ledger.outcome = Outcome::Cancelled);
+            self.write_ledger(|ledger| ledger.outcome = outcome);
             self.close(Stamp::now());
         }
     }
@@ -253,10 +258,14 @@ impl<M: ConnectionStamps> OnFlush for InFlight<M> {
 impl<M: ConnectionStamps> GuardedAccount for InFlight<M> {
     /// Closes the ledger if the guard is dropped before [`InFlight::finish`] was called: as cancelled, unless the response was
     /// complete by its own end mark (such as `data: [DONE]`, an error, or the last frame of gRPC-Web and Connect), and the client was
-    /// given all of it. Clients leave at such a mark, and do not wait for the end of the body.
-    fn on_abandoned(self: &Arc<Self>, _: bool) {
+    /// given all of it. Clients leave at such a mark, and do not wait for the end of the body. If a layer panicked, it is not the client
+    /// that left: the exchange is broken.
+    fn on_abandoned(self: &Arc<Self>, has_panicked: bool) {
         if self.is_finished() {
             return;
+        }
+        if has_panicked {
+            return self.close_early(Outcome::Broken);
         }
         if self.account.is_response_complete() && !self.is_cut.load(Relaxed) {
             // the client has all it asked for, and left without waiting for the body's end
@@ -288,6 +297,26 @@ mod tests {
         in_flight.cancel();
         assert!(in_flight.read_ledger(|_| ()).is_none());
         assert_eq!(in_flight.account.context.counters.get(Counter::LateEvents), 0);
+    }
+
+    #[derive(Debug)]
+    struct TellOutcome(std::sync::mpsc::Sender<Outcome>);
+
+    impl OnClose for TellOutcome {
+        fn on_close(self: Box<Self>, ledger: &mut Ledger) {
+            self.0.send(ledger.outcome).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_is_no_cancellation() {
+        for (has_panicked, outcome) in [(false, Outcome::Cancelled), (true, Outcome::Broken)] {
+            let in_flight = fixtures::in_flight();
+            let (tell, told) = std::sync::mpsc::channel();
+            in_flight.set_on_close(Box::new(TellOutcome(tell)));
+            in_flight.on_abandoned(has_panicked);
+            assert_eq!(told.try_recv(), Ok(outcome));
+        }
     }
 
     #[test]
