@@ -13,7 +13,7 @@ pub enum Poll {
     /// Text: `auto`.
     #[default]
     Auto,
-    /// Nowhere. Text: `off` (in a file also `false`).
+    /// Nowhere. Text: `off`.
     Off,
     /// At this address.
     At {
