@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use clap::Args;
 
+use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_ledger::Stamp;
-use lapwing_model::{Model, ModelOptions, Workspace};
+use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Verification, Workspace};
+use lapwing_plan::EngineError;
+use lapwing_plan::onnx::OnnxFile;
 use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.
@@ -20,8 +23,11 @@ const CLOCK: u64 = 4;
 const POLL: Duration = Duration::from_millis(2);
 /// What is read of the text that the trial wrote about its failure, in bytes.
 const TEXT: u64 = 4096;
-/// What a trial that succeeded says.
+/// What a trial that succeeded says first; a verification may follow.
 const LOADED: &str = "loaded";
+/// The start of a verification: the rows of the calls that agree, or why nothing was compared.
+const AGREES: &str = "agrees ";
+const NOT_COMPARED: &str = "not compared: ";
 
 /// This program, once it is known to be `lapwing`.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -84,20 +90,87 @@ pub struct TryLoadArgs {
     /// Seconds of processor time
     #[arg(long)]
     seconds: u64,
+    /// What is to run the model
+    #[arg(long, value_parser = super::engine::cli::backend())]
+    executor: Backend,
+    /// ONNX Runtime's library
+    #[arg(long)]
+    ort_lib: Option<PathBuf>,
+    /// Why there is none
+    #[arg(long, conflicts_with = "ort_lib")]
+    ort_missing: Option<String>,
+    /// Hold the model against ONNX Runtime
+    #[arg(long)]
+    verify: bool,
 }
 
-/// Tries to load a model.
+/// How a model is loaded, as far as a trial does it likewise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial<'a> {
+    pub(crate) limits: LoadLimits,
+    pub(crate) backend: Backend,
+    pub(crate) onnxruntime: Option<&'a Result<Runtime, LibraryError>>,
+    pub(crate) verify: bool,
+}
+
+impl Trial<'_> {
+    /// A trial of a model that is run by its plan or by tract.
+    pub(crate) const fn new(limits: LoadLimits) -> Self {
+        Self { limits, backend: Backend::Auto, onnxruntime: None, verify: false }
+    }
+
+    /// A trial with an executor and a library.
+    pub(crate) fn of(limits: LoadLimits, options: &ModelOptions) -> Trial<'_> {
+        Trial { limits, backend: options.backend, onnxruntime: options.onnxruntime.as_ref(), verify: options.verify }
+    }
+}
+
+/// What a trial says of a model that it could load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tried {
+    /// Why tract must not be given the model; ONNX Runtime could load it.
+    pub(crate) unreadable: Option<String>,
+    /// What came of holding the model against ONNX Runtime, unless they disagree.
+    pub(crate) verification: Option<Verification>,
+}
+
+/// Tries to load a model. If that ends the trial and any executor will do, ONNX Runtime alone is tried, where there is one.
 ///
 /// # Errors
 ///
 /// [`TrialError`] says what is wrong with the model, or which limit it exceeds.
-pub(crate) fn load(path: &Path, limits: LoadLimits) -> Result<(), TrialError> {
-    let Some(program) = PROGRAM.get() else { return Ok(()) };
+pub(crate) fn load(path: &Path, trial: &Trial<'_>) -> Result<Tried, TrialError> {
+    let Some(program) = PROGRAM.get() else { return Ok(Tried::default()) };
+    let error = match load_once(program, path, trial) {
+        Ok(verification) => return Ok(Tried { unreadable: None, verification }),
+        Err(error) => error,
+    };
+    let has_ended = matches!(error, TrialError::Time { .. } | TrialError::Memory { .. } | TrialError::Ended { .. });
+    if !has_ended || trial.backend != Backend::Auto || !matches!(trial.onnxruntime, Some(Ok(_))) {
+        return Err(error);
+    }
+    match load_once(program, path, &Trial { backend: Backend::OnnxRuntime, verify: false, ..*trial }) {
+        Ok(verification) => Ok(Tried { unreadable: Some(error.to_string()), verification }),
+        Err(_) => Err(error),
+    }
+}
+
+fn load_once(program: &Path, path: &Path, trial: &Trial<'_>) -> Result<Option<Verification>, TrialError> {
+    let limits = trial.limits;
     let memory = limits.memory.get().saturating_add(files(path).saturating_mul(COPIES));
     let seconds = limits.time.get().as_secs().max(1);
     let mut command = Command::new(program);
     command.args(["engine", "try-load"]).arg(path);
     command.arg("--memory").arg(memory.to_string()).arg("--seconds").arg(seconds.to_string());
+    command.arg("--executor").arg(trial.backend.name());
+    match trial.onnxruntime {
+        Some(Ok(runtime)) => command.arg("--ort-lib").arg(runtime.path()),
+        Some(Err(error)) => command.arg(format!("--ort-missing={error}")),
+        None => &mut command,
+    };
+    if trial.verify {
+        command.arg("--verify");
+    }
     let began = Stamp::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let status = loop {
@@ -112,11 +185,34 @@ pub(crate) fn load(path: &Path, limits: LoadLimits) -> Result<(), TrialError> {
         std::thread::sleep(POLL);
     };
     let said = child.stdout.take().map(text).unwrap_or_default();
-    if status.success() && said == LOADED {
-        return Ok(());
+    if status.success()
+        && let Some(verification) = said.strip_prefix(LOADED)
+    {
+        return Ok(verification_of(verification.trim()));
     }
     let failure = child.stderr.take().map(text).unwrap_or_default();
     Err(reason(path, limits.time, Size::mib(memory >> 20), status, said, &failure))
+}
+
+/// The verification that a trial wrote.
+fn verification_of(text: &str) -> Option<Verification> {
+    if let Some(reason) = text.strip_prefix(NOT_COMPARED) {
+        return Some(Verification::NotCompared(reason.to_owned()));
+    }
+    let rows = text.strip_prefix(AGREES)?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(Verification::Agrees { rows })
+}
+
+/// A verification as [`verification_of`] reads it. Whoever disagrees is compared again where the model is loaded.
+fn written(verification: &Verification) -> String {
+    match verification {
+        Verification::Agrees { rows } => {
+            let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
+            format!("{AGREES}{}", rows.join(" "))
+        }
+        Verification::NotCompared(reason) => format!("{NOT_COMPARED}{}", reason.replace('\n', " ")),
+        Verification::Differs(_) => String::new(),
+    }
 }
 
 fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: String, failure: &str) -> TrialError {
@@ -131,7 +227,7 @@ fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: Str
         _ if ["memory allocation of", "failed to allocate"].iter().any(|words| failure.contains(words)) => {
             TrialError::Memory { path, memory }
         }
-        None if !said.is_empty() && said != LOADED => TrialError::Refused(said),
+        None if !said.is_empty() && !said.starts_with(LOADED) => TrialError::Refused(said),
         _ => TrialError::Ended { path, status },
     }
 }
@@ -152,12 +248,13 @@ fn files(path: &Path) -> u64 {
     own.filter_map(|entry| std::fs::metadata(entry.path()).ok()).map(|file| file.len()).fold(0, u64::saturating_add)
 }
 
-/// The trial itself: loads the model within the limits, and runs one row if tract runs it, because tract sizes its tensors as it runs.
+/// The trial itself: loads the model within the limits, and runs one row if no plan of ours runs it, because others size their tensors as they
+/// run.
 pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     let loaded = lapwing_model::process::limit(args.memory, args.seconds).map_err(|error| error.to_string());
-    let loaded = loaded.and_then(|()| try_here(&args.model).map_err(|error| error.to_string()));
+    let loaded = loaded.and_then(|()| try_here(args).map_err(|error| error.to_string()));
     let (code, said) = match loaded {
-        Ok(()) => (ExitCode::SUCCESS, LOADED.to_owned()),
+        Ok(verification) => (ExitCode::SUCCESS, format!("{LOADED}\n{}", written(&verification))),
         Err(error) => (ExitCode::FAILURE, error),
     };
     // the parent takes silence as a failure
@@ -165,12 +262,29 @@ pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     code
 }
 
-fn try_here(path: &Path) -> Result<(), lapwing_plan::EngineError> {
-    let model = Model::read(path, &ModelOptions::default())?;
-    if model.executor() == "tract" {
+fn try_here(args: &TryLoadArgs) -> Result<Verification, EngineError> {
+    let missing = args.ort_missing.clone().map(|reason| Err(LibraryError::told(reason)));
+    let onnxruntime = args.ort_lib.as_ref().map(|path| Runtime::find(Some(path))).or(missing);
+    let options = ModelOptions { backend: args.executor, onnxruntime, verify: args.verify, ..ModelOptions::default() };
+    let model = Model::of(&OnnxFile::read(&args.model)?, &options)?;
+    if model.executor() != ExecutorName::Plan {
         let call = model.synthetic_call(1, 1);
         // a model may not take a synthetic call; its warm-up says so
         drop(model.run(&mut Workspace::default(), &[&call]));
     }
-    Ok(())
+    Ok(model.verification().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verification_reaches_the_process_that_loads_the_model() {
+        let agrees = Verification::Agrees { rows: vec![1, 7] };
+        assert_eq!(verification_of(&written(&agrees)), Some(agrees));
+        let not = Verification::NotCompared("a run takes 2100 ms\n(once)".to_owned());
+        assert_eq!(verification_of(&written(&not)), Some(Verification::NotCompared("a run takes 2100 ms (once)".to_owned())));
+        assert_eq!(verification_of(&written(&Verification::Differs("output y".to_owned()))), None);
+    }
 }

@@ -1,8 +1,8 @@
 //! Lapwing's reference engine: runs plans of fused nodes on the CPU ([`cpu`]) or on NVIDIA GPUs ([`gpu`]), and measures what the
-//! machine could do (`peaks` of both).
+//! machine could do (`peaks` of both). [`onnxruntime`] runs files by ONNX Runtime's library, where it is found.
 //!
 //! It takes plain values, has its own [`clock`], and knows neither tokio nor hyper. It never reads a model (lapwing-plan does), chooses
-//! what runs one or batches calls (lapwing-model does). It is the one crate with `unsafe` code: in kernels and calls of the driver.
+//! what runs one or batches calls (lapwing-model does). It is the one crate with `unsafe` code: in kernels, and in calls of the driver and of ONNX Runtime.
 //!
 //! ```
 //! use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
@@ -30,14 +30,22 @@ pub mod clock;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod gpu;
+#[cfg(feature = "onnxruntime")]
+pub mod onnxruntime;
 pub mod placement;
 #[cfg(test)]
 mod tests;
 #[cfg(not(feature = "cuda"))]
 pub mod without_cuda;
+#[cfg(not(feature = "onnxruntime"))]
+pub mod without_onnxruntime;
 
 #[cfg(not(feature = "cuda"))]
 pub use without_cuda as gpu;
+#[cfg(not(feature = "onnxruntime"))]
+pub use without_onnxruntime as onnxruntime;
 
 /// Whether this build can run models on a GPU (feature `cuda`).
 pub const HAS_CUDA: bool = cfg!(feature = "cuda");
+/// Whether this build can run models by ONNX Runtime's library (feature `onnxruntime`).
+pub const HAS_ONNXRUNTIME: bool = cfg!(feature = "onnxruntime");

@@ -1,8 +1,8 @@
-//! Models that answer calls. A [`Model`] has tensors run by the executor that it chose: lapwing-engine where the model has a plan, else
-//! tract. A [`Served`](served::Served) model has a queue, batches ([`batch`]) and a thread; servers call it through [`service`].
+//! Models that answer calls. A [`Model`] has tensors run by the executor that it chose: lapwing-engine where the model has a plan, else ONNX
+//! Runtime where its library is found, else tract. A [`Served`](served::Served) model has a queue, batches ([`batch`]) and a thread; servers call it through [`service`].
 //!
-//! It never computes a product itself and opens no socket: executors are below it, protocols above. Another executor is a crate of its
-//! own, a variant of the choice ([`Backend`]) and an arm in [`Model`]; what waits, batches and reports stays as it is.
+//! It never computes a product itself and opens no socket: executors are below it, protocols above. Another executor is an [`Executor`], a
+//! variant of the choice ([`Backend`]) and an arm of the selection; what waits, batches and reports stays as it is.
 //!
 //! ```
 //! use lapwing_model::{Model, ModelOptions, Workspace};
@@ -12,7 +12,7 @@
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
 //! let model = Model::parse(onnx, &ModelOptions::default())?;
-//! assert_eq!(model.executor(), "plan");
+//! assert_eq!(model.executor().name(), "plan");
 //!
 //! let mut call = [Tensor::f32("in", &[2, 7], &[0.5; 14])];
 //! let work = model.accept(&mut call)?; // checks the shapes and orders the inputs
@@ -35,8 +35,10 @@ pub mod process;
 pub mod served;
 pub mod service;
 
-pub use choice::{Backend, Device};
-pub use model::{BatchResult, CallWork, Model, ModelOptions, WantedOutputs, Workspace};
+pub use choice::{Backend, Device, OrtLibrary};
+pub use model::{
+    BatchResult, CallWork, Executor, ExecutorName, Model, ModelOptions, NotUsed, Verification, WantedOutputs, Workspace,
+};
 
 // a model that takes the engine's GPU for a stand-in would leave it unused and not say so
 const _: () = assert!(cfg!(feature = "cuda") == lapwing_engine::HAS_CUDA, "lapwing-engine/cuda without lapwing-model/cuda");

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::model::ExecutorName;
 use lapwing_engine::clock::Stamp;
 pub use lapwing_engine::placement::{Fallback, FallbackCause, Placement};
 use lapwing_plan::EngineError;
@@ -16,8 +17,8 @@ pub struct About {
     pub name: String,
     /// Its version; usually a number, and compared as one.
     pub version: String,
-    /// What runs it: `plan` (the fused plan, by this engine's kernels) or `tract` (the graph, by tract).
-    pub executor: &'static str,
+    /// Who runs it.
+    pub executor: ExecutorName,
     /// Why it has no plan, beginning with the node's name; `None` if it has one.
     pub unsupported: Option<String>,
     /// Its inputs, in the model's order.

@@ -21,7 +21,7 @@ struct Scaling {
 #[test]
 fn the_model_predicts_what_scikit_learns_does() {
     let model = Model::parse(MODEL, &ModelOptions::default()).unwrap();
-    assert_eq!((model.executor(), model.unsupported()), ("plan", None));
+    assert_eq!((model.executor().name(), model.unsupported()), ("plan", None));
     let scaling: Scaling = serde_json::from_str(ABOUT).unwrap();
     let (mut truth, mut input) = (Vec::new(), Vec::new());
     for line in ROWS.lines().skip(1) {

@@ -13,7 +13,7 @@ pub struct UnsupportedNode {
 }
 
 /// Why a model could not be loaded or run.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// The file cannot be read.
     #[error("{path}: {reason}")]
@@ -34,6 +34,14 @@ pub enum EngineError {
     /// `int8` was requested, and the model has no plan.
     #[error("precision: int8 needs a plan, and the model has none: {0}")]
     NoPlan(UnsupportedNode),
+    /// The executor that was named cannot run the model.
+    #[error("executor: {executor} cannot run it: {reason}")]
+    Executor {
+        /// `plan`, `tract` or `onnxruntime`.
+        executor: &'static str,
+        /// Why not.
+        reason: String,
+    },
     /// A tensor of a call does not fit the model.
     #[error("{tensor}: {reason}")]
     Input {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use lapwing_model::{Backend, Device, batch};
+use lapwing_model::{Backend, Device, OrtLibrary, batch};
 use lapwing_plan::Precision;
 use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
 
@@ -29,9 +29,18 @@ pub struct Config {
     /// `cuda:N`, N up to 255, Lapwing does not start unless that GPU supports every model.
     #[schemars(schema_with = "device_schema")]
     pub device: Device,
-    /// What runs models. `auto`: the model's own plan if it has one, else tract; every answer says which.
+    /// What runs models. `auto`: the model's own plan if it has one, else ONNX Runtime where its library is found, else tract; every
+    /// answer says which. With another, Lapwing does not start unless that executor can run every model.
     #[schemars(schema_with = "executor_schema")]
     pub executor: Backend,
+    /// ONNX Runtime's library, from version 1.17 on: a file, or a folder with `libonnxruntime.so`; Lapwing does not start if it cannot
+    /// be used. `auto`: `ORT_DYLIB_PATH`, else the loader's, else `onnxruntime/capi` of the current Python environment. `off`: none.
+    #[schemars(schema_with = "ort_lib_schema")]
+    pub ort_lib: OrtLibrary,
+    /// `auto`: a model that another executor runs is held against ONNX Runtime when it is loaded, if its library is found; where they
+    /// disagree ONNX Runtime runs the model, or Lapwing does not start if `executor` names the other. `off`: it is not.
+    #[schemars(schema_with = "verify_schema")]
+    pub verify: Verify,
     /// The number format of products. All except `fp32` need a plan; `tf32` and `fp16` need a GPU, and become `fp32` if `device:
     /// auto` is the processor.
     #[schemars(schema_with = "precision_schema")]
@@ -71,6 +80,17 @@ pub struct Config {
     pub load_time: Period,
     /// The timeout of requests that name none.
     pub timeout: Switch<Period>,
+}
+
+/// Whether models are held against ONNX Runtime when they are loaded. Text: `auto` or `off`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// Where its library is found.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
 }
 
 /// How batches are formed. Text: `adaptive`, or `fixed:8`.
@@ -118,7 +138,15 @@ fn device_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn executor_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"enum": [Backend::Auto, Backend::Tract]})
+    json_schema!({"enum": Backend::ALL})
+}
+
+fn ort_lib_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"title": "`auto`, `off`, file or folder", "type": "string", "pattern": r"\S"})
+}
+
+fn verify_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": [Verify::Auto, Verify::Off]})
 }
 
 fn precision_schema(_: &mut SchemaGenerator) -> Schema {
@@ -137,6 +165,8 @@ impl Default for Config {
             listen: Bind::loopback(8081),
             device: Device::default(),
             executor: Backend::default(),
+            ort_lib: OrtLibrary::default(),
+            verify: Verify::default(),
             precision: Precision::default(),
             cuda_lib_dir: Switch::Off,
             calibration: Switch::Off,
@@ -270,11 +300,20 @@ impl Config {
         if matches!(device, Device::Cuda(_)) && !lapwing_engine::HAS_CUDA {
             checks.fault("device", device, "is not in this build, which was made without the feature cuda");
         }
-        if matches!(device, Device::Cuda(_)) && executor == Backend::Tract {
-            checks.fault("device", device, "needs a plan, but executor is tract");
+        if matches!(device, Device::Cuda(_)) && !executor.allows_plan() {
+            checks.fault("device", device, format!("needs a plan, but executor is {}", executor.name()));
         }
-        if executor == Backend::Tract && self.precision != Precision::Fp32 {
-            checks.fault("precision", precision, "needs a plan, but executor is tract");
+        if !executor.allows_plan() && self.precision != Precision::Fp32 {
+            checks.fault("precision", precision, format!("needs a plan, but executor is {}", executor.name()));
+        }
+        if executor == Backend::OnnxRuntime && !lapwing_engine::HAS_ONNXRUNTIME {
+            checks.fault("executor", executor.name(), "is not in this build, which was made without the feature onnxruntime");
+        }
+        if executor == Backend::OnnxRuntime && self.ort_lib == OrtLibrary::Off {
+            checks.fault("ort_lib", &self.ort_lib, "must not be off while executor is onnxruntime");
+        }
+        if self.ort_lib.path().is_some() && !lapwing_engine::HAS_ONNXRUNTIME {
+            checks.fault("ort_lib", &self.ort_lib, "has no effect in this build, which was made without the feature onnxruntime");
         }
         if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
             checks.fault("precision", precision, "needs a GPU, and this build was made without the feature cuda");

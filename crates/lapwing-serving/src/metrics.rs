@@ -241,7 +241,7 @@ impl Metrics {
         let model = || ("model", about.name.clone());
         let version = || ("version", about.version.clone());
         let outcome = |outcome: Outcome| {
-            let executor = ("executor", about.executor.to_owned());
+            let executor = ("executor", about.executor.name().to_owned());
             let labels = vec![model(), version(), executor, ("outcome", outcome.name().to_owned())];
             self.requests.get_or_create_owned(&labels)
         };

@@ -52,7 +52,7 @@ fn about() -> About {
     About {
         name: "m".to_owned(),
         version: "1".to_owned(),
-        executor: "plan",
+        executor: lapwing_model::ExecutorName::Plan,
         unsupported: None,
         inputs: vec![port("x", Datatype::Fp32)],
         outputs: vec![port("y", Datatype::Fp32), port("half", Datatype::Fp16)],

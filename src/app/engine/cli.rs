@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
 use crate::app::trial::TryLoadArgs;
-use lapwing_model::{Backend, Device};
+use lapwing_model::{Backend, Device, OrtLibrary};
 use lapwing_plan::Precision;
 
 const INSPECT: &str = "\
@@ -21,7 +21,8 @@ Examples:
   lapwing engine inspect model.onnx --plan --json               print the plan as JSON
   lapwing engine inspect model.onnx --plan --device cuda        print the kernels that a GPU would run; no GPU is needed
 
-A model that has no plan is run by tract; the node that is not supported is named.";
+A model that has no plan is run by ONNX Runtime where its library is found, else by tract; the node that is not supported is named. A
+model that ONNX Runtime does not run is held against it on generated calls, as when it is served.";
 
 const BENCH: &str = "\
 Each case is warmed up; then forward passes are timed one by one, without a queue, on synthetic inputs. `util` is the measured rate
@@ -33,7 +34,7 @@ Examples:
   lapwing engine bench model.onnx --threads 1,2 --cpus 0-1           each thread on its own processor
   lapwing engine bench model.onnx --precision int8                   in 8 bits, with a range for each row
   lapwing engine bench model.onnx --device cuda --precision fp16     on the first GPU; an error if there is none
-  lapwing engine bench model.onnx --executor tract                   by tract, for comparison
+  lapwing engine bench model.onnx --executor onnxruntime             by ONNX Runtime, for comparison
   lapwing engine bench model.onnx --json                             one JSON object per line, for scripts";
 
 const QUANTIZE: &str = "\
@@ -84,6 +85,12 @@ pub struct InspectArgs {
     /// Also print the plan, one node per line, with the cost of each node at the first shape
     #[arg(long)]
     pub plan: bool,
+    /// What is to run the model
+    #[arg(long, value_parser = backend(), default_value = "auto")]
+    pub executor: Backend,
+    /// ONNX Runtime's library: auto, off, or a file or folder
+    #[arg(long, value_name = "PATH", default_value_t = OrtLibrary::Auto)]
+    pub ort_lib: OrtLibrary,
     /// With --plan: cuda prints the kernels that a GPU would run (no GPU is needed)
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
@@ -125,9 +132,12 @@ pub struct BenchArgs {
     /// Ranges for int8, a file that `quantize` wrote [default: a range for each row]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
-    /// What runs the model: its plan if it has one, or tract
+    /// What is to run the model
     #[arg(long, value_parser = backend(), default_value = "auto")]
     pub executor: Backend,
+    /// ONNX Runtime's library: auto, off, or a file or folder
+    #[arg(long, value_name = "PATH", default_value_t = OrtLibrary::Auto)]
+    pub ort_lib: OrtLibrary,
     /// Processors to which threads are pinned, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<CpuList>,
@@ -188,10 +198,16 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 }
 
 /// Reads a backend by its name; `--help` explains each.
-fn backend() -> impl TypedValueParser<Value = Backend> {
-    let auto = PossibleValue::new("auto").help("Its plan if it has one, else tract");
-    PossibleValuesParser::new([auto, PossibleValue::new("tract").help("Tract")])
-        .map(|name| if name == "tract" { Backend::Tract } else { Backend::Auto })
+pub(crate) fn backend() -> impl TypedValueParser<Value = Backend> {
+    let help = |backend| match backend {
+        Backend::Auto => "Its plan if it has one, else ONNX Runtime where its library is found, else tract",
+        Backend::Plan => "Its plan",
+        Backend::Tract => "Tract",
+        Backend::OnnxRuntime => "ONNX Runtime",
+    };
+    let values = Backend::ALL.map(|backend| PossibleValue::new(backend.name()).help(help(backend)));
+    PossibleValuesParser::new(values)
+        .map(|name| Backend::ALL.into_iter().find(|backend| backend.name() == name).unwrap_or_default())
 }
 
 /// Whose kernels compute products on a GPU.

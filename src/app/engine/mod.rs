@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::trial::{self, LoadLimits};
+use super::trial::{self, LoadLimits, Trial};
 pub use cli::EngineSub;
 use error::ToolError;
 
@@ -25,13 +25,13 @@ use error::ToolError;
 pub(crate) fn run(command: &EngineSub, env: Vec<(String, String)>) -> ExitCode {
     let mut out = io::stdout();
     let limits = LoadLimits::default();
-    let tried = |path: &Path| trial::load(path, limits).map_err(ToolError::told);
+    let tried = |path: &Path| trial::load(path, &Trial::new(limits)).map_err(ToolError::told);
     let (name, done) = match command {
         EngineSub::Serve(args) => return serve::run(args, env),
         EngineSub::TryLoad(args) => return trial::run(args, &mut out),
-        EngineSub::Inspect(args) => ("inspect", tried(&args.model).and_then(|()| inspect::run(args, &mut out))),
-        EngineSub::Bench(args) => ("bench", tried(&args.model).and_then(|()| bench::run(args, &mut out))),
-        EngineSub::Quantize(args) => ("quantize", tried(&args.model).and_then(|()| quantize::run(args, &mut out))),
+        EngineSub::Inspect(args) => ("inspect", inspect::run(args, &mut out)),
+        EngineSub::Bench(args) => ("bench", bench::run(args, &mut out)),
+        EngineSub::Quantize(args) => ("quantize", tried(&args.model).and_then(|_| quantize::run(args, &mut out))),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

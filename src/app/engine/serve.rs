@@ -41,9 +41,16 @@ pub struct ServeArgs {
     /// Folder in which libcuda.so.1 and cublasLt are looked for first [default: off, where the system has them]
     #[arg(long, value_name = "DIR", help_heading = "Device")]
     cuda_lib_dir: Option<String>,
-    /// auto: the model's plan if it has one, else tract; tract: always tract [default: auto]
-    #[arg(long, value_name = "HOW")]
+    /// auto: the model's plan if it has one, else ONNX Runtime where its library is found, else tract; plan, tract or onnxruntime:
+    /// that one alone [default: auto]
+    #[arg(long, value_name = "HOW", help_heading = "Executor")]
     executor: Option<String>,
+    /// ONNX Runtime's library: a file or folder; auto: the one that is found; off: none [default: auto]
+    #[arg(long, value_name = "PATH", help_heading = "Executor")]
+    ort_lib: Option<String>,
+    /// auto: models that others run are held against ONNX Runtime when they are loaded; off: they are not [default: auto]
+    #[arg(long, value_name = "HOW", help_heading = "Executor")]
+    verify: Option<String>,
     /// fp32 or int8; on a GPU also tf32 and fp16 [default: fp32]
     #[arg(long, value_name = "PRECISION", help_heading = "Precision")]
     precision: Option<String>,
@@ -98,6 +105,8 @@ impl ServeArgs {
             ("engine.listen", "--listen", &self.listen),
             ("engine.device", "--device", &self.device),
             ("engine.executor", "--executor", &self.executor),
+            ("engine.ort_lib", "--ort-lib", &self.ort_lib),
+            ("engine.verify", "--verify", &self.verify),
             ("engine.precision", "--precision", &self.precision),
             ("engine.cuda_lib_dir", "--cuda-lib-dir", &self.cuda_lib_dir),
             ("engine.calibration", "--calibration", &self.calibration),

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn tickets_that_it_has_not_seen_are_classified_by_the_engines_plan() {
         let classifier = Classifier::fit().unwrap();
-        assert_eq!((classifier.model.executor(), classifier.model.unsupported()), ("plan", None));
+        assert_eq!((classifier.model.executor().name(), classifier.model.unsupported()), ("plan", None));
         let tickets = corpus::tickets(99, 200);
         let texts: Vec<&str> = tickets.iter().map(|ticket| ticket.text.as_str()).collect();
         let mut inputs = tensors(&classifier.tokenizer.tokenize(&texts).unwrap());

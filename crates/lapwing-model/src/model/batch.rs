@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use lapwing_engine::clock::Stamp;
 use lapwing_plan::EngineError;
 use lapwing_plan::exec::{Batch, CallBatch, IdError, Input, RunError};
 use lapwing_plan::plan::{BatchSize, ElementType, Lookup, Op, Plan, PlanPort, Rows};
@@ -245,8 +246,23 @@ fn shape(plan: &Plan, call: &[Tensor]) -> (usize, usize) {
     (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
 }
 
+/// What calls get of a batch that began at `began`, whose inputs took `laid_ns` to be laid end to end. `outputs` is emptied.
+pub(crate) fn result(
+    plan: &Plan,
+    ports: &[TensorSpec],
+    calls: &[&[Tensor]],
+    outputs: &mut Vec<Vec<f32>>,
+    began: Stamp,
+    laid_ns: u64,
+) -> BatchResult {
+    let done = Stamp::now();
+    let outputs = split(plan, ports, calls, outputs);
+    let forward_ns = done.since(began).saturating_sub(laid_ns);
+    BatchResult { outputs, preprocessing_ns: laid_ns, forward_ns, postprocessing_ns: done.elapsed() }
+}
+
 /// Splits the outputs among the calls: each gets its part of the memory that the executor wrote. `outputs` is emptied.
-pub(crate) fn split(plan: &Plan, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &mut Vec<Vec<f32>>) -> Vec<Vec<Tensor>> {
+fn split(plan: &Plan, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &mut Vec<Vec<f32>>) -> Vec<Vec<Tensor>> {
     let written: SmallVec<[Bytes; 4]> = outputs.drain(..).map(bytes).collect();
     let mut at: SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
     let of = |call: &&[Tensor]| {

@@ -1,9 +1,8 @@
 //! How a model is run, and what comes of placing its plan on a GPU.
 
 use crate::choice::Backend;
+use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::Fallback;
-use lapwing_plan::EngineError;
-use lapwing_plan::exec::RunError;
 use lapwing_plan::plan::Plan;
 
 /// How a model is run.
@@ -15,6 +14,12 @@ pub struct ModelOptions {
     pub plan: lapwing_engine::cpu::CpuOptions,
     /// The request for a GPU; `None` runs models on the CPU.
     pub gpu: Option<lapwing_engine::gpu::DeviceRequest>,
+    /// ONNX Runtime's library, or why there is none to use; `None` if it was not looked for.
+    pub onnxruntime: Option<Result<Runtime, LibraryError>>,
+    /// Why tract is not to be given the file although `backend` is `auto`: it ended the process that tried it.
+    pub unreadable: Option<String>,
+    /// Whether a model that another executor runs is held against ONNX Runtime when it is loaded, if there is a library.
+    pub verify: bool,
 }
 
 impl ModelOptions {
@@ -32,13 +37,4 @@ pub(crate) enum Placing<G> {
     Placed(G),
     /// It does not; with the reason, if a GPU was looked for.
     NotPlaced(Plan, Option<Fallback>),
-}
-
-/// Why a batch could not be run on a GPU.
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a GPU ends a model"))]
-pub(crate) enum Fault {
-    /// The batch is at fault.
-    Batch(RunError),
-    /// The device: the model cannot run any more, or this batch is too large for it.
-    Engine(EngineError),
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{CallWork, Model, ModelOptions, Workspace};
+use super::{CallWork, ExecutorName, Model, ModelOptions, Workspace};
 use crate::choice::Backend;
 use lapwing_plan::exec::CpuPrecision;
 use lapwing_plan::plan::BatchSize;
@@ -23,7 +23,7 @@ fn golden() -> Golden {
 fn models() -> Vec<Model> {
     let load = |backend| Model::parse(DIGITS, &ModelOptions { backend, ..ModelOptions::default() }).unwrap();
     let models = vec![load(Backend::Auto), load(Backend::Tract)];
-    assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), ["plan", "tract"]);
+    assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), [ExecutorName::Plan, ExecutorName::Tract]);
     models
 }
 
@@ -43,7 +43,7 @@ fn logits_equal_numpys_however_rows_are_cut_into_calls() {
         for cut in 1..golden.input.len() {
             let mut calls = [rows(&golden.input[..cut]), rows(&golden.input[cut..])];
             let work = model.accept(&mut calls[0]).unwrap();
-            let flops = (model.executor() == "plan").then(|| {
+            let flops = (model.executor() == ExecutorName::Plan).then(|| {
                 let one = model.plan().map_or(0, |plan| plan.total(BatchSize::uniform(1, 1)).cost.flops);
                 (cut as u64 * one, cut as u64 * one)
             });
@@ -78,7 +78,7 @@ fn tensors_that_do_not_fit_are_named() {
 #[test]
 fn what_has_no_plan_is_run_by_tract_and_says_why() {
     let model = Model::read(&fixture("refused-conv"), &ModelOptions::default()).unwrap();
-    assert_eq!((model.executor(), model.batches()), ("tract", false));
+    assert_eq!((model.executor(), model.batches()), (ExecutorName::Tract, false));
     let refused = model.unsupported().unwrap().to_string();
     assert!(refused.starts_with("the_conv"), "{refused}");
     let shape: Vec<usize> = model.inputs()[0].shape.iter().map(|length| length.unwrap_or(2)).collect();

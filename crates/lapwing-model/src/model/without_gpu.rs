@@ -1,37 +1,53 @@
-//! Replaces `on_gpu` in a build without the feature `cuda`: no plan runs on a GPU.
+//! Replaces `plan_on_gpu` in a build without the feature `cuda`: no plan runs on a GPU.
 
-use super::options::{Fault, ModelOptions, Placing};
-use lapwing_engine::cpu::CpuExecutor;
-use lapwing_engine::gpu::{CudaState, DeviceError};
+use std::sync::Arc;
+
+use super::batch::{BatchResult, CallWork};
+use super::executor::{Executor, ExecutorName, Workspace};
+use super::options::{ModelOptions, Placing};
+use super::ports::Ports;
 use lapwing_engine::placement::{Fallback, Placement};
 use lapwing_plan::plan::Plan;
+use lapwing_plan::tensor::{Tensor, TensorSpec};
 use lapwing_plan::{EngineError, UnsupportedNode};
 
 /// A plan on a GPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum OnGpu {}
+pub(crate) enum PlanOnGpu {}
 
-impl OnGpu {
-    pub(crate) const fn executor(&self) -> &lapwing_engine::gpu::CudaExecutor {
+impl Executor for PlanOnGpu {
+    fn name(&self) -> ExecutorName {
         match *self {}
     }
 
-    pub(crate) const fn moved(&self) -> Option<&(CpuExecutor, Fallback)> {
+    fn inputs(&self) -> &[TensorSpec] {
         match *self {}
     }
 
-    pub(crate) const fn placement(&self) -> Placement {
+    fn outputs(&self) -> &[TensorSpec] {
         match *self {}
     }
 
-    pub(crate) const fn after(&self, _: DeviceError, _: &mut CudaState) -> Result<&CpuExecutor, Fault> {
+    fn batches(&self) -> bool {
+        match *self {}
+    }
+
+    fn accept(&self, _: &[Tensor]) -> Result<CallWork, EngineError> {
+        match *self {}
+    }
+
+    fn placement(&self) -> Arc<Placement> {
+        match *self {}
+    }
+
+    fn run(&self, _: &mut Workspace, _: &[&[Tensor]], _: &[bool]) -> Result<BatchResult, EngineError> {
         match *self {}
     }
 }
 
 /// Leaves the plan to the CPU.
 #[allow(clippy::unnecessary_wraps, reason = "placing a plan on a GPU can fail")]
-pub(crate) fn place(plan: Plan, _: &ModelOptions) -> Result<Placing<OnGpu>, EngineError> {
+pub(crate) fn place(plan: Plan, _: &Ports, _: &ModelOptions) -> Result<Placing<PlanOnGpu>, EngineError> {
     Ok(Placing::NotPlaced(plan, None))
 }
 

@@ -49,7 +49,7 @@ impl Worker {
             Ok(runs) => tracing::info!(
                 model = self.about.name,
                 version = self.about.version,
-                executor = self.about.executor,
+                executor = self.about.executor.name(),
                 device = self.placement.device,
                 precision = self.placement.precision,
                 runs,

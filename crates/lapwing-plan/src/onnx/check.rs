@@ -16,6 +16,27 @@ use crate::EngineError;
 const MOST_PARTS: usize = 50_000;
 type Checked = Result<(), EngineError>;
 
+/// Checks what no executor may be given: more parts than the bound, and external weights that are not in `folder`.
+pub(crate) fn bounds(proto: &ModelProto, folder: Option<&Path>) -> Checked {
+    let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
+    parts(graph, &mut { MOST_PARTS })?;
+    weights(graph, folder)
+}
+
+/// Checks where a graph's tensors lie, and those of its subgraphs.
+fn weights(graph: &GraphProto, folder: Option<&Path>) -> Checked {
+    let of_nodes = graph.node.iter().flat_map(|node| &node.attribute);
+    let tensors = of_nodes.clone().flat_map(|attribute| attribute.t.iter().chain(&attribute.tensors)).chain(&graph.initializer);
+    for tensor in tensors.filter(|tensor| tensor.data_location == Some(1)) {
+        let fails = |reason: String| Err(EngineError::part(format!("initializer {}", tensor.name), reason));
+        match folder {
+            Some(folder) => external(tensor, folder, None).or_else(fails)?,
+            None => fails("lies outside of the file, which has no folder".into())?,
+        }
+    }
+    of_nodes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).try_for_each(|graph| weights(graph, folder))
+}
+
 /// Validates a model. External weights may lie in `folder`.
 pub(crate) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
     let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
@@ -67,7 +88,7 @@ fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {
     };
     if tensor.data_location == Some(1) {
         return match folder {
-            Some(folder) => external(tensor, folder, elements * bytes).or_else(fails),
+            Some(folder) => external(tensor, folder, Some(elements * bytes)).or_else(fails),
             None => fails("lies outside of the file, which has no folder".into()),
         };
     }
@@ -81,8 +102,8 @@ fn initializer(tensor: &TensorProto, folder: Option<&Path>) -> Checked {
 }
 
 /// Checks an initializer's external data: it must lie in a file of the folder, not above it, nor behind a link that
-/// leads out of it.
-fn external(tensor: &TensorProto, folder: &Path, bytes: i64) -> Result<(), String> {
+/// leads out of it. `bytes` is how many its shape asks for, if that is known.
+fn external(tensor: &TensorProto, folder: &Path, bytes: Option<i64>) -> Result<(), String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let number = |key: &str| {
         entry(key).map(|text| text.parse::<u64>().map_err(|_| format!("its external data has the {key} {text:?}"))).transpose()
@@ -99,8 +120,8 @@ fn external(tensor: &TensorProto, folder: &Path, bytes: i64) -> Result<(), Strin
     }
     let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
     let size = std::fs::metadata(&file).map_err(missing)?.len();
-    let needed = length.unwrap_or(bytes.unsigned_abs());
-    if length.is_some_and(|length| length != bytes.unsigned_abs()) {
+    let needed = length.or(bytes.map(i64::unsigned_abs)).unwrap_or(0);
+    if let Some(bytes) = bytes.filter(|bytes| bytes.unsigned_abs() != needed) {
         return Err(format!("its shape {:?} asks for {bytes} bytes, its external data has {needed}", tensor.dims));
     }
     match offset.checked_add(needed) {

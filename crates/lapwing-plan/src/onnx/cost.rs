@@ -19,7 +19,7 @@ impl Graph {
     pub fn flops(&self, rows: usize, length: usize) -> Option<u64> {
         if let Some(open) = &self.open {
             let typed = open.at(|axis| if axis == 0 { rows } else { length }).ok()?;
-            return Self { typed, open: None, ..self.clone() }.flops(rows, length);
+            return Self { typed, open: None }.flops(rows, length);
         }
         let symbols = self.symbols(rows, length).ok()?;
         self.typed.nodes.iter().try_fold(0_u64, |sum, node| sum.checked_add(self.node_flops(node, &symbols)?))

@@ -86,12 +86,13 @@ pub(crate) fn name_axes(graph: &mut GraphProto, names: AxisNames) -> bool {
     for input in graph.input.iter_mut().filter(|input| !weights.contains(input.name.as_str())) {
         let Some(TensorType(tensor)) = input.r#type.as_mut().and_then(|kind| kind.value.as_mut()) else { continue };
         for (axis, dim) in tensor.shape.iter_mut().flat_map(|shape| &mut shape.dim).enumerate() {
+            let own = format!("axis_{}_{axis}", plain(&input.name));
             let name = match &dim.value {
                 Some(DimValue(length)) if *length > 0 => continue,
                 Some(DimParam(name)) if is_expression(name) && names == AxisNames::Apart => continue,
-                Some(DimParam(name)) if !matches!(name.trim(), "" | "?") => symbol(name),
+                Some(DimParam(name)) if !matches!(name.trim(), "" | "?") && *name != own => symbol(name),
                 _ if names == AxisNames::Shared => format!("axis_{axis}"),
-                _ => format!("axis_{}_{axis}", plain(&input.name)),
+                _ => own,
             };
             if !matches!(&dim.value, Some(DimParam(given)) if *given == name) {
                 any = true;
@@ -207,7 +208,8 @@ mod tests {
         assert_eq!(axes(&graph, 0), ["axis_x_0_0", "axis_x_0_1", "axis_x_0_2", "8", "sequence"]);
         assert_eq!(axes(&graph, 1), ["axis_y_0", "axis_unk__3", "past + 1", "Dimension_1", "axis_y_4"]);
         assert!(!name_axes(&mut graph, AxisNames::Apart));
-        assert!(name_axes(&mut shared, AxisNames::Shared));
+        // also of axes that had none before
+        assert!(name_axes(&mut shared, AxisNames::Apart) && name_axes(&mut shared, AxisNames::Shared));
         assert_eq!(axes(&shared, 0), ["axis_0", "axis_1", "axis_2", "8", "sequence"]);
         assert_eq!(axes(&shared, 1), ["axis_0", "axis_unk__3", "past___1", "Dimension_1", "axis_4"]);
     }

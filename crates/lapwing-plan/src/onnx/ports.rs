@@ -1,10 +1,48 @@
 //! The descriptions of a model's inputs and outputs.
 
+use std::collections::HashSet;
+
+use tract_onnx::pb::ModelProto;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::type_proto::Value::TensorType;
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
 use super::Graph;
 use crate::EngineError;
 use crate::tensor::{Datatype, TensorSpec};
+
+/// Checks that the inputs and outputs of a file are tensors of types that a call can have, as far as the file says.
+///
+/// # Errors
+///
+/// [`EngineError::Model`] names the port of another type, or the input whose rank the file does not give.
+pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
+    let Some(graph) = &proto.graph else { return Ok(()) };
+    let with_default: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    let inputs = graph.input.iter().filter(|port| !with_default.contains(port.name.as_str()));
+    for (port, is_input) in inputs.map(|port| (port, true)).chain(graph.output.iter().map(|port| (port, false))) {
+        let fails =
+            |reason: &str| Err(EngineError::part(format!("{} {}", if is_input { "input" } else { "output" }, port.name), reason));
+        // what has no type, or another than a tensor's, is left to whoever loads the file
+        let Some(TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) else { continue };
+        match DataType::try_from(tensor.elem_type) {
+            Ok(DataType::String) => return fails("its elements are strings, which cannot be served"),
+            Ok(DataType::Undefined) if !is_input => {}
+            Ok(kind) if is_served(kind) => {}
+            _ => return fails(&format!("its element type, {} in ONNX, is not supported", tensor.elem_type)),
+        }
+        if is_input && tensor.shape.is_none() {
+            return fails("the file does not say how many axes it has");
+        }
+    }
+    Ok(())
+}
+
+/// Whether tensors of a request may have this type.
+const fn is_served(kind: DataType) -> bool {
+    use DataType::{Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
+    matches!(kind, Bool | Uint8 | Uint16 | Uint32 | Uint64 | Int8 | Int16 | Int32 | Int64 | Float16 | Bfloat16 | Float | Double)
+}
 
 /// The inputs, in the model's order.
 ///

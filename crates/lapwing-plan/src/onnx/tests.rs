@@ -5,6 +5,7 @@ use std::path::Path;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
 
+use super::file::name_apart;
 use super::{Graph, check};
 
 const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
@@ -113,7 +114,7 @@ fn weights_outside_of_the_folder_are_not_read() {
 fn a_node_may_be_called_like_a_tensor() {
     let named = NodeProto { op_type: "MatMul".into(), ..node("w", &["x", "w"], "y") };
     let mut model = model(vec![named, node("w", &["y", "y"], "z"), node("", &["z", "z"], "w#2")], vec![tensor(&[1], 1)]);
-    model.graph.iter_mut().for_each(super::name_apart);
+    model.graph.iter_mut().for_each(name_apart);
     let names: Vec<_> = model.graph.unwrap().node.into_iter().map(|node| node.name).collect();
     assert_eq!(names, ["w#2", "w#3", "w#2#2"]);
 }
@@ -155,7 +156,7 @@ fn what_operators_make_of_constants_is_bounded() {
 #[test]
 fn a_name_that_all_nodes_have_is_numbered_in_linear_time() {
     let mut model = model(vec![node("same", &["w"], "y"); 50_000], vec![tensor(&[1], 1)]);
-    model.graph.iter_mut().for_each(super::name_apart);
+    model.graph.iter_mut().for_each(name_apart);
     let names: std::collections::HashSet<_> = model.graph.unwrap().node.into_iter().map(|node| node.name).collect();
     assert!(names.len() == 50_000 && names.contains("same#50000"));
 }

@@ -104,7 +104,7 @@ fn parameters(about: &About, answer: &Answer) -> HashMap<String, InferParameter>
     let text = |text: &str| ParameterChoice::StringParam(text.to_owned());
     let count = |count: usize| ParameterChoice::Int64Param(i64::try_from(count).unwrap_or(i64::MAX));
     let all = [
-        ("executor", text(about.executor)),
+        ("executor", text(about.executor.name())),
         ("device", text(&answer.placement.device)),
         ("precision", text(answer.placement.precision)),
         ("batch_calls", count(answer.batch.calls)),

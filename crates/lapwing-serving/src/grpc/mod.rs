@@ -195,7 +195,7 @@ async fn model_infer(
     let version = Some(message.model_version.as_str()).filter(|version| !version.is_empty());
     let entry = shared.catalogue.find(&message.model_name, version).map_err(|error| error.to_grpc())?;
     let mut told = HeaderMap::new();
-    told.insert(EXECUTOR, HeaderValue::from_static(entry.model.about().executor));
+    told.insert(EXECUTOR, HeaderValue::from_static(entry.model.about().executor.name()));
     let answered = async {
         let inference = InFlightInference::begin(entry, arrival, &shared.slots, &shared.limits)?;
         match run(shared, &inference, message, &headers, came).await {

@@ -30,7 +30,7 @@ pub(crate) async fn infer(State(shared): State<ServerState>, Path(asks): Path<Mo
         Ok(entry) => entry,
         Err(error) => return error_response(&error),
     };
-    let executor = HeaderValue::from_static(entry.model.about().executor);
+    let executor = HeaderValue::from_static(entry.model.about().executor.name());
     let inference = match InFlightInference::begin(entry, arrival, &shared.slots, &shared.limits) {
         Ok(inference) => inference,
         Err(error) => {

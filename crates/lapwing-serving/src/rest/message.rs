@@ -272,7 +272,7 @@ pub(crate) fn encode_response(
         });
     }
     let parameters = ResponseParameters {
-        executor: about.executor,
+        executor: about.executor.name(),
         device: &answer.placement.device,
         precision: answer.placement.precision,
         batch_calls: answer.batch.calls,

@@ -135,7 +135,7 @@ pub(crate) async fn model(State(shared): State<ServerState>, Path(asks): Path<Mo
         outputs: ports(&about.outputs),
         parameters: Parameters {
             version: &about.version,
-            executor: about.executor,
+            executor: about.executor.name(),
             refused: about.unsupported.as_deref(),
             device: &placement.device,
             device_name: placement.device_name.as_deref(),

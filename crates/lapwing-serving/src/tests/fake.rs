@@ -47,7 +47,7 @@ pub(crate) fn fake(name: &str, version: &str, does: Does) -> Arc<Fake> {
     let about = About {
         name: name.to_owned(),
         version: version.to_owned(),
-        executor: "plan",
+        executor: lapwing_model::ExecutorName::Plan,
         unsupported: None,
         inputs: vec![port("x", Datatype::Fp32, &[None, Some(2)]), port("ids", Datatype::Int64, &[None])],
         outputs: vec![

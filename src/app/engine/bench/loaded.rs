@@ -4,13 +4,14 @@ use super::super::cli::{BenchArgs, Products};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::super::synthetic_inputs;
+use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::cpu;
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_ledger::Stamp;
-use lapwing_model::{Backend, Device, Model, ModelOptions};
+use lapwing_model::{Device, Model, ModelOptions};
 use lapwing_plan::Precision;
 use lapwing_plan::exec::CpuPrecision;
-use lapwing_plan::onnx::Graph;
+use lapwing_plan::onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
 use lapwing_plan::quant::calibration::Calibration;
 use lapwing_plan::tensor::Tensor;
@@ -43,8 +44,8 @@ pub(crate) fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, 
     let precision = args.precision.into();
     let request = match args.device {
         Device::Cpu => None,
-        // tract runs on the CPU only
-        Device::Auto if args.executor == Backend::Tract => None,
+        // only plans run elsewhere
+        Device::Auto if !args.executor.allows_plan() => None,
         Device::Auto => DeviceRequest::auto(directory, precision),
         Device::Cuda(ordinal) => {
             let fault = |reason: String| ToolError::argument("device", format!("{}: {reason}", args.device));
@@ -62,20 +63,26 @@ pub(crate) fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, 
 /// A loaded model, with its graph.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
-    pub(crate) graph: Graph,
-    /// The plan of a model that tract runs; it describes the inputs.
+    /// `None` where tract cannot read the file.
+    pub(crate) graph: Option<Graph>,
+    /// The plan of a model that another executor runs; it describes the inputs.
     pub(crate) other: Option<Plan>,
     pub(crate) load_ns: u64,
 }
 
 impl Loaded {
     pub(crate) fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::CpuOptions) -> Result<Self, ToolError> {
+        let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
+        let options = ModelOptions { backend: args.executor, onnxruntime, ..ModelOptions::default() };
+        let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options)).map_err(ToolError::told)?;
         let began = Stamp::now();
-        let graph = Graph::read(&args.model)?;
-        let copy = graph.clone();
+        let file = OnnxFile::read(&args.model)?;
         if args.precision == Precision::Int8 {
             plan.precision = match &args.calibration {
-                Some(file) => Calibration::read(file).and_then(|found| found.precision(&graph)).map_err(ToolError::told)?,
+                Some(ranges) => {
+                    let graph = file.graph()?;
+                    Calibration::read(ranges).and_then(|found| found.precision(&graph)).map_err(ToolError::told)?
+                }
                 None => args.precision.into(),
             };
         }
@@ -83,14 +90,16 @@ impl Loaded {
             CpuPrecision::Fp32 => request,
             CpuPrecision::Int8(_) => request.calibrated(&plan.precision),
         };
-        let options = ModelOptions { backend: args.executor, gpu: asked.gpu.clone().map(calibrated), plan: plan.clone() };
-        let model = Model::new(graph, &options)?;
+        let gpu = asked.gpu.clone().map(calibrated);
+        let options = ModelOptions { gpu, plan: plan.clone(), unreadable: tried.unreadable, ..options };
+        let model = Model::of(&file, &options)?;
         let load_ns = asked.took_ns + began.elapsed();
+        let graph = if options.unreadable.is_none() { file.graph().ok() } else { None };
         if model.precision() != args.precision.name() {
             return Err(elsewhere(args.precision, &model));
         }
-        let other = if model.plan().is_some() { None } else { lowered(&copy) };
-        Ok(Self { model, graph: copy, other, load_ns })
+        let other = if model.plan().is_some() { None } else { graph.as_ref().and_then(lowered) };
+        Ok(Self { model, graph, other, load_ns })
     }
 
     pub(crate) fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {

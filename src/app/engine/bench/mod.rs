@@ -31,7 +31,7 @@ use lapwing_diagnosis::cost::processor_name;
 use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_ledger::{Stamp, clock};
-use lapwing_model::{Backend, Device, Model, Workspace};
+use lapwing_model::{Device, Model, Workspace};
 use lapwing_plan::Precision;
 use lapwing_plan::tensor::Tensor;
 
@@ -68,17 +68,18 @@ fn check(args: &BenchArgs) -> Result<(), ToolError> {
     if args.calibration.is_some() && args.precision != Precision::Int8 {
         return Err(ToolError::argument("calibration", "needs --precision int8"));
     }
-    if args.executor == Backend::Tract && args.precision != Precision::Fp32 {
-        let name = args.precision.name();
-        return Err(ToolError::argument("precision", format!("{name} needs a plan; tract runs models in fp32 alone")));
+    if !args.executor.allows_plan() && args.precision != Precision::Fp32 {
+        let (name, executor) = (args.precision.name(), args.executor.name());
+        return Err(ToolError::argument("precision", format!("{name} needs a plan; {executor} runs models in fp32 alone")));
     }
     match args.device {
         Device::Cuda(_) if !lapwing_engine::HAS_CUDA => {
             let reason = "is not in this build, which was made without the feature cuda";
             Err(ToolError::argument("device", format!("{} {reason}", args.device)))
         }
-        Device::Cuda(_) if args.executor == Backend::Tract => {
-            Err(ToolError::argument("device", format!("{} needs a plan, but executor is tract", args.device)))
+        Device::Cuda(_) if !args.executor.allows_plan() => {
+            let executor = args.executor.name();
+            Err(ToolError::argument("device", format!("{} needs a plan, but executor is {executor}", args.device)))
         }
         Device::Cuda(_) if counts(args) != [1] => {
             Err(ToolError::argument("threads", format!("{:?}: one thread launches the work of {}", args.threads, args.device)))
@@ -108,7 +109,7 @@ fn group(args: &BenchArgs, asked: &Requested, threads: &Arc<Threads>, out: &mut 
         model: output::name_of(&args.model),
         device: placement.device.clone(),
         device_name: placement.device_name.clone(),
-        executor: model.executor(),
+        executor: model.executor().name(),
         precision: model.precision(),
         threads: if machine.is_gpu() { 1 } else { threads.count() },
         cpu_flags: machine::cpu_flags(),

@@ -8,6 +8,7 @@ use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
 use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_model::Workspace;
+use lapwing_plan::onnx::Graph;
 use lapwing_plan::plan::BatchSize;
 use lapwing_plan::roofline::Roofline;
 use lapwing_plan::tensor::Tensor;
@@ -54,10 +55,11 @@ impl Machine {
     }
 }
 
-/// The work of a batch. For a model that tract runs, at most the FLOPs are known.
+/// The work of a batch. Of a model without a plan, at most the FLOPs are known.
 fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> BatchWork {
     let Some(executor) = loaded.model.plan_executor() else {
-        return BatchWork::unknown(loaded.graph.flops(shape.batch, shape.length.unwrap_or(1)));
+        let flops = |graph: &Graph| graph.flops(shape.batch, shape.length.unwrap_or(1));
+        return BatchWork::unknown(loaded.graph.as_ref().and_then(flops));
     };
     let size = BatchSize::uniform(shape.batch, shape.length.unwrap_or(1));
     let cost = executor.execution_cost(size);

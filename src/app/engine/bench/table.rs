@@ -12,7 +12,7 @@ pub(crate) fn head(run: &Run, peaks: &PeaksRow, cold: &ColdStart, model: &Model,
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     writeln!(out, "{}: run by {} on {}, {}, {threads}", run.model, run.executor, run.device, run.precision)?;
     if let Some(refused) = model.unsupported() {
-        writeln!(out, "by tract     because of {refused}")?;
+        writeln!(out, "no plan      because of {refused}")?;
     }
     if let Some(fallback) = &model.placement().fallback {
         writeln!(out, "on the processor because of {fallback}")?;

@@ -16,8 +16,11 @@ pub(crate) struct About {
     pub(crate) operators: BTreeMap<String, usize>,
     pub(crate) executor: &'static str,
     pub(crate) refused: Option<RefusedNode>,
-    pub(crate) parameters: u64,
-    pub(crate) parameter_bytes: u64,
+    pub(crate) not_used: Vec<NotUsed>,
+    pub(crate) verification: String,
+    pub(crate) onnxruntime: Option<Library>,
+    pub(crate) parameters: Option<u64>,
+    pub(crate) parameter_bytes: Option<u64>,
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) shapes: Vec<Costs>,
@@ -29,6 +32,24 @@ pub(crate) struct RefusedNode {
     pub(crate) node: String,
     pub(crate) operator: String,
     pub(crate) reason: String,
+}
+
+/// An executor that was tried before the one that runs the model.
+#[derive(Debug, Serialize)]
+pub(crate) struct NotUsed {
+    pub(crate) executor: &'static str,
+    pub(crate) reason: String,
+}
+
+/// The library of ONNX Runtime, or why there is none.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Library {
+    pub(crate) path: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) origin: Option<&'static str>,
+    pub(crate) passed_over: Vec<String>,
+    pub(crate) unused_providers: Vec<String>,
+    pub(crate) missing: Option<String>,
 }
 
 /// An input or output; -1 stands for a length that calls choose.

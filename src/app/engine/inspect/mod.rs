@@ -1,4 +1,5 @@
-//! `lapwing engine inspect`: describes a model's file, what runs it, and its cost by shape. It runs nothing.
+//! `lapwing engine inspect`: describes a model's file, what runs it, and its cost by shape. It runs nothing
+//! but the few calls by which a model is held against ONNX Runtime.
 
 mod about;
 #[cfg(feature = "cuda")]
@@ -14,15 +15,17 @@ use without_gpu as launches;
 
 use std::io::Write;
 
-use self::about::{About, Costs, RefusedNode, Tensor, size};
+use self::about::{About, Costs, Library, RefusedNode, Tensor, size};
 use super::cli::InspectArgs;
 use super::error::ToolError;
 use super::numbers::{si, whole};
 use super::output;
 use super::shapes::{Asked, Shape};
-use lapwing_model::{Device, Model, ModelOptions};
+use crate::app::trial::{self, LoadLimits, Trial};
+use lapwing_engine::onnxruntime::{LibraryError, Runtime};
+use lapwing_model::{Device, Model, ModelOptions, NotUsed};
 use lapwing_plan::UnsupportedNode;
-use lapwing_plan::onnx::Graph;
+use lapwing_plan::onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::{Arena, Plan};
 use lapwing_plan::tensor::TensorSpec;
 
@@ -31,27 +34,42 @@ const LENGTH: &[u64] = &[16, 128];
 
 /// Writes the requested description to `out`.
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
-    let graph = Graph::read(&args.model)?;
+    let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
+    let options = ModelOptions { backend: args.executor, onnxruntime, verify: true, ..ModelOptions::default() };
+    let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options)).map_err(ToolError::told)?;
+    let file = OnnxFile::read(&args.model)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
-    let model = Model::new(graph.clone(), &ModelOptions::default())?;
+    let options = ModelOptions { unreadable: tried.unreadable, ..options };
+    let model = match tried.verification {
+        Some(verification) => {
+            Model::of(&file, &ModelOptions { verify: false, ..options.clone() })?.with_verification(verification)
+        }
+        None => Model::of(&file, &options)?,
+    };
+    // what ends a trial is not given to tract for its cost either
+    let graph = if options.unreadable.is_none() { file.graph().ok() } else { None };
     let shapes = asked.shapes(&model)?;
     let costs = shapes.iter().map(|shape| match model.plan() {
         Some(plan) => planned(plan, *shape),
         None => {
-            let flops = graph.flops(shape.batch, shape.length.unwrap_or(1));
+            let flops = graph.as_ref().and_then(|graph| graph.flops(shape.batch, shape.length.unwrap_or(1)));
             Costs { batch: shape.batch, length: shape.length, flops, ..Costs::default() }
         }
     });
-    let parameters = model.plan().map_or_else(|| graph.parameters(), Plan::parameters);
+    let counted = || graph.as_ref().map(Graph::parameters);
+    let parameters = model.plan().map(Plan::parameters).or_else(counted);
     let about = About {
         model: output::name_of(&args.model),
-        opset: graph.opset,
-        producer: graph.producer.clone(),
-        operators: graph.operators.iter().cloned().collect(),
-        executor: model.executor(),
+        opset: file.opset,
+        producer: file.producer.clone(),
+        operators: file.operators.iter().cloned().collect(),
+        executor: model.executor().name(),
         refused: model.unsupported().map(refused),
+        not_used: model.not_used().iter().map(not_used).collect(),
+        verification: model.verification().to_string(),
+        onnxruntime: options.onnxruntime.as_ref().map(library),
         parameters,
-        parameter_bytes: 4 * parameters,
+        parameter_bytes: parameters.map(|parameters| 4 * parameters),
         inputs: model.inputs().iter().map(tensor).collect(),
         outputs: model.outputs().iter().map(tensor).collect(),
         shapes: costs.collect(),
@@ -68,7 +86,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
             plan_json::write(&about, plan, shapes[0], more, out)
         }
         (plan, false) => {
-            write_facts(&about, &graph.operators, out)?;
+            write_facts(&about, &file.operators, out)?;
             match (plan, model.plan()) {
                 (true, Some(plan)) if on_gpu => {
                     listing::write(plan, shapes[0], out)?;
@@ -107,9 +125,55 @@ fn refused(refused: &UnsupportedNode) -> RefusedNode {
     RefusedNode { node: refused.node.clone(), operator: refused.operator.clone(), reason: refused.reason.clone() }
 }
 
+fn not_used(not_used: &NotUsed) -> about::NotUsed {
+    about::NotUsed { executor: not_used.executor.name(), reason: not_used.reason.clone() }
+}
+
+fn library(found: &Result<Runtime, LibraryError>) -> Library {
+    match found {
+        Ok(runtime) => Library {
+            path: Some(runtime.path().display().to_string()),
+            version: Some(runtime.version().to_owned()),
+            origin: Some(runtime.origin()),
+            passed_over: runtime.passed_over().to_vec(),
+            unused_providers: runtime.unused_providers().to_vec(),
+            missing: None,
+        },
+        Err(error) => Library { missing: Some(error.to_string()), ..Library::default() },
+    }
+}
+
 fn tensor(port: &TensorSpec) -> Tensor {
     let length = |length: &Option<usize>| length.and_then(|length| i64::try_from(length).ok()).unwrap_or(-1);
     Tensor { name: port.name.clone(), datatype: port.datatype.name(), shape: port.shape.iter().map(length).collect() }
+}
+
+/// Writes who runs the model and why not the others.
+fn write_executors(about: &About, out: &mut dyn Write) -> Result<(), ToolError> {
+    match &about.refused {
+        None => writeln!(out, "runs by      its plan")?,
+        Some(why) => {
+            writeln!(out, "runs by      {}; no plan for {} ({}): {}", about.executor, why.node, why.operator, why.reason)?;
+        }
+    }
+    let others = about.not_used.iter().filter(|other| other.executor != "plan" || about.refused.is_none());
+    for other in others {
+        writeln!(out, "not by       {}: {}", other.executor, other.reason)?;
+    }
+    writeln!(out, "verified     {}", about.verification)?;
+    match &about.onnxruntime {
+        None => writeln!(out, "ONNX Runtime off (--ort-lib)"),
+        Some(Library { missing: Some(reason), .. }) => writeln!(out, "ONNX Runtime none: {reason}"),
+        Some(Library { path, version, origin, passed_over, unused_providers, .. }) => {
+            let known = |text: &Option<String>| text.clone().unwrap_or_default();
+            writeln!(out, "ONNX Runtime {}, {} ({})", known(version), known(path), origin.unwrap_or_default())?;
+            if !unused_providers.is_empty() {
+                writeln!(out, "             not used: {}", unused_providers.join(", "))?;
+            }
+            passed_over.iter().try_for_each(|reason| writeln!(out, "             passed over: {reason}"))
+        }
+    }?;
+    Ok(())
 }
 
 fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write) -> Result<(), ToolError> {
@@ -118,15 +182,15 @@ fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write
     let producer = if about.producer.is_empty() { String::new() } else { format!(", written by {}", about.producer) };
     writeln!(out, "{}: opset {}{producer}", about.model, about.opset)?;
     writeln!(out, "operators    {nodes}: {}", named.join(", "))?;
-    writeln!(out, "parameters   {} ({})", whole(about.parameters), si(about.parameter_bytes as f64, "B"))?;
+    match (about.parameters, about.parameter_bytes) {
+        (Some(parameters), Some(bytes)) => writeln!(out, "parameters   {} ({})", whole(parameters), si(bytes as f64, "B"))?,
+        _ => writeln!(out, "parameters   not counted")?,
+    }
     for (what, tensors) in [("inputs", &about.inputs), ("outputs", &about.outputs)] {
         let listed: Vec<String> = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.datatype, t.shape)).collect();
         writeln!(out, "{what:<12} {}", listed.join(", "))?;
     }
-    match &about.refused {
-        None => writeln!(out, "runs by      its plan")?,
-        Some(why) => writeln!(out, "runs by      tract; no plan for {} ({}): {}", why.node, why.operator, why.reason)?,
-    }
+    write_executors(about, out)?;
     writeln!(
         out,
         "\n{:>6}{:>8}{:>15}{:>12}{:>12}{:>12}{:>12}{:>12}",

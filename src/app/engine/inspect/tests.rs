@@ -17,6 +17,8 @@ fn args(name: &str) -> InspectArgs {
         batch: vec![],
         length: vec![],
         plan: false,
+        executor: lapwing_model::Backend::Auto,
+        ort_lib: lapwing_model::OrtLibrary::Off,
         device: Device::Auto,
         precision: lapwing_plan::Precision::Fp32,
         json: false,

@@ -56,7 +56,7 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     let shared = Shared {
         model: output::name_of(&args.model),
         device: "cpu",
-        executor: exact.executor(),
+        executor: exact.executor().name(),
         threads: threads.count(),
         cpu_flags: machine::cpu_flags(),
         batch: batch.min(rows.count()),

@@ -30,6 +30,7 @@ fn args(name: &str) -> BenchArgs {
         precision: Precision::Fp32,
         calibration: None,
         executor: Backend::Auto,
+        ort_lib: lapwing_model::OrtLibrary::Off,
         cpus: None,
         gemm: Products::Auto,
         samples: false,

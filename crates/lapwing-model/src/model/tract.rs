@@ -1,4 +1,4 @@
-//! A model run by tract: models that have no plan.
+//! A model run by tract, call by call: models that have no plan, where ONNX Runtime is not found.
 
 use std::sync::Arc;
 
@@ -6,8 +6,11 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
-use super::batch::BatchResult;
+use super::batch::{self, BatchResult, CallWork};
+use super::executor::{Executor, ExecutorName, Workspace};
+use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
+use lapwing_engine::placement::{Fallback, Placement};
 use lapwing_plan::EngineError;
 use lapwing_plan::onnx::ports::datatype;
 use lapwing_plan::onnx::{DynamicGraph, Graph};
@@ -18,9 +21,11 @@ const SHAPES: usize = 16;
 
 /// A graph that tract has optimised.
 #[derive(Debug)]
-pub(crate) struct Traced {
+pub(crate) struct TractExecutor {
     ready: Ready,
     kinds: Vec<DatumType>,
+    ports: Ports,
+    placement: Arc<Placement>,
 }
 
 #[derive(Debug)]
@@ -38,9 +43,9 @@ fn optimised(model: TypedModel) -> TractResult<Arc<TypedRunnableModel>> {
     model.into_optimized().and_then(IntoRunnable::into_runnable)
 }
 
-impl Traced {
-    /// Optimises a graph: tens of milliseconds for a small one.
-    pub(crate) fn new(graph: Graph) -> Result<Self, EngineError> {
+impl TractExecutor {
+    /// Optimises a graph: tens of milliseconds for a small one. `fallback` says why no GPU runs it, if one was looked for.
+    pub(crate) fn new(graph: Graph, ports: Ports, fallback: Option<Fallback>) -> Result<Self, EngineError> {
         let fails = |e: tract_onnx::prelude::TractError| EngineError::part("graph", format!("tract cannot run it: {e:#}"));
         let model = graph.typed;
         let kinds = model.inputs.iter().map(|outlet| model.outlet_fact(*outlet).map(|fact| fact.datum_type));
@@ -49,7 +54,7 @@ impl Traced {
             Some(open) => Ready::Shaped(Box::new(open), Mutex::default()),
             None => Ready::Whole(optimised(model).map_err(fails)?),
         };
-        Ok(Self { ready, kinds })
+        Ok(Self { ready, kinds, ports, placement: Arc::new(Placement::on_cpu("fp32", fallback)) })
     }
 
     /// The graph for a call of these shapes. For a graph with open dimensions, a new shape costs as much as loading.
@@ -69,9 +74,35 @@ impl Traced {
         kept.push((shapes, model.clone()));
         Ok(model)
     }
+}
+
+impl Executor for TractExecutor {
+    fn name(&self) -> ExecutorName {
+        ExecutorName::Tract
+    }
+
+    fn inputs(&self) -> &[TensorSpec] {
+        &self.ports.inputs
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        &self.ports.outputs
+    }
+
+    fn batches(&self) -> bool {
+        false
+    }
+
+    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
+        Ok(batch::rows(inputs))
+    }
+
+    fn placement(&self) -> Arc<Placement> {
+        Arc::clone(&self.placement)
+    }
 
     /// Runs calls one after the other, because their rows may depend on one another.
-    pub(crate) fn run(&self, ports: &[TensorSpec], calls: &[&[Tensor]]) -> Result<BatchResult, EngineError> {
+    fn run(&self, _: &mut Workspace, calls: &[&[Tensor]], _: &[bool]) -> Result<BatchResult, EngineError> {
         let mut ran = BatchResult::default();
         for call in calls {
             let began = Stamp::now();
@@ -83,8 +114,8 @@ impl Traced {
             let read = if matches!(self.ready, Ready::Shaped(..)) { Stamp::now() } else { read };
             let outputs = graph.run(inputs).map_err(fails)?;
             let done = Stamp::now();
-            let tensors = ports.iter().zip(&outputs).map(|(port, output)| write(port, output)).collect::<Result<_, _>>()?;
-            ran.outputs.push(tensors);
+            let tensors = self.ports.outputs.iter().zip(&outputs).map(|(port, output)| write(port, output));
+            ran.outputs.push(tensors.collect::<Result<_, _>>()?);
             ran.preprocessing_ns += read.since(began);
             ran.forward_ns += done.since(read);
             ran.postprocessing_ns += done.elapsed();

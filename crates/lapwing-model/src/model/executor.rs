@@ -1,0 +1,102 @@
+//! The interface of executors: what runs a model says of itself, and what it needs of a thread. Plans on the CPU and on a GPU, tract and
+//! ONNX Runtime implement it; [`Model`](super::Model) asks nothing else.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::batch::{BatchInput, BatchResult, CallWork};
+use lapwing_engine::cpu::{CpuExecutor, CpuState};
+use lapwing_engine::gpu::{CudaExecutor, CudaState};
+use lapwing_engine::placement::Placement;
+use lapwing_plan::EngineError;
+use lapwing_plan::plan::Plan;
+use lapwing_plan::tensor::{Tensor, TensorSpec};
+
+/// Who runs a model, as headers, metrics and JSON name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExecutorName {
+    /// The model's plan, by this engine's kernels.
+    Plan,
+    /// The graph, by tract.
+    Tract,
+    /// The file, by ONNX Runtime's library.
+    OnnxRuntime,
+}
+
+impl ExecutorName {
+    /// Every executor.
+    pub const ALL: [Self; 3] = [Self::Plan, Self::Tract, Self::OnnxRuntime];
+
+    /// `plan`, `tract` or `onnxruntime`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Tract => "tract",
+            Self::OnnxRuntime => "onnxruntime",
+        }
+    }
+}
+
+impl fmt::Display for ExecutorName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What runs a model. Any number of threads may run it at once, each with a [`Workspace`] of its own.
+pub trait Executor: fmt::Debug + Send + Sync {
+    /// Its name.
+    fn name(&self) -> ExecutorName;
+
+    /// The model's inputs, in the order in which [`Self::run`] takes them.
+    fn inputs(&self) -> &[TensorSpec];
+
+    /// The model's outputs, in the order in which [`Self::run`] gives them.
+    fn outputs(&self) -> &[TensorSpec];
+
+    /// Whether several calls may run as one batch: only if their rows are known to be independent.
+    fn batches(&self) -> bool;
+
+    /// The size of a call whose tensors fit their ports, in the order of [`Self::inputs`].
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] names the tensor that does not fit the others.
+    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError>;
+
+    /// Where it runs now, and in which precision. Only a run may change it.
+    fn placement(&self) -> Arc<Placement>;
+
+    /// Runs accepted calls for the `wanted` outputs; the others may have no elements.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] if a value is invalid for the model, [`EngineError::Run`] if the run fails, [`EngineError::Device`] if the
+    /// model cannot run any more.
+    fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError>;
+
+    /// The plan that it runs, if it runs one: tokens, positions and cost are known of plans only.
+    fn plan(&self) -> Option<&Plan> {
+        None
+    }
+
+    /// The executor of a plan on the CPU, if that is what runs now; for tools.
+    fn cpu_executor(&self) -> Option<&CpuExecutor> {
+        None
+    }
+
+    /// The executor of a plan on a GPU, if that is what runs now; for tools.
+    fn gpu_executor(&self) -> Option<&CudaExecutor> {
+        None
+    }
+}
+
+/// The working memory of one thread that runs a model.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    pub(crate) batch: BatchInput,
+    pub(crate) cpu: CpuState,
+    pub(crate) gpu: CudaState,
+    pub(crate) outputs: Vec<Vec<f32>>,
+}

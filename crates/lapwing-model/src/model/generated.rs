@@ -1,0 +1,117 @@
+//! Calls that are made up to hold executors against one another: numbers that look random and are the same each time, ids that are in their
+//! tables, masks of ones.
+
+use super::executor::Executor;
+use lapwing_plan::plan::{Lookup, Op, Plan};
+use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
+
+/// What the elements of a tensor may take, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A call with open axes of these lengths; `None` if it would be too large.
+pub(crate) fn call(executor: &dyn Executor, rows: usize, length: usize) -> Option<Vec<Tensor>> {
+    let plan = executor.plan();
+    let length = plan.and_then(Plan::longest).map_or(length, |longest| longest.min(length));
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let tensor = |(at, port): (usize, &TensorSpec)| {
+        let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
+        let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
+        let elements = shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length))?;
+        elements.checked_mul(port.datatype.bytes()).filter(|bytes| *bytes <= MOST_BYTES)?;
+        let is_mask = plan.map_or_else(|| port.name.contains("mask"), |plan| plan.mask() == Some(at));
+        let in_row = (elements / shape.first().copied().unwrap_or(1).max(1)).max(1);
+        let ids = plan.and_then(|plan| table_rows(plan, at)).unwrap_or(2);
+        let mut data = Vec::with_capacity(elements * port.datatype.bytes());
+        for element in 0..elements {
+            // rows of several sizes: thresholds of trees and ranges of integers are not all near 1
+            let scale = [1.0, 8.0, 60.0][element / in_row % 3];
+            append(&mut data, port.datatype, if is_mask { Fill::One } else { numbers.fill(scale, ids) });
+        }
+        Some(Tensor { name: port.name.clone(), datatype: port.datatype, shape, data: data.into() })
+    };
+    executor.inputs().iter().enumerate().map(tensor).collect()
+}
+
+/// The rows of the smallest table that an input's ids are looked up in.
+fn table_rows(plan: &Plan, input: usize) -> Option<usize> {
+    let port = plan.inputs.get(input)?;
+    let tables = plan.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
+    let own = tables.filter(|(_, lookup)| matches!(lookup, Lookup::Id(columns) if columns.value == port.value));
+    own.map(|(table, _)| plan.weight(*table).rows).min()
+}
+
+/// What one element becomes.
+enum Fill {
+    One,
+    /// A number, and a whole number that is an id.
+    Drawn(f64, u64),
+}
+
+/// Numbers that look random and are the same each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn fill(&mut self, scale: f64, ids: usize) -> Fill {
+        // SplitMix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let unit = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
+        Fill::Drawn((2.0 * unit - 1.0) * scale, mixed % (ids.max(1) as u64))
+    }
+}
+
+fn append(data: &mut Vec<u8>, datatype: Datatype, fill: Fill) {
+    let (number, whole) = match fill {
+        Fill::One => (1.0, 1),
+        Fill::Drawn(number, id) => (number, id),
+    };
+    match datatype {
+        Datatype::Fp32 => data.extend((number as f32).to_le_bytes()),
+        Datatype::Fp64 => data.extend(number.to_le_bytes()),
+        // the upper half of single precision
+        Datatype::Bf16 => data.extend(&(number as f32).to_le_bytes()[2..]),
+        Datatype::Fp16 => data.extend(half_bits(number).to_le_bytes()),
+        Datatype::Bool => data.push(whole as u8 & 1),
+        // bytes are pixels and the like, not ids
+        Datatype::Uint8 | Datatype::Int8 => data.push(if let Fill::One = fill { 1 } else { (number * 127.0) as i64 as u8 }),
+        other => data.extend(&whole.to_le_bytes()[..other.bytes()]),
+    }
+}
+
+/// The number of half precision below a number of ordinary size.
+fn half_bits(number: f64) -> u16 {
+    let bits = (number as f32).to_bits();
+    let exponent = (bits >> 23 & 0xff) as i32 - 127 + 15;
+    let sign = (bits >> 16 & 0x8000) as u16;
+    if exponent <= 0 { sign } else { sign | (exponent.min(30) as u16) << 10 | (bits >> 13 & 0x3ff) as u16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_of_their_type_and_in_range() {
+        let mut numbers = Numbers(1);
+        for datatype in Datatype::ALL {
+            let mut data = Vec::new();
+            (0..200).for_each(|_| append(&mut data, datatype, numbers.fill(60.0, 5)));
+            append(&mut data, datatype, Fill::One);
+            assert_eq!(data.len(), 201 * datatype.bytes());
+            let read = Tensor { name: String::new(), datatype, shape: vec![201], data: data.into() }.to_f64();
+            let least = if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) { 0.99 } else { 1.0 };
+            assert!(read[200] >= least && read[200] <= 1.0, "{datatype:?} {}", read[200]);
+            let most = match datatype {
+                Datatype::Bool => 1.0,
+                Datatype::Uint8 | Datatype::Int8 => 255.0 * 60.0,
+                Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64 => 60.0,
+                _ => 4.0,
+            };
+            assert!(read.iter().all(|x| x.is_finite() && x.abs() <= most), "{datatype:?} {read:?}");
+            assert!(read.iter().any(|x| *x != read[0]), "{datatype:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A model run by ONNX Runtime's library, call by call.
+
+use std::sync::Arc;
+
+use super::batch::{self, BatchResult, CallWork};
+use super::executor::{Executor, ExecutorName, Workspace};
+use super::options::ModelOptions;
+use lapwing_engine::onnxruntime::Session;
+use lapwing_engine::placement::{Fallback, Placement};
+use lapwing_plan::EngineError;
+use lapwing_plan::onnx::{ModelSource, OnnxFile, ports};
+use lapwing_plan::tensor::{Tensor, TensorSpec};
+
+/// A model in ONNX Runtime.
+#[derive(Debug)]
+pub(crate) struct OnnxRuntimeExecutor {
+    session: Session,
+    placement: Arc<Placement>,
+}
+
+impl OnnxRuntimeExecutor {
+    /// A session as an executor. `fallback` says why no GPU runs it, if one was looked for.
+    pub(crate) fn new(session: Session, fallback: Option<Fallback>) -> Self {
+        Self { session, placement: Arc::new(Placement::on_cpu("fp32", fallback)) }
+    }
+}
+
+/// Loads a file in ONNX Runtime.
+///
+/// # Errors
+///
+/// Why there is no library to use, or why it cannot run the model.
+pub(crate) fn session(file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Session, String> {
+    let runtime = match &options.onnxruntime {
+        Some(Ok(runtime)) => runtime,
+        Some(Err(error)) => return Err(error.to_string()),
+        None => return Err("its library is not to be used (engine.ort_lib)".to_owned()),
+    };
+    let file = file.ok_or("it reads files, and the model was given as a graph")?;
+    ports::check(&file.proto).map_err(|error| error.to_string())?;
+    let session = match &file.source {
+        ModelSource::File(path) => Session::from_file(runtime, path, options.threads()),
+        ModelSource::Memory(bytes) => Session::from_bytes(runtime, bytes, options.threads()),
+    };
+    session.map_err(|error| error.to_string())
+}
+
+impl Executor for OnnxRuntimeExecutor {
+    fn name(&self) -> ExecutorName {
+        ExecutorName::OnnxRuntime
+    }
+
+    fn inputs(&self) -> &[TensorSpec] {
+        self.session.inputs()
+    }
+
+    fn outputs(&self) -> &[TensorSpec] {
+        self.session.outputs()
+    }
+
+    fn batches(&self) -> bool {
+        false
+    }
+
+    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
+        Ok(batch::rows(inputs))
+    }
+
+    fn placement(&self) -> Arc<Placement> {
+        Arc::clone(&self.placement)
+    }
+
+    /// Runs calls one after the other, because their rows may depend on one another.
+    fn run(&self, _: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError> {
+        let mut result = BatchResult::default();
+        for call in calls {
+            let ran = self.session.run(call, wanted)?;
+            result.outputs.push(ran.outputs);
+            result.preprocessing_ns += ran.input_ns;
+            result.forward_ns += ran.forward_ns;
+            result.postprocessing_ns += ran.output_ns;
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,239 @@
+//! Chooses a model's executor: its plan where it has one, else ONNX Runtime where its library is found, else tract; or the one that was named.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::executor::{Executor, ExecutorName};
+use super::onnxruntime::{self, OnnxRuntimeExecutor};
+use super::options::{ModelOptions, Placing};
+use super::plan_on_cpu::PlanOnCpu;
+#[cfg(feature = "cuda")]
+use super::plan_on_gpu;
+use super::ports::Ports;
+use super::tract::TractExecutor;
+use super::verify::{self, Verification};
+#[cfg(not(feature = "cuda"))]
+use super::without_gpu as plan_on_gpu;
+use crate::choice::Backend;
+use lapwing_plan::exec::CpuPrecision;
+use lapwing_plan::lower::lower;
+use lapwing_plan::onnx::{Graph, OnnxFile};
+use lapwing_plan::plan::Plan;
+use lapwing_plan::{EngineError, UnsupportedNode};
+
+/// An executor that does not run a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotUsed {
+    /// Its name.
+    pub executor: ExecutorName,
+    /// Why not.
+    pub reason: String,
+}
+
+/// What runs a model, and why.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) executor: Box<dyn Executor>,
+    /// The node that prevents a plan.
+    pub(crate) unsupported: Option<UnsupportedNode>,
+    /// The executors that were tried before it.
+    pub(crate) not_used: Vec<NotUsed>,
+    /// What came of holding it against ONNX Runtime.
+    pub(crate) verification: Verification,
+}
+
+impl Selected {
+    fn new(executor: impl Executor + 'static, unsupported: Option<UnsupportedNode>) -> Self {
+        let verification = Verification::NotCompared("engine.verify is off".to_owned());
+        Self { executor: Box::new(executor), unsupported, not_used: Vec::new(), verification }
+    }
+
+    fn instead_of(mut self, executor: ExecutorName, reason: String) -> Self {
+        self.not_used.insert(0, NotUsed { executor, reason });
+        self
+    }
+}
+
+/// Prepares a model for an executor. `file` is where it comes from, if it comes from a file, and `graph` what tract makes of it.
+///
+/// # Errors
+///
+/// [`EngineError::Model`] if no executor can run it, [`EngineError::Executor`] if the one that was named cannot, or answers otherwise than ONNX
+/// Runtime; [`EngineError::NoPlan`] if a plan is required and there is none.
+pub(crate) fn select(
+    file: Option<&OnnxFile>,
+    graph: impl FnOnce() -> Result<Graph, EngineError>,
+    options: &ModelOptions,
+) -> Result<Selected, EngineError> {
+    let chosen = match options.backend {
+        Backend::Auto => {
+            let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
+            auto(file, unreadable.map_or_else(graph, Err), options)?
+        }
+        Backend::Plan => plan_alone(graph()?, options)?,
+        Backend::Tract => {
+            let graph = graph()?;
+            let ports = Ports::of(&graph)?;
+            tract(graph, ports, asked_for("tract"), options)?
+        }
+        Backend::OnnxRuntime => {
+            let session = onnxruntime::session(file, options).map_err(|reason| cannot(ExecutorName::OnnxRuntime, reason))?;
+            let node = asked_for("onnxruntime");
+            let fallback = plan_on_gpu::without_plan(&node, options)?;
+            Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node))
+        }
+    };
+    if options.verify { verified(chosen, file, options) } else { Ok(chosen) }
+}
+
+/// The plan, else ONNX Runtime, else tract.
+fn auto(file: Option<&OnnxFile>, graph: Result<Graph, EngineError>, options: &ModelOptions) -> Result<Selected, EngineError> {
+    let readable = graph.and_then(|graph| Ok((Ports::of(&graph)?, graph)));
+    let (ports, graph) = match readable {
+        Ok(readable) => readable,
+        Err(error) => return without_graph(file, error, options),
+    };
+    let node = match planned(&graph, &ports, options)? {
+        Ok(selected) => return Ok(selected),
+        Err(node) => node,
+    };
+    if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+        return Err(EngineError::NoPlan(node));
+    }
+    let fallback = plan_on_gpu::without_plan(&node, options)?;
+    let why_no_plan = node.to_string();
+    let selected = match onnxruntime::session(file, options) {
+        Ok(session) => Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)),
+        Err(reason) => match tract(graph, ports, node, options) {
+            Ok(selected) => selected.instead_of(ExecutorName::OnnxRuntime, reason),
+            Err(error) => return Err(neither(error, &reason, options)),
+        },
+    };
+    Ok(selected.instead_of(ExecutorName::Plan, why_no_plan))
+}
+
+/// A file of which tract makes no graph: ONNX Runtime reads it itself.
+fn without_graph(file: Option<&OnnxFile>, error: EngineError, options: &ModelOptions) -> Result<Selected, EngineError> {
+    if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+        return Err(error);
+    }
+    match onnxruntime::session(file, options) {
+        Ok(session) => {
+            let reason = error.to_string();
+            let node = UnsupportedNode { node: "model".into(), operator: "import".into(), reason: reason.clone() };
+            let fallback = plan_on_gpu::without_plan(&node, options)?;
+            let selected = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node));
+            Ok(selected.instead_of(ExecutorName::Plan, reason))
+        }
+        Err(reason) => Err(neither(error, &reason, options)),
+    }
+}
+
+/// The error of a model that neither tract nor ONNX Runtime can run.
+fn neither(error: EngineError, reason: &str, options: &ModelOptions) -> EngineError {
+    match error {
+        EngineError::Model { part, reason: of_tract } if options.onnxruntime.is_some() => {
+            EngineError::Model { part, reason: format!("{of_tract}; and by ONNX Runtime it cannot be run: {reason}") }
+        }
+        other => other,
+    }
+}
+
+fn plan_alone(graph: Graph, options: &ModelOptions) -> Result<Selected, EngineError> {
+    let ports = Ports::of(&graph)?;
+    planned(&graph, &ports, options)?.map_err(|node| match options.plan.precision {
+        CpuPrecision::Int8(_) => EngineError::NoPlan(node),
+        CpuPrecision::Fp32 => cannot(ExecutorName::Plan, node.to_string()),
+    })
+}
+
+/// A graph's plan on the requested GPU or on the CPU, or the node that prevents it.
+///
+/// # Errors
+///
+/// [`EngineError::Device`] where it cannot run on the GPU and no fallback is allowed.
+fn planned(graph: &Graph, ports: &Ports, options: &ModelOptions) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
+    let plan = match plan(graph) {
+        Ok(plan) => plan,
+        Err(node) => return Ok(Err(node)),
+    };
+    let (plan, fallback) = match plan_on_gpu::place(plan, ports, options)? {
+        Placing::Placed(gpu) => return Ok(Ok(Selected::new(gpu, None))),
+        Placing::NotPlaced(plan, fallback) => (plan, fallback),
+    };
+    let made = PlanOnCpu::new(plan, ports.clone(), options.plan.clone(), fallback);
+    Ok(made.map(|cpu| Selected::new(cpu, None)).map_err(|e| UnsupportedNode {
+        node: e.node,
+        operator: "plan".into(),
+        reason: e.reason,
+    }))
+}
+
+fn tract(graph: Graph, ports: Ports, node: UnsupportedNode, options: &ModelOptions) -> Result<Selected, EngineError> {
+    if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+        return Err(EngineError::NoPlan(node));
+    }
+    let fallback = plan_on_gpu::without_plan(&node, options)?;
+    // its optimiser asserts what a graph it takes may not hold
+    let made = catch_unwind(AssertUnwindSafe(|| TractExecutor::new(graph, ports, fallback)));
+    let made = made.unwrap_or_else(|_| Err(EngineError::part("graph", "tract cannot run it: its optimiser panicked")));
+    Ok(Selected::new(made?, Some(node)))
+}
+
+/// The fused plan of a graph.
+fn plan(graph: &Graph) -> Result<Plan, UnsupportedNode> {
+    if let Some(open) = &graph.open {
+        let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
+        return Err(UnsupportedNode { node: open.node().to_owned(), operator: "graph".into(), reason });
+    }
+    let mut plan = lower(&graph.typed)?;
+    lapwing_plan::fuse::fuse(&mut plan);
+    Ok(plan)
+}
+
+/// Holds the chosen executor against ONNX Runtime. Where they disagree, ONNX Runtime runs the model, if the executor was not named.
+///
+/// # Errors
+///
+/// [`EngineError::Executor`] where they disagree and the executor was named.
+fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Selected, EngineError> {
+    let name = chosen.executor.name();
+    if name == ExecutorName::OnnxRuntime {
+        chosen.verification = Verification::NotCompared("ONNX Runtime runs it itself".to_owned());
+        return Ok(chosen);
+    }
+    if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+        chosen.verification = Verification::NotCompared("int8 differs by its own contract (docs/ENGINE.md)".to_owned());
+        return Ok(chosen);
+    }
+    let session = match onnxruntime::session(file, options) {
+        Ok(session) => session,
+        Err(reason) => {
+            chosen.verification = Verification::NotCompared(reason);
+            return Ok(chosen);
+        }
+    };
+    let difference = match verify::compare(&*chosen.executor, &session, file.is_some_and(OnnxFile::has_half_weights)) {
+        Verification::Differs(difference) => difference,
+        verification => {
+            chosen.verification = verification;
+            return Ok(chosen);
+        }
+    };
+    if options.backend != Backend::Auto {
+        return Err(cannot(name, format!("{difference}; engine.verify: off serves it all the same")));
+    }
+    let fallback = chosen.executor.placement().fallback.clone();
+    let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: difference.clone() };
+    let node = chosen.unsupported.unwrap_or(node);
+    let moved = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)).instead_of(name, difference.clone());
+    Ok(Selected { verification: Verification::Differs(difference), ..moved })
+}
+
+fn cannot(executor: ExecutorName, reason: String) -> EngineError {
+    EngineError::Executor { executor: executor.name(), reason }
+}
+
+/// Why a model of which another executor was asked has no plan.
+fn asked_for(executor: &str) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: format!("{executor} was requested") }
+}

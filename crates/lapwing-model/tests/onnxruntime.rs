@@ -1,0 +1,329 @@
+//! Models that ONNX Runtime runs, or against which other executors are held: tiny files made here, with the library of the tests' Python
+//! environment.
+
+#![cfg(feature = "onnxruntime")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+
+use bytes::Bytes;
+use lapwing_engine::onnxruntime::Runtime;
+use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, OrtLibrary, Verification, Workspace};
+use lapwing_plan::tensor::{Datatype, Tensor};
+use prost::Message;
+use tract_onnx::pb::attribute_proto::AttributeType;
+use tract_onnx::pb::tensor_shape_proto::Dimension;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use tract_onnx::pb::type_proto::{self, Value::TensorType};
+use tract_onnx::pb::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
+    ValueInfoProto,
+};
+
+/// Element types by their numbers in ONNX.
+const FLOAT: i32 = 1;
+const UINT8: i32 = 2;
+const INT64: i32 = 7;
+const STRING: i32 = 8;
+
+/// The library of the repository's virtual environment; `None`, and said, where there is none.
+fn runtime() -> Option<Runtime> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
+    let pythons = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let folder = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi")).find(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        lapwing_testing::not_run("no onnxruntime in .venv: pip install -r tests/requirements.txt");
+        return None;
+    };
+    Some(Runtime::find(Some(&folder.canonicalize().unwrap())).unwrap())
+}
+
+fn options(runtime: &Runtime, backend: Backend) -> ModelOptions {
+    ModelOptions { backend, onnxruntime: Some(Ok(runtime.clone())), verify: true, ..ModelOptions::default() }
+}
+
+/// An input or output: its name, element type, and lengths, of which 0 is the open batch.
+fn port(name: &str, elem_type: i32, lengths: &[i64]) -> ValueInfoProto {
+    let dim = |length: &i64| {
+        let value = if *length == 0 { DimParam("batch".into()) } else { DimValue(*length) };
+        Dimension { value: Some(value), ..Default::default() }
+    };
+    let shape = Some(TensorShapeProto { dim: lengths.iter().map(dim).collect() });
+    let kind = TypeProto { value: Some(TensorType(type_proto::Tensor { elem_type, shape })), ..Default::default() };
+    ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
+}
+
+fn node(kind: &str, domain: &str, reads: &[&str], makes: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto {
+        name: format!("the_{kind}"),
+        op_type: kind.into(),
+        domain: domain.into(),
+        input: reads.iter().map(ToString::to_string).collect(),
+        output: makes.iter().map(ToString::to_string).collect(),
+        attribute,
+        ..Default::default()
+    }
+}
+
+fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: kind as i32, ..Default::default() }
+}
+
+fn floats(name: &str, values: &[f32]) -> AttributeProto {
+    AttributeProto { floats: values.to_vec(), ..attribute(name, AttributeType::Floats) }
+}
+
+fn ints(name: &str, values: &[i64]) -> AttributeProto {
+    AttributeProto { ints: values.to_vec(), ..attribute(name, AttributeType::Ints) }
+}
+
+fn strings(name: &str, values: &[&str]) -> AttributeProto {
+    let strings = values.iter().map(|text| text.as_bytes().to_vec()).collect();
+    AttributeProto { strings, ..attribute(name, AttributeType::Strings) }
+}
+
+fn model(graph: GraphProto) -> Vec<u8> {
+    let set = |domain: &str, version| OperatorSetIdProto { domain: domain.into(), version };
+    let model = ModelProto {
+        ir_version: 8,
+        graph: Some(GraphProto { name: "g".into(), ..graph }),
+        opset_import: vec![set("", 17), set("ai.onnx.ml", 1)],
+        ..Default::default()
+    };
+    model.encode_to_vec()
+}
+
+/// Twice the input, by an operator that tract does not have.
+fn scaler() -> Vec<u8> {
+    let attributes = vec![floats("offset", &[0.0; 4]), floats("scale", &[2.0; 4])];
+    model(GraphProto {
+        node: vec![node("Scaler", "ai.onnx.ml", &["x"], &["y"], attributes)],
+        input: vec![port("x", FLOAT, &[0, 4])],
+        output: vec![port("y", FLOAT, &[0, 4])],
+        ..Default::default()
+    })
+}
+
+/// A stump whose second class is that of a positive first column; tract's label is always the first.
+fn stump() -> Vec<u8> {
+    let attributes = vec![
+        ints("nodes_treeids", &[0; 3]),
+        ints("nodes_nodeids", &[0, 1, 2]),
+        ints("nodes_featureids", &[0; 3]),
+        floats("nodes_values", &[0.0; 3]),
+        strings("nodes_modes", &["BRANCH_LEQ", "LEAF", "LEAF"]),
+        ints("nodes_truenodeids", &[1, 0, 0]),
+        ints("nodes_falsenodeids", &[2, 0, 0]),
+        ints("nodes_missing_value_tracks_true", &[0; 3]),
+        floats("nodes_hitrates", &[1.0; 3]),
+        ints("class_treeids", &[0; 2]),
+        ints("class_nodeids", &[1, 2]),
+        ints("class_ids", &[0; 2]),
+        floats("class_weights", &[0.1, 0.9]),
+        ints("classlabels_int64s", &[0, 1]),
+        AttributeProto { s: b"NONE".to_vec(), ..attribute("post_transform", AttributeType::String) },
+    ];
+    model(GraphProto {
+        node: vec![node("TreeEnsembleClassifier", "ai.onnx.ml", &["x"], &["label", "p"], attributes)],
+        input: vec![port("x", FLOAT, &[0, 4])],
+        output: vec![port("label", INT64, &[0]), port("p", FLOAT, &[0, 2])],
+        ..Default::default()
+    })
+}
+
+/// A softmax between a DequantizeLinear and a QuantizeLinear; tract makes ones of it.
+fn quantised_softmax() -> Vec<u8> {
+    let scale = |name: &str, value: f32| TensorProto {
+        name: name.into(),
+        data_type: FLOAT,
+        float_data: vec![value],
+        ..Default::default()
+    };
+    let zero = |name: &str, value: i32| TensorProto {
+        name: name.into(),
+        data_type: UINT8,
+        int32_data: vec![value],
+        ..Default::default()
+    };
+    let axis = AttributeProto { i: -1, ..attribute("axis", AttributeType::Int) };
+    model(GraphProto {
+        node: vec![
+            node("QuantizeLinear", "", &["x", "s", "z"], &["a"], vec![]),
+            NodeProto { name: "first".into(), ..node("DequantizeLinear", "", &["a", "s", "z"], &["b"], vec![]) },
+            node("Softmax", "", &["b"], &["c"], vec![axis]),
+            NodeProto { name: "second".into(), ..node("QuantizeLinear", "", &["c", "so", "zo"], &["d"], vec![]) },
+            node("DequantizeLinear", "", &["d", "so", "zo"], &["y"], vec![]),
+        ],
+        input: vec![port("x", FLOAT, &[0, 4])],
+        output: vec![port("y", FLOAT, &[0, 4])],
+        initializer: vec![scale("s", 0.05), zero("z", 128), scale("so", 1.0 / 255.0), zero("zo", 0)],
+        ..Default::default()
+    })
+}
+
+fn run(model: &Model, mut call: Vec<Tensor>) -> Vec<Tensor> {
+    model.accept(&mut call).unwrap();
+    model.run(&mut Workspace::default(), &[&call]).unwrap().outputs.remove(0)
+}
+
+#[test]
+fn what_tract_cannot_read_is_run_by_onnxruntime() {
+    let Some(runtime) = runtime() else { return };
+    let model = Model::parse(&scaler(), &options(&runtime, Backend::Auto)).unwrap();
+    assert_eq!((model.executor(), model.batches()), (ExecutorName::OnnxRuntime, false));
+    assert_eq!(model.not_used().iter().map(|other| other.executor).collect::<Vec<_>>(), [ExecutorName::Plan]);
+    assert_eq!(model.verification().to_string(), "not compared: ONNX Runtime runs it itself");
+    assert_eq!((model.inputs()[0].shape.clone(), model.outputs()[0].name.as_str()), (vec![None, Some(4)], "y"));
+    let outputs = run(&model, vec![Tensor::f32("x", &[2, 4], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])]);
+    assert_eq!((outputs[0].shape.clone(), outputs[0].to_f32()), (vec![2, 4], vec![2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0]));
+    // without the library the reasons of both are said, and a named executor says why it cannot
+    let missing = Some(Runtime::find(Some(Path::new("/nowhere/libonnxruntime.so"))));
+    let without = ModelOptions { onnxruntime: missing.clone(), ..ModelOptions::default() };
+    let error = Model::parse(&scaler(), &without).unwrap_err().to_string();
+    assert!(error.contains("; and by ONNX Runtime it cannot be run: /nowhere/libonnxruntime.so"), "{error}");
+    let named = ModelOptions { backend: Backend::OnnxRuntime, onnxruntime: missing, ..ModelOptions::default() };
+    let error = Model::parse(&scaler(), &named).unwrap_err().to_string();
+    assert!(error.starts_with("executor: onnxruntime cannot run it: /nowhere/libonnxruntime.so"), "{error}");
+    for backend in [Backend::Plan, Backend::Tract] {
+        assert!(Model::parse(&scaler(), &options(&runtime, backend)).is_err(), "{backend:?}");
+    }
+}
+
+#[test]
+fn wrong_answers_are_not_served() {
+    let Some(runtime) = runtime() else { return };
+    for (name, bytes, output) in [("stump", stump(), "label"), ("softmax", quantised_softmax(), "y")] {
+        let auto = Model::parse(&bytes, &options(&runtime, Backend::Auto)).unwrap();
+        assert_eq!(auto.executor(), ExecutorName::OnnxRuntime, "{name}");
+        let x = [[1.0, 2.0, 4.0, -1.0], [-1.0, 0.5, 0.25, 0.0]].concat();
+        let outputs = run(&auto, vec![Tensor::f32("x", &[2, 4], &x)]);
+        if name == "stump" {
+            assert_eq!(outputs[0].to_f64(), [1.0, 0.0]);
+        } else {
+            assert!((outputs[0].to_f64()[..4].iter().sum::<f64>() - 1.0).abs() < 0.02, "{outputs:?}");
+        }
+        // tract, which is wrong, is refused where it was named, and served where nobody wants to know
+        let error = Model::parse(&bytes, &options(&runtime, Backend::Tract)).unwrap_err().to_string();
+        let said = format!("executor: tract cannot run it: tract differs from ONNX Runtime: output {output} ");
+        assert!(error.starts_with(&said) && error.ends_with("engine.verify: off serves it all the same"), "{error}");
+        let unverified = ModelOptions { verify: false, ..options(&runtime, Backend::Tract) };
+        assert_eq!(Model::parse(&bytes, &unverified).unwrap().executor(), ExecutorName::Tract);
+    }
+}
+
+#[test]
+fn a_plan_that_is_right_stays() {
+    let Some(runtime) = runtime() else { return };
+    for name in ["mlp-3", "bert-pre-1", "0001"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/fixtures/plans/{name}.onnx"));
+        for backend in [Backend::Auto, Backend::Plan, Backend::Tract] {
+            let model = Model::read(&path, &options(&runtime, backend)).unwrap();
+            let executor = if backend == Backend::Tract { ExecutorName::Tract } else { ExecutorName::Plan };
+            assert_eq!(
+                (model.executor(), model.verification()),
+                (executor, &Verification::Agrees { rows: vec![1, 7] }),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_datatype_goes_in_and_comes_out_as_it_is() {
+    let Some(runtime) = runtime() else { return };
+    // their numbers in ONNX
+    let kinds = [9, 2, 4, 12, 13, 3, 5, 6, 7, 10, 16, 1, 11];
+    for (datatype, kind) in Datatype::ALL.into_iter().zip(kinds) {
+        let bytes = model(GraphProto {
+            node: vec![node("Identity", "", &["x"], &["y"], vec![])],
+            input: vec![port("x", kind, &[0, 3])],
+            output: vec![port("y", kind, &[0, 3])],
+            ..Default::default()
+        });
+        let model = Model::parse(&bytes, &options(&runtime, Backend::OnnxRuntime)).unwrap();
+        assert_eq!((model.inputs()[0].datatype, model.outputs()[0].datatype), (datatype, datatype));
+        let size = 2 * 3 * datatype.bytes();
+        let modulus = if datatype == Datatype::Bool { 2 } else { 100 };
+        // one byte further on, elements are not aligned
+        let memory: Bytes = (0..=size).map(|at| (at * 7 % modulus) as u8).collect::<Vec<u8>>().into();
+        for from in [0, 1] {
+            let data = memory.slice(from..from + size);
+            let outputs = run(&model, vec![Tensor { name: "x".into(), datatype, shape: vec![2, 3], data: data.clone() }]);
+            assert_eq!((outputs[0].datatype, &outputs[0].shape[..], &outputs[0].data), (datatype, &[2, 3][..], &data), "{from}");
+        }
+    }
+    // any byte but 0 is true
+    let bytes = model(GraphProto {
+        node: vec![node("Not", "", &["x"], &["y"], vec![])],
+        input: vec![port("x", 9, &[0])],
+        output: vec![port("y", 9, &[0])],
+        ..Default::default()
+    });
+    let model = Model::parse(&bytes, &options(&runtime, Backend::OnnxRuntime)).unwrap();
+    let call = Tensor { name: "x".into(), datatype: Datatype::Bool, shape: vec![4], data: vec![0, 1, 2, 255].into() };
+    assert_eq!(run(&model, vec![call])[0].data[..], [1, 0, 0, 0]);
+}
+
+#[test]
+fn ports_that_no_call_can_have_are_named() {
+    let Some(runtime) = runtime() else { return };
+    let of = |input: ValueInfoProto, nodes: Vec<NodeProto>, output: ValueInfoProto| {
+        let bytes = model(GraphProto { node: nodes, input: vec![input], output: vec![output], ..Default::default() });
+        Model::parse(&bytes, &options(&runtime, Backend::OnnxRuntime)).unwrap_err().to_string()
+    };
+    let identity = || vec![node("Identity", "", &["x"], &["y"], vec![])];
+    assert_eq!(
+        of(port("x", STRING, &[0, 1]), identity(), port("y", STRING, &[0, 1])),
+        "executor: onnxruntime cannot run it: input x: its elements are strings, which cannot be served"
+    );
+    let mut rankless = port("x", FLOAT, &[0]);
+    if let Some(TypeProto { value: Some(TensorType(tensor)), .. }) = &mut rankless.r#type {
+        tensor.shape = None;
+    }
+    assert_eq!(
+        of(rankless, identity(), port("y", FLOAT, &[0])),
+        "executor: onnxruntime cannot run it: input x: the file does not say how many axes it has"
+    );
+    let labels = ints("classlabels_int64s", &[0, 1]);
+    let maps = ValueInfoProto { name: "y".into(), ..Default::default() };
+    let error = of(port("x", FLOAT, &[0, 2]), vec![node("ZipMap", "ai.onnx.ml", &["x"], &["y"], vec![labels])], maps);
+    assert!(error.starts_with("executor: onnxruntime cannot run it: output y: is a Sequence<Map<i64, f32>>"), "{error}");
+}
+
+#[test]
+fn only_wanted_outputs_are_made_and_wrong_values_are_the_callers() {
+    let Some(runtime) = runtime() else { return };
+    let model = Model::parse(&stump(), &options(&runtime, Backend::OnnxRuntime)).unwrap();
+    let call = [Tensor::f32("x", &[1, 4], &[1.0; 4])];
+    let ran = model.run_for(&mut Workspace::default(), &[&call], &smallvec::smallvec![false, true]).unwrap();
+    assert_eq!((ran.outputs[0][0].data.len(), ran.outputs[0][1].data.len()), (0, 8));
+    let table =
+        TensorProto { name: "t".into(), data_type: FLOAT, dims: vec![3], float_data: vec![1.0, 2.0, 3.0], ..Default::default() };
+    let bytes = self::model(GraphProto {
+        node: vec![node("Gather", "", &["t", "x"], &["y"], vec![])],
+        input: vec![port("x", INT64, &[0])],
+        output: vec![port("y", FLOAT, &[0])],
+        initializer: vec![table],
+        ..Default::default()
+    });
+    let model = Model::parse(&bytes, &options(&runtime, Backend::OnnxRuntime)).unwrap();
+    assert_eq!(run(&model, vec![Tensor::i64("x", &[2], &[2, 0])])[0].to_f32(), [3.0, 1.0]);
+    let error = model.run(&mut Workspace::default(), &[&[Tensor::i64("x", &[1], &[7])]]).unwrap_err();
+    assert!(matches!(&error, lapwing_plan::EngineError::Input { tensor, .. } if tensor == "inputs"), "{error}");
+}
+
+#[test]
+fn a_library_that_cannot_be_used_is_said_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("libonnxruntime.so");
+    std::fs::write(&text, "no library").unwrap();
+    let reason = |library: OrtLibrary| library.find().unwrap_err().to_string();
+    let named = reason(OrtLibrary::At(text.clone()));
+    if runtime().is_some() {
+        // one library has been loaded, and a process can have no second
+        assert!(reason(OrtLibrary::At(text)).contains("this process has loaded"), "{named}");
+    } else {
+        assert!(named.starts_with(&format!("{}: ", text.display())), "{named}");
+    }
+    assert!(OrtLibrary::Off.find().unwrap().is_none());
+}

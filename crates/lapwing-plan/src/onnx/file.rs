@@ -1,0 +1,149 @@
+//! An ONNX file, decoded and checked for what any executor could be led astray by; tract imports it when it is asked for the graph.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use tract_onnx::pb::tensor_proto::DataType;
+use tract_onnx::pb::{GraphProto, ModelProto};
+use tract_onnx::prelude::Framework;
+
+use super::check;
+use super::graph::Graph;
+use super::normal::{self, AxisNames};
+use crate::EngineError;
+
+/// Where the bytes of a model are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelSource {
+    /// In a file; external weights lie in its folder.
+    File(PathBuf),
+    /// In memory.
+    Memory(Bytes),
+}
+
+/// A decoded ONNX file.
+#[derive(Debug)]
+pub struct OnnxFile {
+    /// Where it was read from.
+    pub source: ModelSource,
+    /// How often each operator occurs, by name, most frequent first.
+    pub operators: Vec<(String, usize)>,
+    /// The version of the ONNX operator set.
+    pub opset: i64,
+    /// The program that wrote the file; may be empty.
+    pub producer: String,
+    /// The messages of the file; its nodes are in order, and their names unique; its inputs' open axes have names.
+    pub proto: ModelProto,
+    folder: Option<String>,
+    graph: OnceLock<Result<Graph, EngineError>>,
+}
+
+impl OnnxFile {
+    /// Reads a file. External weights must lie in its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::File`] if it cannot be read; [`EngineError::Model`] if it is no ONNX model, has more parts than the bound, or weights
+    /// outside of its folder.
+    pub fn read(path: &Path) -> Result<Self, EngineError> {
+        let fails = |reason: String| EngineError::File { path: path.display().to_string(), reason };
+        let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.to_str().ok_or_else(|| fails("the folder's name is not UTF-8".into()))?;
+        Self::decode(&bytes, ModelSource::File(path.to_owned()), Some(folder.to_owned()))
+    }
+
+    /// Reads a model from memory, which has no external weights.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub fn parse(bytes: Bytes) -> Result<Self, EngineError> {
+        Self::decode(&bytes.clone(), ModelSource::Memory(bytes), None)
+    }
+
+    fn decode(bytes: &[u8], source: ModelSource, folder: Option<String>) -> Result<Self, EngineError> {
+        let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
+        let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
+        check::bounds(&proto, folder.as_deref().map(Path::new))?;
+        if let Some(graph) = &mut proto.graph {
+            normal::order_nodes(graph);
+            normal::name_axes(graph, AxisNames::Apart);
+            name_apart(graph);
+        }
+        let opset =
+            proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
+        let (operators, producer) = (operators(&proto), proto.producer_name.clone());
+        Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new() })
+    }
+
+    /// The model in tract's form, which is made once.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the part that tract does not take.
+    pub fn graph(&self) -> Result<Graph, EngineError> {
+        self.graph.get_or_init(|| Graph::of(&self.proto, self.folder.as_deref())).clone()
+    }
+
+    /// Whether it has weights of half precision.
+    #[must_use]
+    pub fn has_half_weights(&self) -> bool {
+        let half = [DataType::Float16 as i32, DataType::Bfloat16 as i32];
+        self.proto.graph.iter().flat_map(|graph| &graph.initializer).any(|tensor| half.contains(&tensor.data_type))
+    }
+}
+
+impl Graph {
+    /// Reads a file. External weights must lie in its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::File`] if it cannot be read; [`EngineError::Model`] names the faulty part.
+    pub fn read(path: &Path) -> Result<Self, EngineError> {
+        OnnxFile::read(path)?.graph()
+    }
+
+    /// Parses a model. External weights, if there are any, must lie in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the faulty part.
+    pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
+        OnnxFile::decode(bytes, ModelSource::Memory(Bytes::new()), folder.map(str::to_owned))?.graph()
+    }
+}
+
+/// Makes node names unique: in ONNX a node may have the name of a tensor, or of another node; tract has a single
+/// namespace.
+pub(crate) fn name_apart(graph: &mut GraphProto) {
+    let tensors = graph.initializer.iter().map(|tensor| &tensor.name).chain(graph.input.iter().map(|input| &input.name));
+    let mut taken: HashSet<String> = tensors.cloned().collect();
+    // the last number that each name was given: a file may have one name many times
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    for node in &mut graph.node {
+        let named = if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
+        let mut name = named.clone();
+        let mut times = numbers.get(&named).copied().unwrap_or(1);
+        while !taken.insert(name.clone()) {
+            times += 1;
+            name = format!("{named}#{times}");
+        }
+        if times > 1 {
+            numbers.insert(named, times);
+            node.name = name;
+        }
+    }
+}
+
+fn operators(proto: &ModelProto) -> Vec<(String, usize)> {
+    let mut counts = BTreeMap::new();
+    for node in proto.graph.iter().flat_map(|graph| &graph.node) {
+        *counts.entry(node.op_type.clone()).or_insert(0_usize) += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
