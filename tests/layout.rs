@@ -25,6 +25,7 @@ const CRATES: &[&str] = &[
     "lapwing-shadow",
     "lapwing-admin",
     "lapwing-plan",
+    "lapwing-tabular",
     "lapwing-engine",
     "lapwing-model",
     "lapwing-serving",

@@ -36,8 +36,8 @@ fn is_bounded(read: &InferenceRequest, received: usize) -> bool {
     let inputs: Vec<_> = read.inputs.iter().map(|tensor| &tensor.name).collect();
     let outputs: Vec<_> = read.outputs.iter().collect();
     let has_size = |tensor: &lapwing_plan::tensor::Tensor| {
-        let elements = tensor.shape.iter().try_fold(tensor.datatype.bytes(), |product, axis| product.checked_mul(*axis));
-        tensor.shape.len() <= MAX_AXES && elements == Some(tensor.data.len())
+        let elements = tensor.shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
+        tensor.shape.len() <= MAX_AXES && elements.is_some_and(|elements| tensor.datatype.check(elements, &tensor.data).is_ok())
     };
     let held: usize = read.inputs.iter().map(|tensor| tensor.data.len()).sum();
     of_names(&inputs)

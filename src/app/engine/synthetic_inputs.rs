@@ -17,7 +17,7 @@ pub(crate) fn inputs(ports: &[TensorSpec], plan: Option<&Plan>, shape: Shape, se
         let open = |axis| if axis == 0 { shape.batch } else { shape.length.unwrap_or(1) };
         let lengths: Vec<usize> = port.shape.iter().enumerate().map(|(axis, fixed)| fixed.unwrap_or(open(axis))).collect();
         let below = if mask == Some(at) { None } else { Some(plan.and_then(|plan| plan.ids_below(at)).unwrap_or(2)) };
-        let mut data = Vec::with_capacity(lengths.iter().product::<usize>() * port.datatype.bytes());
+        let mut data = Vec::with_capacity(lengths.iter().product::<usize>() * port.datatype.least_bytes());
         for _ in 0..lengths.iter().product() {
             element(&mut data, port.datatype, below, &mut random);
         }
@@ -26,7 +26,7 @@ pub(crate) fn inputs(ports: &[TensorSpec], plan: Option<&Plan>, shape: Shape, se
     tensors
 }
 
-/// One element; an integer without an upper limit is 1.
+/// One element; an integer without an upper limit is 1, a string is empty.
 fn element(data: &mut Vec<u8>, datatype: Datatype, below: Option<usize>, random: &mut StdRng) {
     match datatype {
         Datatype::Fp32 => data.extend((normal(random) as f32).to_le_bytes()),
@@ -34,11 +34,13 @@ fn element(data: &mut Vec<u8>, datatype: Datatype, below: Option<usize>, random:
         // one; there is no half precision to draw from
         Datatype::Fp16 => data.extend([0, 0x3c]),
         Datatype::Bf16 => data.extend([0x80, 0x3f]),
+        Datatype::Bytes => data.extend([0; 4]),
         whole => {
+            let width = whole.least_bytes();
             // bytes hold no more than 127
-            let most = if whole.bytes() == 1 { 2 } else { below.unwrap_or(2) };
+            let most = if width == 1 { 2 } else { below.unwrap_or(2) };
             let id = below.map_or(1, |_| random.random_range(0..most.max(1) as u64));
-            data.extend_from_slice(&id.to_le_bytes()[..whole.bytes()]);
+            data.extend_from_slice(&id.to_le_bytes()[..width]);
         }
     }
 }
@@ -77,7 +79,7 @@ mod tests {
         let shape = Shape { batch: 64, length: None };
         for datatype in [Datatype::Int64, Datatype::Int32, Datatype::Bool, Datatype::Uint8] {
             let tensor = &inputs(&[port(datatype, &[None])], None, shape, 3)[0];
-            let elements: Vec<&[u8]> = tensor.data.chunks(datatype.bytes()).collect();
+            let elements: Vec<&[u8]> = tensor.data.chunks(datatype.least_bytes()).collect();
             assert_eq!(elements.len(), 64);
             assert!(elements.iter().all(|e| e[0] < 2 && e[1..].iter().all(|byte| *byte == 0)));
             assert!(elements.iter().any(|e| e[0] == 1) && elements.iter().any(|e| e[0] == 0));

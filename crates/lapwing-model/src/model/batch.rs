@@ -73,7 +73,11 @@ fn fits(port: &TensorSpec, tensor: &Tensor) -> Result<(), EngineError> {
         return fails(format!("expected shape {}, got {:?}", shown(&port.shape), tensor.shape));
     }
     let elements = tensor.shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length));
-    let bytes = elements.and_then(|elements| elements.checked_mul(tensor.datatype.bytes()));
+    let Some(width) = tensor.datatype.bytes() else {
+        let fit = tensor.datatype.check(elements.unwrap_or(usize::MAX), &tensor.data);
+        return fit.or_else(|reason| fails(format!("shape {:?}: {reason}", tensor.shape)));
+    };
+    let bytes = elements.and_then(|elements| elements.checked_mul(width));
     if bytes != Some(tensor.data.len()) {
         let expected = bytes.map_or("more bytes than can be".to_owned(), |bytes| format!("{bytes} bytes"));
         return fails(format!("shape {:?} asks for {expected}, got {}", tensor.shape, tensor.data.len()));
@@ -105,7 +109,8 @@ pub(crate) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: us
             Datatype::Bf16 => &[0x80, 0x3f],
             Datatype::Fp32 => &[0, 0, 0x80, 0x3f],
             Datatype::Fp64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
-            other => &whole[..other.bytes()],
+            // an empty string is its length
+            other => &whole[..other.least_bytes()],
         };
         let data = one.repeat(shape.iter().product()).into();
         Tensor { name: port.name.clone(), datatype: port.datatype, shape, data }
@@ -202,7 +207,7 @@ impl BatchRules {
         }
         let executed = BatchSize::uniform(rows, length);
         let useful = match self.mask.and_then(|at| tensors.get(at)) {
-            Some(mask) => BatchSize::of(mask.data.chunks(length * mask.datatype.bytes()).map(|row| not_zero(row, mask.datatype))),
+            Some(mask) => BatchSize::of(mask.data.chunks(length * mask.datatype.least_bytes()).map(|row| not_zero(row, mask.datatype))),
             None => executed,
         };
         let flops = Some((self.flops.at(executed), self.flops.at(useful)));
@@ -314,7 +319,7 @@ pub(crate) fn input_error(error: &RunError, plan: &Plan) -> EngineError {
 
 /// The number of elements that are not zero.
 fn not_zero(elements: &[u8], kind: Datatype) -> usize {
-    elements.chunks_exact(kind.bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
+    elements.chunks_exact(kind.least_bytes()).filter(|element| element.iter().any(|byte| *byte != 0)).count()
 }
 
 impl Column {

@@ -14,7 +14,7 @@ use crate::bounds::check_names;
 use crate::error::RequestError;
 use crate::in_flight::{InferenceRequest, RequestTimeout};
 use lapwing_model::service::{About, Answer};
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_plan::tensor::{Datatype, Tensor, put_text};
 
 /// Decodes the message into a request to the model; raw tensors share the message's memory.
 pub(crate) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Result<InferenceRequest, RequestError> {
@@ -45,14 +45,16 @@ fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor, String>
         .ok_or_else(|| format!("datatype: {:?} is none of those that are read here", input.datatype))?;
     let shape: Result<Vec<usize>, _> = input.shape.iter().map(|axis| usize::try_from(*axis)).collect();
     let shape = shape.map_err(|_| format!("shape: {:?} has an axis below 0", input.shape))?;
-    let size = shape.iter().try_fold(datatype.bytes(), |product, axis| product.checked_mul(*axis));
+    let size = shape.iter().try_fold(datatype.least_bytes(), |product, axis| product.checked_mul(*axis));
     let size = size.ok_or_else(|| format!("shape: {shape:?} has more elements than can be counted"))?;
     let (field, data) = match (raw, input.contents) {
         (Some(raw), None) => ("raw_input_contents", raw),
         (Some(_), Some(_)) => return Err("contents: must not stand beside raw_input_contents".to_owned()),
         (None, contents) => ("contents", contents_bytes(&contents.unwrap_or_default(), datatype)?),
     };
-    if data.len() != size {
+    if datatype.bytes().is_none() {
+        datatype.check(size / datatype.least_bytes(), &data).map_err(|reason| format!("{field}: {reason}"))?;
+    } else if data.len() != size {
         let (given, name) = (data.len(), datatype.name());
         return Err(format!("{field}: {given} bytes where {name} of shape {shape:?} takes {size}"));
     }
@@ -130,7 +132,7 @@ fn contents_bytes(contents: &InferTensorContents, datatype: Datatype) -> Result<
         return Err(format!("{other} is given, but {} comes in {field}", datatype.name()));
     }
     let length = held.iter().find(|(name, _)| *name == field).map_or(0, |(_, length)| *length);
-    let mut out = BytesMut::with_capacity(length.saturating_mul(datatype.bytes()));
+    let mut out = BytesMut::with_capacity(length.saturating_mul(datatype.least_bytes()));
     macro_rules! each {
         ($values:expr, $put:ident) => {
             $values.iter().for_each(|value| out.$put(*value))
@@ -156,6 +158,7 @@ fn contents_bytes(contents: &InferTensorContents, datatype: Datatype) -> Result<
         Datatype::Int64 => each!(contents.int64_contents, put_i64_le),
         Datatype::Fp32 => each!(contents.fp32_contents, put_f32_le),
         Datatype::Fp64 => each!(contents.fp64_contents, put_f64_le),
+        Datatype::Bytes => contents.bytes_contents.iter().for_each(|text| put_text(&mut out, text)),
         Datatype::Fp16 | Datatype::Bf16 => {}
     }
     Ok(out.freeze())
@@ -171,6 +174,7 @@ const fn contents_field(datatype: Datatype) -> Option<&'static str> {
         Datatype::Int64 => Some("int64_contents"),
         Datatype::Fp32 => Some("fp32_contents"),
         Datatype::Fp64 => Some("fp64_contents"),
+        Datatype::Bytes => Some("bytes_contents"),
         Datatype::Fp16 | Datatype::Bf16 => None,
     }
 }

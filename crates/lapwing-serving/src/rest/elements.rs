@@ -1,12 +1,14 @@
 //! A tensor's elements as JSON. Read: nested or flat arrays, flattened straight into little-endian bytes of the datatype; the caller has
 //! checked that the text is one JSON value, so it is read in one pass over its tokens, without a tree, and each number is rounded once,
-//! from the text to the datatype. Written: integers, true and false, and floats in the shortest form that reads back as the same.
+//! from the text to the datatype. Written: integers, true and false, strings, and floats in the shortest form that reads back as the same.
+
+use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::ser::Error as _;
+use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_plan::tensor::{Datatype, Tensor, put_text, slices};
 
 /// What is wrong with `data`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +33,7 @@ const SHOWN: usize = 40;
 /// The bytes of the elements in `json`, which are `wanted` by the shape; nested as the shape is, or flat.
 pub(crate) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: usize) -> Result<Bytes, DataError> {
     // each element takes at least two characters, so the allocation is bounded by the received bytes, not by the shape
-    let mut out = BytesMut::with_capacity(wanted.min(json.len() / 2 + 1).saturating_mul(datatype.bytes()));
+    let mut out = BytesMut::with_capacity(wanted.min(json.len() / 2 + 1).saturating_mul(datatype.least_bytes()));
     macro_rules! numbers {
         ($type:ty, $put:ident) => {
             walk(json, datatype, shape, wanted, |token| token.parse::<$type>().ok().map(|value| out.$put(value)))
@@ -61,6 +63,10 @@ pub(crate) fn flatten(json: &str, datatype: Datatype, shape: &[usize], wanted: u
         Datatype::Int64 => numbers!(i64, put_i64_le),
         Datatype::Fp32 => floats!(f32, put_f32_le),
         Datatype::Fp64 => floats!(f64, put_f64_le),
+        Datatype::Bytes => walk(json, datatype, shape, wanted, |token| {
+            let text: Option<Cow<'_, str>> = token.starts_with('"').then(|| serde_json::from_str(token).ok()).flatten();
+            text.map(|text| put_text(&mut out, text.as_bytes()))
+        }),
         Datatype::Fp16 | Datatype::Bf16 => Err(DataError::BinaryOnly(datatype.name())),
     }?;
     Ok(out.freeze())
@@ -96,7 +102,7 @@ fn walk(
             _ => {
                 let rest = &bytes[at..];
                 let ends = |b: &u8| matches!(b, b',' | b']' | b'[' | b' ' | b'\t' | b'\r' | b'\n');
-                let length = rest.iter().position(ends).unwrap_or(rest.len());
+                let length = if *byte == b'"' { string_length(rest) } else { rest.iter().position(ends).unwrap_or(rest.len()) };
                 let token = json.get(at..at + length).unwrap_or_default();
                 nest.element(shape)?;
                 if found == wanted {
@@ -111,6 +117,17 @@ fn walk(
         at += 1;
     }
     if found == wanted { Ok(()) } else { Err(DataError::Count { found, wanted }) }
+}
+
+/// The length of the string that `rest` begins with, quotes included.
+fn string_length(rest: &[u8]) -> usize {
+    let mut is_escaped = false;
+    let end = rest.iter().skip(1).position(|byte| {
+        let ends = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(rest.len(), |end| end + 2)
 }
 
 fn shown(token: &str) -> String {
@@ -157,8 +174,8 @@ impl Nest {
     }
 }
 
-/// Serializes a tensor's elements as a flat array. It fails for FP16 and BF16, and writes `null` for values that are not finite: check
-/// with [`first_not_finite`] first.
+/// Serializes a tensor's elements as a flat array. It fails for FP16, BF16 and strings that are not UTF-8, and writes `null` for values
+/// that are not finite: check with [`first_without_json`] first.
 #[derive(Debug)]
 pub(crate) struct Elements<'a>(pub(crate) &'a Tensor);
 
@@ -182,6 +199,15 @@ impl Serialize for Elements<'_> {
             Datatype::Int64 => each!(i64, 8),
             Datatype::Fp32 => each!(f32, 4),
             Datatype::Fp64 => each!(f64, 8),
+            Datatype::Bytes => {
+                let count = self.0.shape.iter().product();
+                let mut sequence = serializer.serialize_seq(Some(count))?;
+                for slice in slices(data, count) {
+                    let text = std::str::from_utf8(slice.map_err(S::Error::custom)?).map_err(S::Error::custom)?;
+                    sequence.serialize_element(text)?;
+                }
+                sequence.end()
+            }
             half @ (Datatype::Fp16 | Datatype::Bf16) => {
                 Err(S::Error::custom(format!("{} goes as binary data only", half.name())))
             }
@@ -190,7 +216,16 @@ impl Serialize for Elements<'_> {
 }
 
 /// The index and value of the first element that JSON cannot hold.
-pub(crate) fn first_not_finite(tensor: &Tensor) -> Option<(usize, f64)> {
+pub(crate) fn first_without_json(tensor: &Tensor) -> Option<(usize, String)> {
+    if tensor.datatype == Datatype::Bytes {
+        let texts = slices(&tensor.data, tensor.shape.iter().product());
+        let at = texts.into_iter().position(|slice| slice.is_ok_and(|slice| std::str::from_utf8(slice).is_err()));
+        return at.map(|at| (at, "a string that is not UTF-8".to_owned()));
+    }
+    first_not_finite(tensor).map(|(at, value)| (at, value.to_string()))
+}
+
+fn first_not_finite(tensor: &Tensor) -> Option<(usize, f64)> {
     let data = &tensor.data;
     match tensor.datatype {
         Datatype::Fp32 => {
@@ -244,6 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn strings_may_hold_what_separates_elements() {
+        let read = |json: &str, shape: &[usize]| flatten(json, Datatype::Bytes, shape, shape.iter().product());
+        let texts = ["a, b", "]", "\"[\\", "", "é\n"];
+        let json = r#"[ "a, b" ,"]","\"[\\","","\u00e9\n"]"#;
+        let data = read(json, &[5]).unwrap();
+        assert_eq!(data, lapwing_plan::tensor::text_data(&texts));
+        let tensor = Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![5], data };
+        assert_eq!(serde_json::from_str::<Vec<String>>(&serde_json::to_string(&Elements(&tensor)).unwrap()).unwrap(), texts);
+        assert_eq!(read(r#"[["a"],["b"]]"#, &[2, 1]), read(r#"["a","b"]"#, &[2, 1]));
+        assert_eq!(read(r#"["a"]"#, &[2]), Err(DataError::Count { found: 1, wanted: 2 }));
+        assert_eq!(read("[\"a\", 1]", &[2]).unwrap_err().to_string(), "element 1: 1 is no BYTES");
+        let data = lapwing_plan::tensor::text_data(&[b"ok".as_slice(), b"\xff"]);
+        let broken = Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![2], data };
+        assert_eq!(first_without_json(&broken), Some((1, "a string that is not UTF-8".to_owned())));
+    }
+
+    #[test]
     fn what_is_none_of_the_datatype_is_named() {
         let refused = |json: &str, datatype| flatten(json, datatype, &[2], 2).unwrap_err().to_string();
         assert_eq!(refused("[1,1.5]", Datatype::Int64), "element 1: 1.5 is no INT64");
@@ -287,7 +339,7 @@ mod tests {
         ) {
             let wanted = shape.iter().product();
             if let Ok(bytes) = flatten(&json, Datatype::ALL[at], &shape, wanted) {
-                prop_assert_eq!(bytes.len(), wanted * Datatype::ALL[at].bytes());
+                prop_assert_eq!(Datatype::ALL[at].check(wanted, &bytes), Ok(()));
             }
         }
     }

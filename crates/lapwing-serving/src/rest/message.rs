@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::elements::{Elements, first_not_finite, flatten};
+use super::elements::{Elements, first_without_json, flatten};
 use super::list::{Axes, Tensors};
 use crate::bounds::{MAX_ID, check_names, expands, expansion};
 use crate::error::Bound;
@@ -139,7 +139,7 @@ fn tensor(input: GivenInput<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Resul
     let datatype = Datatype::from_name(&input.datatype)
         .ok_or_else(|| format!("datatype: {:?} is none of those that are read here", input.datatype))?;
     let elements = shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
-    let sizes = elements.and_then(|elements| Some((elements, elements.checked_mul(datatype.bytes())?)));
+    let sizes = elements.and_then(|elements| Some((elements, elements.checked_mul(datatype.least_bytes())?)));
     let (elements, size) = sizes.ok_or_else(|| format!("shape: {:?} has more elements than can be counted", shape))?;
     let parameters = input.parameters.unwrap_or_default();
     if let Some(region) = parameters.shared_memory_region {
@@ -149,14 +149,18 @@ fn tensor(input: GivenInput<'_>, shape: Vec<usize>, binary: &mut Bytes) -> Resul
         (Some(_), Some(_)) => return Err("data: must not stand beside binary_data_size".to_owned()),
         (None, None) => return Err("data: is missing, and there is no binary_data_size".to_owned()),
         (None, Some(json)) => flatten(json.get(), datatype, &shape, elements).map_err(|reason| format!("data: {reason}"))?,
-        (Some(given), None) if given != size => {
+        (Some(given), None) if given != size && datatype.bytes().is_some() => {
             let name = datatype.name();
             return Err(format!("binary_data_size: {given} where {name} of shape {shape:?} takes {size}"));
         }
         (Some(given), None) if given > binary.len() => {
             return Err(format!("binary_data_size: {given} where {} bytes are left of the body", binary.len()));
         }
-        (Some(given), None) => binary.split_to(given),
+        (Some(given), None) => {
+            let data = binary.split_to(given);
+            datatype.check(elements, &data).map_err(|reason| format!("binary_data_size: {given}: {reason}"))?;
+            data
+        }
     };
     Ok(Tensor { name: input.name, datatype, shape, data })
 }
@@ -259,7 +263,7 @@ pub(crate) fn encode_response(
         let is_binary = form.is_binary(&tensor.name);
         if is_binary {
             behind.push(tensor);
-        } else if let Some((at, value)) = first_not_finite(tensor) {
+        } else if let Some((at, value)) = first_without_json(tensor) {
             let name = &tensor.name;
             return Err(RequestError::Output(format!("outputs ({name}): element {at}: {value} cannot be said in JSON")));
         }

@@ -141,7 +141,9 @@ async fn every_typed_field_is_read_into_its_datatype() {
         ("INT8", uint, Err("uint_contents is given, but INT8 comes in int_contents")),
         ("UINT8", only(|s, _| s.uint_contents.push(256)), Err("uint_contents[0]: 256 is no UINT8")),
         ("FP16", None, Err("FP16 comes in raw_input_contents only")),
-        ("BYTES", None, Err("datatype: \"BYTES\" is none of those that are read here")),
+        ("BYTES", only(|s, _| s.bytes_contents.push(Bytes::from_static(b"ab"))), Ok(b"\x02\0\0\0ab".to_vec())),
+        ("BYTES", None, Err("contents: element 0 of 1 has no length: 0 bytes are left")),
+        ("STRING", None, Err("datatype: \"STRING\" is none of those that are read here")),
         ("INT64", None, Err("contents: 0 bytes where INT64 of shape [1] takes 8")),
     ];
     against(adder(), Limits::default(), async |client| {

@@ -1,0 +1,178 @@
+//! A model of a file, and runs of it.
+
+use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_plan::{EngineError, UnsupportedNode};
+use tract_onnx::pb::ModelProto;
+
+use crate::attributes::Reason;
+use crate::graph::{ElementBudget, Opsets, Program, Step, load, part};
+use crate::operator::{Scratch, TabularCost};
+use crate::probe;
+use crate::value::{Value, from_tensor, into_tensor};
+
+/// A model of operators that are all known.
+#[derive(Debug)]
+pub struct TabularModel {
+    program: Program,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<TensorSpec>,
+    cost: probe::LinearCost,
+    has_independent_rows: bool,
+}
+
+/// Memory of a model's runs, kept from one to the next. It fits every model.
+#[derive(Debug, Default)]
+pub struct TabularState {
+    scratch: Scratch,
+}
+
+impl TabularModel {
+    /// Makes a model of an ONNX file. It is run with synthetic inputs meanwhile: for the types of all values, for the lengths of its
+    /// outputs, and to see whether rows depend on one another.
+    ///
+    /// # Errors
+    ///
+    /// The first node, initializer, input or output that is not taken, and why: it is unknown, or broken, or larger than its bound.
+    pub fn from_proto(proto: &ModelProto) -> Result<Self, UnsupportedNode> {
+        let graph = proto.graph.as_ref().ok_or_else(|| part("graph", "the model has none"))?;
+        if !proto.functions.is_empty() {
+            return Err(part("graph", "the model has functions of its own"));
+        }
+        let ports = probe::inputs(graph)?;
+        if graph.output.is_empty() {
+            return Err(part("graph", "the model has no outputs"));
+        }
+        let names = || ports.iter().map(|port| port.name.as_str());
+        let examples = probe::examples(&ports, 2, 0)?;
+        let program = load(graph, &Opsets::of(proto), names().zip(examples).collect())?;
+        let probed = probe::probe(&program, &ports)?;
+        let shapes = graph.output.iter().zip(probed.outputs);
+        let outputs = shapes.map(|(info, (datatype, shape))| TensorSpec { name: info.name.clone(), datatype, shape }).collect();
+        let (cost, has_independent_rows) = (probed.cost, probed.has_independent_rows);
+        Ok(Self { program, inputs: ports, outputs, cost, has_independent_rows })
+    }
+
+    /// The inputs that a call gives, in the file's order.
+    #[must_use]
+    pub fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    /// The outputs, in the file's order. A `ZipMap` is a matrix of its values.
+    #[must_use]
+    pub fn outputs(&self) -> &[TensorSpec] {
+        &self.outputs
+    }
+
+    /// Whether the first axis of all inputs and outputs is open, and in a trial each row's results were those of the row alone.
+    #[must_use]
+    pub const fn has_independent_rows(&self) -> bool {
+        self.has_independent_rows
+    }
+
+    /// The work of a run of `rows` rows, where other open axes have the length of the trial's.
+    #[must_use]
+    pub fn cost(&self, rows: usize) -> TabularCost {
+        self.cost.of(rows as u64)
+    }
+
+    /// Runs the model for `inputs` in the order of [`Self::inputs`]. The result has the outputs that are `wanted` (one each, in the order
+    /// of [`Self::outputs`]; those beyond the list are not).
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Input`] if an input does not fit, [`EngineError::Run`] names the node that does not take what it reads.
+    pub fn run(&self, state: &mut TabularState, inputs: &[Tensor], wanted: &[bool]) -> Result<Vec<Tensor>, EngineError> {
+        self.check(inputs)?;
+        let values = inputs.iter().map(from_tensor).collect::<Result<Vec<_>, _>>()?;
+        let wanted: Vec<bool> = (0..self.outputs.len()).map(|at| wanted.get(at) == Some(&true)).collect();
+        let made = run(&self.program, values, &wanted, &mut state.scratch, &mut |_, _, _| {});
+        let made = made.map_err(|reason| EngineError::Run { reason })?;
+        let specs = self.outputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(spec, _)| spec);
+        Ok(specs.zip(&made).map(|(spec, value)| into_tensor(&spec.name, value)).collect())
+    }
+
+    fn check(&self, inputs: &[Tensor]) -> Result<(), EngineError> {
+        if inputs.len() != self.inputs.len() {
+            return Err(EngineError::input("inputs", format!("expected {}, got {}", self.inputs.len(), inputs.len())));
+        }
+        for (port, tensor) in self.inputs.iter().zip(inputs) {
+            if tensor.name != port.name || tensor.datatype != port.datatype {
+                let reason = format!("expected {} of type {}", port.name, port.datatype.name());
+                return Err(EngineError::input(&tensor.name, format!("{reason}, got {}", tensor.datatype.name())));
+            }
+            let fits = |(wanted, got): (&Option<usize>, &usize)| wanted.is_none_or(|wanted| wanted == *got);
+            if tensor.shape.len() != port.shape.len() || !port.shape.iter().zip(&tensor.shape).all(fits) {
+                let reason = format!("expected shape {:?} (None is open), got {:?}", port.shape, tensor.shape);
+                return Err(EngineError::input(&tensor.name, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What watches a run: each step with what it read and made.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Step, &[Option<&Value>], &[Value]);
+
+/// Runs a program; the result has the wanted outputs.
+pub(crate) fn run(
+    program: &Program,
+    inputs: Vec<Value>,
+    wanted: &[bool],
+    scratch: &mut Scratch,
+    watch: Watch<'_>,
+) -> Result<Vec<Value>, Reason> {
+    let mut values: Vec<Option<Value>> = vec![None; program.constants.len()];
+    program.inputs.iter().zip(inputs).for_each(|(number, value)| values[*number] = Some(value));
+    let outputs = || program.outputs.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(number, _)| *number);
+    let last_readers = last_readers(program, outputs());
+    let mut budget = ElementBudget::new();
+    for (at, step) in program.steps.iter().enumerate() {
+        if !last_readers.is_needed[at] {
+            continue;
+        }
+        let value = |number: usize| values[number].as_ref().or(program.constants[number].as_ref());
+        let read: Vec<Option<&Value>> = step.inputs.iter().map(|number| number.and_then(value)).collect();
+        let fails = |reason: Reason| format!("{}: {reason}", step.named);
+        let made = step.operator.run(&read, scratch).map_err(fails)?;
+        budget.take(&made).map_err(fails)?;
+        watch(step, &read, &made);
+        for (number, value) in step.outputs.iter().zip(made) {
+            if let Some(number) = number {
+                values[*number] = Some(value);
+            }
+        }
+        for number in step.inputs.iter().flatten().filter(|number| last_readers.of_value[**number] == at) {
+            values[*number] = None;
+        }
+    }
+    let output = |number: usize| {
+        let value = values[number].clone().or_else(|| program.constants[number].clone());
+        value.ok_or_else(|| "an output was not made".to_owned())
+    };
+    outputs().map(output).collect()
+}
+
+/// Which steps a run needs, and after which step each value is read no more.
+struct LastReaders {
+    is_needed: Vec<bool>,
+    of_value: Vec<usize>,
+}
+
+fn last_readers(program: &Program, outputs: impl Iterator<Item = usize>) -> LastReaders {
+    const NOT_READ: usize = usize::MAX;
+    // an output is read by whoever asked for it, behind all steps
+    let behind = program.steps.len();
+    let mut of_value = vec![NOT_READ; program.constants.len()];
+    outputs.for_each(|number| of_value[number] = behind);
+    let mut is_needed = vec![false; behind];
+    for (at, step) in program.steps.iter().enumerate().rev() {
+        is_needed[at] = step.outputs.iter().flatten().any(|number| of_value[*number] != NOT_READ);
+        for number in step.inputs.iter().flatten().filter(|_| is_needed[at]) {
+            if of_value[*number] == NOT_READ {
+                of_value[*number] = at;
+            }
+        }
+    }
+    LastReaders { is_needed, of_value }
+}
