@@ -4,7 +4,7 @@ use crate::attributes::{Attributes, Reason};
 use crate::labels::{Label, Labels, first_maximum};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::product::dots;
-use crate::scores::{PostTransform, probit};
+use crate::scores::{PostTransform, both, probit};
 use crate::value::Value;
 
 /// Products of a row with the coefficients of each target.
@@ -119,8 +119,7 @@ impl Operator for LinearClassifier {
         let scores = match (has_two_labels, is_probit) {
             (false, false) => Value::matrix(rows, 1, scores)?,
             (false, true) => Value::matrix(rows, 1, scores.into_iter().map(probit).collect())?,
-            // the second class has the score, the first what is left to 1, whatever the transform
-            (true, _) => Value::matrix(rows, 2, scores.into_iter().flat_map(|score| [1.0 - score, score]).collect())?,
+            (true, _) => Value::matrix(rows, 2, scores.into_iter().flat_map(|score| both(score, transform)).collect())?,
         };
         Ok(vec![labels, scores])
     }

@@ -99,7 +99,11 @@ pub(crate) fn probit(score: f32) -> f32 {
     std::f32::consts::SQRT_2 * sign * root.sqrt()
 }
 
-/// The scores of both classes where the second's is a margin: the first has its negative, or its logistic function.
-pub(crate) fn both_margins(score: f32, transform: PostTransform) -> [f32; 2] {
-    if transform == PostTransform::Logistic { [logistic(-score), logistic(score)] } else { [-score, score] }
+/// The scores of both classes where one score is a probability of the second: the first has what is left to 1.
+pub(crate) fn both(score: f32, transform: PostTransform) -> [f32; 2] {
+    match transform {
+        PostTransform::Logistic => [logistic(-score), logistic(score)],
+        PostTransform::Probit => [probit(score), 0.0],
+        _ => [1.0 - score, score],
+    }
 }

@@ -6,7 +6,7 @@ use crate::attributes::{Attributes, Reason};
 use crate::labels::{Label, Labels, first_maximum};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::product::{dot, dots};
-use crate::scores::{PostTransform, both_margins, logistic, probit};
+use crate::scores::{PostTransform, both, logistic, probit};
 use crate::value::Value;
 
 /// The most classes: pairs of them have a score each.
@@ -232,11 +232,8 @@ impl SvmClassifier {
             if !self.platt.is_empty() {
                 scores.extend(probabilities(&pairs, &self.platt, classes));
             } else if let [only] = *pairs {
-                scores.extend(match self.transform {
-                    PostTransform::None => both_margins(only, self.transform),
-                    PostTransform::Probit => [probit(only), 0.0],
-                    _ => [1.0 - only, only],
-                });
+                let is_margin = self.transform == PostTransform::None;
+                scores.extend(if is_margin { [-only, only] } else { both(only, self.transform) });
                 continue;
             } else {
                 scores.extend(pairs);

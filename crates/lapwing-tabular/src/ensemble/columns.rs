@@ -77,7 +77,7 @@ impl<T: Number> Columns<T> {
             (Test::GreaterEqual(t), true) => Some((true, t.negated(), false)),
             (Test::Greater(t), false) => Some((false, *t, true)),
             (Test::Greater(t), true) => below(t.negated()).map(|threshold| (true, threshold, false)),
-            (Test::Equal(_) | Test::NotEqual(_) | Test::Member(_), _) => None,
+            (Test::Equal(_) | Test::NotEqual(_) | Test::Member(..), _) => None,
         };
         match comparison.filter(|(_, threshold, _)| !threshold.is_missing()) {
             Some((is_negated, threshold, holds_right)) => {
@@ -96,13 +96,9 @@ impl<T: Number> Columns<T> {
             Test::Greater(t) => (5, vec![t.key()]),
             Test::Equal(t) => (6, vec![t.key()]),
             Test::NotEqual(t) => (7, vec![t.key()]),
-            Test::Member(values) => (8, values.iter().map(|value| value.key()).collect()),
+            Test::Member(values, truncation) => (8 + *truncation as u8, values.iter().map(|value| value.key()).collect()),
         };
-        let mut test = test.clone();
-        if let Test::Member(values) = &mut test {
-            values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-        }
-        self.add((kind, column, missing_holds, values), Column::Answer { column, test, missing_holds })
+        self.add((kind, column, missing_holds, values), Column::Answer { column, test: test.clone(), missing_holds })
     }
 
     /// Derives all columns of a row; `set` takes the index and the value of each.

@@ -5,7 +5,7 @@ use super::leaves::Aggregate;
 use super::source::Number;
 use crate::attributes::Reason;
 use crate::labels::Label;
-use crate::scores::{PostTransform, both_margins, probit};
+use crate::scores::{PostTransform, logistic, probit};
 
 /// What an ensemble makes of the weights of its leaves.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Finish<T> {
 /// How the label of a classifier of two classes comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TwoClasses {
-    /// All weights are for one class and none is negative, nor a base value: they are probabilities.
+    /// All weights are for one class and none is negative: they are probabilities.
     Probability,
     /// All weights are for one class: they are margins.
     Margin,
@@ -136,10 +136,13 @@ impl<T: Number> Finish<T> {
             return label;
         }
         let single = first.value.single();
-        let scores = match two {
-            _ if self.transform == PostTransform::Probit => [probit(single), 0.0],
-            TwoClasses::Probability => [T::ONE.plus(first.value.negated()).single(), single],
-            TwoClasses::Margin | TwoClasses::Both => both_margins(single, self.transform),
+        let scores = match (two, self.transform) {
+            (_, PostTransform::Probit) => [probit(single), 0.0],
+            // the class without a score has none
+            (TwoClasses::Both, _) if !self.base_values.is_empty() => [single, 0.0],
+            (_, PostTransform::Logistic) => [logistic(-single), logistic(single)],
+            (TwoClasses::Probability, _) => [T::ONE.plus(first.value.negated()).single(), single],
+            (TwoClasses::Margin | TwoClasses::Both, _) => [-single, single],
         };
         out.extend(scores);
         label

@@ -2,7 +2,7 @@
 //! test of a set, and what several nodes share is repeated within a bound.
 
 use super::columns::{Columns, Split};
-use super::source::{Number, Test, TreeNode, Trees};
+use super::source::{Number, Test, TreeNode, Trees, Truncation};
 use crate::attributes::Reason;
 
 /// The longest path from a root to a leaf. Trainers stop at some hundreds.
@@ -100,6 +100,5 @@ fn merged<T: Number>(trees: &Trees<T>, column: u32, test: &Test<T>, missing_hold
         values.push(*value);
         end = *fails;
     }
-    values.retain(|value| !value.is_missing());
-    if values.len() > 1 { (Test::Member(values), end) } else { (test.clone(), fails) }
+    if values.len() > 1 { (Test::of_set(values, Truncation::None), end) } else { (test.clone(), fails) }
 }

@@ -1,6 +1,6 @@
 //! Trees as `TreeEnsemble` (`ai.onnx.ml` 5) lists them: branches and leaves in two tables, which name one another by index.
 
-use super::source::{Number, Test, TreeNode, Trees, check_sizes};
+use super::source::{Number, Test, TreeNode, Trees, Truncation, check_sizes};
 use super::table::{column, typed};
 use crate::attributes::{Attributes, Reason, same_length};
 use crate::value::{Elements, from_proto};
@@ -40,12 +40,15 @@ pub(crate) fn read<T: Number>(node: Attributes<'_>, take: fn(Elements) -> Option
     let mut nodes = Vec::with_capacity(branches + leaf_weights.len());
     for at in 0..branches {
         let test = match modes[at] {
-            6 => Test::Member(sets.next().unwrap_or_default()),
+            6 => match sets.next() {
+                Some(set) if !set.is_empty() => {
+                    let truncation = Truncation::of(&set);
+                    Test::of_set(set, truncation)
+                }
+                _ => return Err(format!("node {at} tests membership of a set that membership_values does not have")),
+            },
             mode => Test::of_mode(mode, splits[at]).ok_or_else(|| format!("nodes_modes[{at}] is {mode}, which is unknown"))?,
         };
-        if test == Test::Member(Vec::new()) {
-            return Err(format!("node {at} tests membership of a set that membership_values does not have"));
-        }
         let column = column(columns[at], || format!("node {at}"))?;
         let (holds, fails) = (child(at, holds[at], holds_leaf[at])?, child(at, fails[at], fails_leaf[at])?);
         nodes.push(TreeNode::Branch { column, test, missing_holds: missing.get(at) == Some(&1), holds, fails });

@@ -244,7 +244,7 @@ fn classifier_of<T: Columns>(node: Attributes<'_>) -> Result<Box<dyn Operator>, 
     let weights: Vec<T> = table::numbers(node, "class_weights", T::TAKE)?;
     let base_values: Vec<T> = table::numbers(node, "base_values", T::TAKE)?;
     let ids = node.ints("class_ids")?;
-    let has_negative = weights.iter().chain(&base_values).any(|weight| *weight < T::default());
+    let has_negative = weights.iter().any(|weight| *weight < T::default());
     let two = match (ids.iter().all(|id| Some(id) == ids.first()), has_negative) {
         _ if classes != 2 => TwoClasses::Both,
         (true, false) => TwoClasses::Probability,

@@ -11,6 +11,7 @@ pub(crate) trait Number: Copy + Default + PartialOrd + std::fmt::Debug + Send + 
     const HALF: Self;
 
     fn next_down(self) -> Self;
+    fn truncated(self) -> Self;
     fn negated(self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn over(self, count: usize) -> Self;
@@ -36,6 +37,9 @@ macro_rules! number {
 
             fn next_down(self) -> Self {
                 <$type>::next_down(self)
+            }
+            fn truncated(self) -> Self {
+                self.trunc()
             }
             fn negated(self) -> Self {
                 -self
@@ -70,6 +74,27 @@ macro_rules! number {
 number!(f32, u32);
 number!(f64, u64);
 
+/// How a column is compared with a set of categories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Truncation {
+    /// As it is.
+    None,
+    /// Without its fraction: so ONNX Runtime compares with sets that have many categories, or some outside of 0 to 30.
+    Fraction,
+}
+
+/// The largest category of a set that ONNX Runtime keeps as a mask of bits, and the most categories of one.
+const MOST_IN_MASK: f32 = 30.0;
+
+impl Truncation {
+    /// How ONNX Runtime compares a column with these values.
+    pub(crate) fn of<T: Number>(values: &[T]) -> Self {
+        let (least, most) = (T::default(), T::from_single(MOST_IN_MASK));
+        let is_mask = values.len() as f32 <= MOST_IN_MASK && values.iter().all(|value| *value >= least && *value <= most);
+        if is_mask || values.iter().any(|value| value.truncated() != *value) { Self::None } else { Self::Fraction }
+    }
+}
+
 /// What a node asks of its column.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Test<T> {
@@ -79,11 +104,18 @@ pub(crate) enum Test<T> {
     Greater(T),
     Equal(T),
     NotEqual(T),
-    /// Whether the column has one of these values, which are no NaN and in ascending order where many columns are tested.
-    Member(Vec<T>),
+    /// Whether the column has one of these values, which are no NaN and in ascending order.
+    Member(Vec<T>, Truncation),
 }
 
 impl<T: Number> Test<T> {
+    /// The test of a set of values.
+    pub(crate) fn of_set(mut values: Vec<T>, truncation: Truncation) -> Self {
+        values.retain(|value| !value.is_missing());
+        values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+        Self::Member(values, truncation)
+    }
+
     /// The test of a mode's number in `TreeEnsemble`, but for set membership.
     pub(crate) const fn of_mode(mode: u8, threshold: T) -> Option<Self> {
         Some(match mode {
@@ -106,8 +138,10 @@ impl<T: Number> Test<T> {
             Self::Greater(threshold) => column > *threshold,
             Self::Equal(threshold) => column == *threshold,
             Self::NotEqual(threshold) => column != *threshold,
-            Self::Member(values) if values.len() <= 8 => values.contains(&column),
-            Self::Member(values) => values[..values.partition_point(|value| *value <= column)].last() == Some(&column),
+            Self::Member(values, truncation) => {
+                let column = if *truncation == Truncation::None { column } else { column.truncated() };
+                values[..values.partition_point(|value| *value <= column)].last() == Some(&column)
+            }
         }
     }
 }
