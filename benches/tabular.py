@@ -4,7 +4,7 @@
 RUNS is the built example `tabular_runs` (cargo build -p lapwing-tabular --release --example tabular_runs). MODELS is a folder of files
 whose one input is FP32 of N columns, such as those that `--make` trains there first (LightGBM, XGBoost, scikit-learn; 100 and 1,000 trees).
 Outputs are compared first. Both run in turns; the ratio is of medians, below 1 where Lapwing is faster. ONNX Runtime's time has that of
-its Python binding with bound inputs and outputs, which a call of an empty graph takes too: it is measured and subtracted.
+its Python binding, which a call of an empty graph takes too: it is measured and subtracted.
 """
 import pathlib, statistics, subprocess, sys, tempfile, time
 
@@ -53,17 +53,15 @@ class Session:
         options = ort.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.log_severity_level = 4
         self.session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self.binding = self.session.io_binding()
-        self.binding.bind_cpu_input(self.session.get_inputs()[0].name, rows)
-        for output in self.session.get_outputs():
-            self.binding.bind_output(output.name, "cpu")
+        self.feeds = {self.session.get_inputs()[0].name: rows}
 
     def times(self, count):
         out = []
         for _ in range(count):
             start = time.perf_counter_ns()
-            self.session.run_with_iobinding(self.binding)
+            self.session.run(None, self.feeds)
             out.append(time.perf_counter_ns() - start)
         return out
 
@@ -113,7 +111,7 @@ def main():
                 file.flush()
                 ours = Ours(binary, str(path), file.name, rows)
                 theirs, nothing = Session(str(path), x), Session(empty(width), x)
-                for got, wanted in zip(ours.outputs(), theirs.session.run(None, {theirs.session.get_inputs()[0].name: x})):
+                for got, wanted in zip(ours.outputs(), theirs.session.run(None, theirs.feeds)):
                     assert np.allclose(got, np.asarray(wanted).ravel(), atol=2e-6), (path, rows, np.abs(got - np.asarray(wanted).ravel()).max())
                 count = 200 if rows == 1 else 40 if rows == 32 else 5
                 for each in (ours, theirs, nothing):

@@ -118,7 +118,11 @@ pub fn slices(data: &[u8], elements: usize) -> impl Iterator<Item = Result<&[u8]
         }
         is_over = true;
         if at == elements {
-            return if rest.is_empty() { None } else { fails(format!("{} bytes are left behind {elements} strings", rest.len())) };
+            return if rest.is_empty() {
+                None
+            } else {
+                fails(format!("{} bytes are left behind {elements} strings", rest.len()))
+            };
         }
         let Some((length, behind)) = rest.split_first_chunk::<LENGTH>() else {
             return fails(format!("element {at} of {elements} has no length: {} bytes are left", rest.len()));

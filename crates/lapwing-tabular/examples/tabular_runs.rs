@@ -2,7 +2,7 @@
 //! single-precision numbers. A line `N` on standard input asks for N runs; the answer is a line with the nanoseconds of each. A line
 //! `outputs` asks for the outputs, in hexadecimal, one a line and an empty line behind them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, reason = "a benchmark")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a benchmark")]
 
 use std::io::{BufRead, Write};
 use std::time::Instant;

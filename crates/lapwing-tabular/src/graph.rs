@@ -50,7 +50,9 @@ impl ElementBudget {
     pub(crate) fn take(&mut self, values: &[Value]) -> Result<(), Reason> {
         for value in values {
             let left = self.0.checked_sub(value.elements.len());
-            self.0 = left.ok_or_else(|| format!("a run has more than {MOST_RUN_ELEMENTS} elements in all its values, which is the bound"))?;
+            self.0 = left.ok_or_else(|| {
+                format!("a run has more than {MOST_RUN_ELEMENTS} elements in all its values, which is the bound")
+            })?;
         }
         Ok(())
     }
@@ -85,7 +87,8 @@ fn in_order(graph: &GraphProto) -> Result<Vec<&NodeProto>, UnsupportedNode> {
             }
         }
     }
-    let needs = |node: &NodeProto| -> Vec<usize> { node.input.iter().filter_map(|input| makers.get(input.as_str()).copied()).collect() };
+    let needs =
+        |node: &NodeProto| -> Vec<usize> { node.input.iter().filter_map(|input| makers.get(input.as_str()).copied()).collect() };
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.node.len()];
     let mut missing: Vec<usize> = Vec::with_capacity(graph.node.len());
     for (at, node) in graph.node.iter().enumerate() {
@@ -164,6 +167,14 @@ pub(crate) fn load(graph: &GraphProto, opsets: &Opsets, examples: Vec<(&str, Val
         budget.take(&made).map_err(fails)?;
         if node.output.len() > made.len() {
             return Err(fails(format!("has {} outputs; it makes {}", node.output.len(), made.len())));
+        }
+        // what passes a value on is no step: its result is another name for the value
+        let is_same = node.op_type == "Identity" || node.op_type == "Cast";
+        if let (true, [Some(number)], [name], [value]) = (is_same, &inputs[..], &node.output[..], &made[..])
+            && read[0].is_some_and(|read| read.elements.datatype() == value.elements.datatype())
+        {
+            numbers.insert(name, *number);
+            continue;
         }
         let constant = inputs.iter().flatten().all(|number| is_constant[*number]);
         let mut outputs = Vec::with_capacity(node.output.len());

@@ -13,6 +13,7 @@
 //! use lapwing_tabular::{TabularModel, TabularState};
 //! # use tract_onnx::pb::{attribute_proto::AttributeType, tensor_shape_proto, type_proto, *};
 //! # use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let floats = |name: &str, floats: &[f32]| AttributeProto {
 //! #     name: name.into(), r#type: AttributeType::Floats as i32, floats: floats.to_vec(), ..Default::default()
 //! # };
@@ -28,7 +29,6 @@
 //! #     output: vec![ValueInfoProto { name: "y".into(), ..Default::default() }], ..Default::default()
 //! # };
 //! # let proto = ModelProto { graph: Some(graph), ..Default::default() };
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a scaler of two columns: (x - [1, 2]) * [2, 0.5]
 //! let model = TabularModel::from_proto(&proto)?;
 //! let mut state = TabularState::default();

@@ -113,7 +113,8 @@ impl Operator for LinearClassifier {
             return Ok(vec![labels, Value::matrix(rows, targets, scores)?]);
         }
         let has_two_labels = self.labels.len() == 2;
-        let label = |score: &f32| if has_two_labels { Label::Class(usize::from(*score > 0.0)) } else { Label::Sign(*score > 0.0) };
+        let label =
+            |score: &f32| if has_two_labels { Label::Class(usize::from(*score > 0.0)) } else { Label::Sign(*score > 0.0) };
         let labels = self.labels.of_rows(scores.iter().map(label))?;
         let is_probit = transform == PostTransform::Probit;
         let scores = match (has_two_labels, is_probit) {

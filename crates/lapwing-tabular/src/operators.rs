@@ -37,10 +37,10 @@ fn classical(name: &str) -> Option<Loader> {
 
 fn general(name: &str) -> Option<Loader> {
     Some(match name {
-        "Abs" | "Ceil" | "Exp" | "Floor" | "IsNaN" | "Log" | "Neg" | "Not" | "Reciprocal" | "Relu" | "Round" | "Sigmoid" | "Sign"
-        | "Sqrt" | "Tanh" => tensors::unary,
-        "Add" | "And" | "Div" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Max" | "Min" | "Mul" | "Or"
-        | "Pow" | "Sub" | "Sum" | "Xor" => tensors::binary,
+        "Abs" | "Ceil" | "Exp" | "Floor" | "IsNaN" | "Log" | "Neg" | "Not" | "Reciprocal" | "Relu" | "Round" | "Sigmoid"
+        | "Sign" | "Sqrt" | "Tanh" => tensors::unary,
+        "Add" | "And" | "Div" | "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Max" | "Min" | "Mul"
+        | "Or" | "Pow" | "Sub" | "Sum" | "Xor" => tensors::binary,
         "ArgMax" | "ArgMin" => tensors::arg,
         "Cast" => tensors::cast,
         "Clip" => tensors::clip,
@@ -53,8 +53,8 @@ fn general(name: &str) -> Option<Loader> {
         "Gather" => tensors::gather,
         "Gemm" => product::gemm,
         "MatMul" => product::matmul,
-        "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd"
-        | "ReduceSum" | "ReduceSumSquare" => tensors::reduce,
+        "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin"
+        | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" => tensors::reduce,
         "Reshape" => tensors::reshape,
         "Shape" => tensors::shape_of,
         "Slice" => tensors::slice,

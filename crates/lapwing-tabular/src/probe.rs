@@ -144,7 +144,11 @@ pub(crate) fn probe(program: &Program, ports: &[TensorSpec]) -> Result<Probed, U
         let is_alike = few.shape.len() == more.shape.len();
         let pairs = few.shape.iter().zip(&more.shape);
         let shape: Vec<_> = pairs.map(|(few, more)| (few == more).then_some(*few)).collect();
-        if is_alike { Ok((more.elements.datatype(), shape)) } else { Err(part("trial", "an output has another rank for other rows")) }
+        if is_alike {
+            Ok((more.elements.datatype(), shape))
+        } else {
+            Err(part("trial", "an output has another rank for other rows"))
+        }
     };
     let outputs: Vec<_> = few.iter().zip(&more).map(shape).collect::<Result<_, _>>()?;
     let is_open = |shape: &[Option<usize>]| shape.first() == Some(&None);
@@ -167,7 +171,8 @@ pub(crate) fn probe(program: &Program, ports: &[TensorSpec]) -> Result<Probed, U
 /// Whether `alone` is this row of `all`: equal, or for numbers within rounding.
 fn is_row(all: &Value, row: usize, alone: &Value) -> bool {
     let width = alone.elements.len();
-    let near = |a: f64, b: f64| (a - b).abs() <= 1e-5 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits();
+    let near =
+        |a: f64, b: f64| (a - b).abs() <= 1e-5 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits();
     match (&all.elements, &alone.elements) {
         (Elements::F32(all), Elements::F32(alone)) => {
             all[row * width..][..width].iter().zip(alone).all(|(a, b)| near(f64::from(*a), f64::from(*b)))

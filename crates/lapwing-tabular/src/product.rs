@@ -155,7 +155,8 @@ impl Operator for Gemm {
     }
 
     fn cost(&self, inputs: &[Option<&Value>], outputs: &[Value]) -> TabularCost {
-        let inner = required(inputs, 0).map_or(0, |value| value.shape.get(usize::from(!self.transposes[0])).copied().unwrap_or(0));
+        let inner =
+            required(inputs, 0).map_or(0, |value| value.shape.get(usize::from(!self.transposes[0])).copied().unwrap_or(0));
         let made: u64 = outputs.iter().map(|value| value.elements.len() as u64).sum();
         TabularCost { comparisons: 0, flops: (2 * inner as u64 + 1) * made, bytes: moved(inputs, outputs) }
     }

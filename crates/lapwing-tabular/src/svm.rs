@@ -86,7 +86,11 @@ pub(crate) fn regressor(node: Attributes<'_>, _: &[Option<&Value>]) -> Result<Bo
     let (vectors, coefficients) = (node.floats("support_vectors")?.to_vec(), node.floats("coefficients")?.to_vec());
     let offset = *node.floats("rho")?.first().ok_or("has no rho")?;
     if coefficients.is_empty() || (count > 0 && (coefficients.len() != count || !vectors.len().is_multiple_of(count))) {
-        return Err(format!("has {count} support vectors, {} of their numbers and {} coefficients", vectors.len(), coefficients.len()));
+        return Err(format!(
+            "has {count} support vectors, {} of their numbers and {} coefficients",
+            vectors.len(),
+            coefficients.len()
+        ));
     }
     let is_one_class = node.int("one_class")?.unwrap_or(0) != 0;
     let kernel = if count > 0 { Kernel::read(node)? } else { Kernel::Linear };

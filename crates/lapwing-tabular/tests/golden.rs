@@ -46,7 +46,9 @@ fn difference(got: &Tensor, wanted: &Tensor, tolerance: f64) -> Option<String> {
     };
     let is_near = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * b.abs().max(1.0);
     let pairs = || got_numbers.iter().zip(&wanted_numbers);
-    pairs().position(|pair| !is_near(pair)).map(|at| format!("{}[{at}]: {}, not {}", got.name, got_numbers[at], wanted_numbers[at]))
+    pairs()
+        .position(|pair| !is_near(pair))
+        .map(|at| format!("{}[{at}]: {}, not {}", got.name, got_numbers[at], wanted_numbers[at]))
 }
 
 fn answer(model: &TabularModel, inputs: &[Tensor]) -> Vec<Tensor> {

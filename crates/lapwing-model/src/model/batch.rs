@@ -207,7 +207,9 @@ impl BatchRules {
         }
         let executed = BatchSize::uniform(rows, length);
         let useful = match self.mask.and_then(|at| tensors.get(at)) {
-            Some(mask) => BatchSize::of(mask.data.chunks(length * mask.datatype.least_bytes()).map(|row| not_zero(row, mask.datatype))),
+            Some(mask) => {
+                BatchSize::of(mask.data.chunks(length * mask.datatype.least_bytes()).map(|row| not_zero(row, mask.datatype)))
+            }
             None => executed,
         };
         let flops = Some((self.flops.at(executed), self.flops.at(useful)));

@@ -51,8 +51,12 @@ impl Operator for OneHotEncoder {
             Elements::I32(items) => {
                 items.iter().enumerate().try_for_each(|(at, item)| set(at, self.ints.get(&i64::from(*item))))?;
             }
-            Elements::F32(items) => items.iter().enumerate().try_for_each(|(at, item)| set(at, self.ints.get(&truncated(f64::from(*item)))))?,
-            Elements::F64(items) => items.iter().enumerate().try_for_each(|(at, item)| set(at, self.ints.get(&truncated(*item))))?,
+            Elements::F32(items) => {
+                items.iter().enumerate().try_for_each(|(at, item)| set(at, self.ints.get(&truncated(f64::from(*item)))))?
+            }
+            Elements::F64(items) => {
+                items.iter().enumerate().try_for_each(|(at, item)| set(at, self.ints.get(&truncated(*item))))?
+            }
             Elements::Bool(_) => return Err("reads BOOL".into()),
         }
         Ok(vec![Value::new(&shape, Elements::F32(columns))?])

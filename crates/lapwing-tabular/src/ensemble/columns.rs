@@ -15,7 +15,11 @@ pub(crate) enum Column<T> {
     Plain(u32),
     Negated(u32),
     /// 1 if the test holds, else 0.
-    Answer { column: u32, test: Test<T>, missing_holds: bool },
+    Answer {
+        column: u32,
+        test: Test<T>,
+        missing_holds: bool,
+    },
 }
 
 /// A comparison, and where it leads.
@@ -108,16 +112,19 @@ impl<T: Number> Columns<T> {
             return Err(format!("the trees test column {}, a row has {} columns", self.width - 1, row.len()));
         }
         for (at, column) in self.derived.iter().enumerate() {
-            set(at, match column {
-                Column::Never => T::NAN,
-                Column::Plain(column) => row[*column as usize],
-                Column::Negated(column) => row[*column as usize].negated(),
-                Column::Answer { column, test, missing_holds } => {
-                    let value = row[*column as usize];
-                    let holds = test.holds(value) || (*missing_holds && value.is_missing());
-                    if holds { T::ONE } else { T::default() }
-                }
-            });
+            set(
+                at,
+                match column {
+                    Column::Never => T::NAN,
+                    Column::Plain(column) => row[*column as usize],
+                    Column::Negated(column) => row[*column as usize].negated(),
+                    Column::Answer { column, test, missing_holds } => {
+                        let value = row[*column as usize];
+                        let holds = test.holds(value) || (*missing_holds && value.is_missing());
+                        if holds { T::ONE } else { T::default() }
+                    }
+                },
+            );
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! Rows go in tiles that fit the first cache with their columns. A tree is read once for a tile. Within it, lanes of rows take each
 //! step together. A few rows alone go one by one, and several trees take each step together.
 
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 
 use super::forest::{Forest, ForestTree, WORD};
 use super::leaves::{Aggregate, LANES, LaneScores, Leaves};
@@ -43,6 +43,22 @@ pub(crate) struct Evaluation<'a, T> {
     pub(crate) arch: Arch,
 }
 
+/// The trees for a tile, compiled for the widest vectors that the processor has: all that it calls is inlined into it.
+struct AllTrees<'a, 'b, T> {
+    evaluation: &'a Evaluation<'b, T>,
+    lanes: usize,
+    block: &'a mut Block<T>,
+}
+
+impl<T: Number> NullaryFnOnce for AllTrees<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.evaluation.all_trees(self.lanes, self.block);
+    }
+}
+
 impl<T: Number> Evaluation<'_, T> {
     /// Evaluates rows of `width` columns; `row_done` takes the scores of each row, and which of them it has (empty: all).
     pub(crate) fn run(
@@ -71,7 +87,7 @@ impl<T: Number> Evaluation<'_, T> {
                 }
             } else {
                 self.derive(tile, width, lanes, block)?;
-                self.arch.dispatch(|| self.all_trees(lanes, block));
+                self.arch.dispatch(AllTrees { evaluation: self, lanes, block });
             }
             for row in 0..count {
                 let (lanes, lane) = (row / LANES * self.targets, row % LANES);
@@ -195,8 +211,10 @@ impl<T: Number> Forest<T> {
             let mut possible = [u32::MAX; LANES];
             for test in &self.tests[word.start as usize..word.end as usize] {
                 let Some(column) = columns.get(test.column as usize) else { continue };
-                for (possible, value) in possible.iter_mut().zip(column) {
-                    *possible &= if *value > test.threshold { !test.ruled_out } else { u32::MAX };
+                let (threshold, ruled_out) = (test.threshold, test.ruled_out);
+                // all bits or none, and no branch: the form that the compiler has vectors for
+                for lane in 0..LANES {
+                    possible[lane] &= !(u32::from(column[lane] > threshold).wrapping_neg() & ruled_out);
                 }
             }
             let first = tree.first_leaf + (at * WORD) as u32;

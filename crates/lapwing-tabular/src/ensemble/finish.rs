@@ -45,7 +45,11 @@ impl<T: Number> Finish<T> {
     /// Checks the number of base values.
     pub(crate) fn check_base_values(&self, allowed: &[usize]) -> Result<(), Reason> {
         let given = self.base_values.len();
-        if allowed.contains(&given) { Ok(()) } else { Err(format!("base_values has {given} elements, expected one of {allowed:?}")) }
+        if allowed.contains(&given) {
+            Ok(())
+        } else {
+            Err(format!("base_values has {given} elements, expected one of {allowed:?}"))
+        }
     }
 
     /// The results of a row of a regressor, appended to `out`.

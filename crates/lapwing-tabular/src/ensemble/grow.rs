@@ -58,7 +58,10 @@ pub(crate) fn grow<T: Number>(
         if depth > MOST_DEPTH {
             return Err(format!("the tree of node {root} is a cycle, or deeper than {MOST_DEPTH}, which is the bound"));
         }
-        budget.0 = budget.0.checked_sub(1).ok_or("its trees have a cycle, or share so many parts that, repeated, they have more than twice the nodes")?;
+        budget.0 = budget
+            .0
+            .checked_sub(1)
+            .ok_or("its trees have a cycle, or share so many parts that, repeated, they have more than twice the nodes")?;
         let at = tree.nodes.len() as u32;
         if let Some((parent, is_right)) = parent
             && let GrownNode::Branch { left, right, .. } = &mut tree.nodes[parent as usize]
@@ -73,7 +76,9 @@ pub(crate) fn grow<T: Number>(
                 tree.paths += depth as u64;
             }
             // a tree that is one leaf may be listed as a branch that leads to it whatever it finds
-            TreeNode::Branch { holds, fails, .. } if holds == fails => open.push(Task { source: *holds, parent, depth: depth + 1 }),
+            TreeNode::Branch { holds, fails, .. } if holds == fails => {
+                open.push(Task { source: *holds, parent, depth: depth + 1 })
+            }
             TreeNode::Branch { column, test, missing_holds, holds, fails } => {
                 let (test, fails) = merged(trees, *column, test, *missing_holds, *holds, *fails);
                 let split = columns.split(*column, &test, *missing_holds);
@@ -89,7 +94,14 @@ pub(crate) fn grow<T: Number>(
 }
 
 /// A chain of equality tests of one column that lead to one node is one test of a set: converters write categories so.
-fn merged<T: Number>(trees: &Trees<T>, column: u32, test: &Test<T>, missing_holds: bool, holds: u32, fails: u32) -> (Test<T>, u32) {
+fn merged<T: Number>(
+    trees: &Trees<T>,
+    column: u32,
+    test: &Test<T>,
+    missing_holds: bool,
+    holds: u32,
+    fails: u32,
+) -> (Test<T>, u32) {
     let (Test::Equal(first), mut end) = (test, fails) else { return (test.clone(), fails) };
     let mut values = vec![*first];
     while let TreeNode::Branch { column: next, test: Test::Equal(value), missing_holds: next_missing, holds: target, fails } =

@@ -19,14 +19,17 @@ pub(crate) fn read<T: Number>(node: Attributes<'_>, take: fn(Elements) -> Option
     let (holds, holds_leaf) = (node.ints("nodes_truenodeids")?, node.ints("nodes_trueleafs")?);
     let (fails, fails_leaf) = (node.ints("nodes_falsenodeids")?, node.ints("nodes_falseleafs")?);
     let leaf_targets = node.indices("leaf_targetids", targets.max(1))?;
-    same_length(("nodes_featureids", columns.len()), &[
-        ("nodes_modes", modes.len()),
-        ("nodes_splits", splits.len()),
-        ("nodes_truenodeids", holds.len()),
-        ("nodes_trueleafs", holds_leaf.len()),
-        ("nodes_falsenodeids", fails.len()),
-        ("nodes_falseleafs", fails_leaf.len()),
-    ])?;
+    same_length(
+        ("nodes_featureids", columns.len()),
+        &[
+            ("nodes_modes", modes.len()),
+            ("nodes_splits", splits.len()),
+            ("nodes_truenodeids", holds.len()),
+            ("nodes_trueleafs", holds_leaf.len()),
+            ("nodes_falsenodeids", fails.len()),
+            ("nodes_falseleafs", fails_leaf.len()),
+        ],
+    )?;
     same_length(("leaf_targetids", leaf_targets.len()), &[("leaf_weights", leaf_weights.len())])?;
     check_sizes(columns.len() + leaf_weights.len(), targets)?;
     let branches = columns.len();

@@ -8,7 +8,11 @@ use crate::attributes::{Attributes, Reason, same_length};
 use crate::value::{Elements, from_proto};
 
 /// Reads numbers that are a list of floats or, in the type of the columns, a tensor.
-pub(crate) fn numbers<T: Number>(node: Attributes<'_>, name: &str, take: fn(Elements) -> Option<Vec<T>>) -> Result<Vec<T>, Reason> {
+pub(crate) fn numbers<T: Number>(
+    node: Attributes<'_>,
+    name: &str,
+    take: fn(Elements) -> Option<Vec<T>>,
+) -> Result<Vec<T>, Reason> {
     let floats = node.floats(name)?;
     let tensor_name = format!("{name}_as_tensor");
     let Some(tensor) = node.tensor(&tensor_name)? else {
@@ -38,14 +42,17 @@ pub(crate) fn read<T: Number>(
     let (modes, values) = (node.strings("nodes_modes")?, numbers(node, "nodes_values", take)?);
     let (holds, fails) = (node.ints("nodes_truenodeids")?, node.ints("nodes_falsenodeids")?);
     let missing = node.ints("nodes_missing_value_tracks_true")?;
-    same_length(("nodes_nodeids", ids.len()), &[
-        ("nodes_treeids", trees.len()),
-        ("nodes_featureids", columns.len()),
-        ("nodes_modes", modes.len()),
-        ("nodes_values", values.len()),
-        ("nodes_truenodeids", holds.len()),
-        ("nodes_falsenodeids", fails.len()),
-    ])?;
+    same_length(
+        ("nodes_nodeids", ids.len()),
+        &[
+            ("nodes_treeids", trees.len()),
+            ("nodes_featureids", columns.len()),
+            ("nodes_modes", modes.len()),
+            ("nodes_values", values.len()),
+            ("nodes_truenodeids", holds.len()),
+            ("nodes_falsenodeids", fails.len()),
+        ],
+    )?;
     check_sizes(ids.len(), targets)?;
     let mut places: FxHashMap<(i64, i64), u32> = FxHashMap::default();
     let mut roots = Vec::new();
@@ -118,7 +125,8 @@ fn weights<T: Number>(
     same_length((named("ids").as_str(), ids.len()), &lengths.each_ref().map(|(name, length)| (name.as_str(), *length)))?;
     let mut listed: Vec<(u32, u32)> = Vec::with_capacity(ids.len());
     for (at, (tree, id)) in trees.iter().zip(node_ids).enumerate() {
-        let place = places.get(&(*tree, *id)).ok_or_else(|| format!("a weight is for node {id} of tree {tree}, which is not there"))?;
+        let place =
+            places.get(&(*tree, *id)).ok_or_else(|| format!("a weight is for node {id} of tree {tree}, which is not there"))?;
         listed.push((*place, at as u32));
     }
     listed.sort_unstable();

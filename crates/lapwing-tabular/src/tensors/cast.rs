@@ -76,7 +76,9 @@ impl Operator for Cast {
             Elements::Text(items) if scratch.is_trial => self.numbers(items.iter().map(|_| 0.0)),
             Elements::Text(items) if *self == Self::F32 => {
                 // rounded once, from the text
-                let single = |text: &Bytes| Ok(std::str::from_utf8(text).ok().and_then(|t| t.trim().parse().ok()).unwrap_or(parsed(text)? as f32));
+                let single = |text: &Bytes| {
+                    Ok(std::str::from_utf8(text).ok().and_then(|t| t.trim().parse().ok()).unwrap_or(parsed(text)? as f32))
+                };
                 Elements::F32(items.iter().map(single).collect::<Result<_, Reason>>()?)
             }
             Elements::Text(items) if *self == Self::I64 => {

@@ -63,7 +63,13 @@ impl Operator for Slice {
             steps = vec![1; starts.len()];
         }
         if [ends.len(), axes.len(), steps.len()].iter().any(|length| *length != starts.len()) {
-            return Err(format!("has {} starts, {} ends, {} axes and {} steps", starts.len(), ends.len(), axes.len(), steps.len()));
+            return Err(format!(
+                "has {} starts, {} ends, {} axes and {} steps",
+                starts.len(),
+                ends.len(),
+                axes.len(),
+                steps.len()
+            ));
         }
         let mut made = value.clone();
         for (((start, end), number), step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {

@@ -35,7 +35,10 @@ impl Operator for Concat {
             let value = required(inputs, at)?;
             let is_alike = value.shape.len() == shape.len() && (0..shape.len()).all(|i| i == axis || shape[i] == value.shape[i]);
             if !is_alike {
-                return Err(format!("input {at} of shape {:?} does not go with {:?} along axis {axis}", value.shape, first.shape));
+                return Err(format!(
+                    "input {at} of shape {:?} does not go with {:?} along axis {axis}",
+                    value.shape, first.shape
+                ));
             }
             shape[axis] += value.shape[axis];
             values.push(value);
@@ -153,7 +156,11 @@ pub(crate) fn constant_of_shape(node: Attributes<'_>, _: &[Option<&Value>]) -> R
         Some(tensor) => from_proto(tensor)?.elements,
         None => Elements::F32(vec![0.0]),
     };
-    if element.len() == 1 { Ok(Box::new(ConstantOfShape(element))) } else { Err(format!("fills with {} elements", element.len())) }
+    if element.len() == 1 {
+        Ok(Box::new(ConstantOfShape(element)))
+    } else {
+        Err(format!("fills with {} elements", element.len()))
+    }
 }
 
 impl Operator for ConstantOfShape {

@@ -2,12 +2,12 @@
 
 use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use tract_onnx::pb::tensor_shape_proto::Dimension;
+use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use tract_onnx::pb::type_proto::Value::TensorType;
 use tract_onnx::pb::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto,
-    type_proto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
+    ValueInfoProto, type_proto,
 };
 
 /// An attribute of this type, with its value in it.

@@ -56,7 +56,8 @@ pub(crate) fn trees(targets: usize, width: usize, most_leaves: u32) -> impl Stra
 
 /// Rows of `width` columns.
 pub(crate) fn rows(width: usize) -> impl Strategy<Value = Vec<Vec<f32>>> {
-    let special = prop_oneof![Just(f32::NAN), Just(f32::INFINITY), Just(f32::NEG_INFINITY), Just(-0.0), Just(0.0), Just(f32::MIN_POSITIVE)];
+    let special =
+        prop_oneof![Just(f32::NAN), Just(f32::INFINITY), Just(f32::NEG_INFINITY), Just(-0.0), Just(0.0), Just(f32::MIN_POSITIVE)];
     let number = prop_oneof![6 => (-6_i32..7).prop_map(|x| x as f32 / 2.0), 2 => special, 1 => any::<f32>()];
     prop::collection::vec(prop::collection::vec(number, width), 0..40)
 }

@@ -20,7 +20,9 @@ fn columns_are_scaled_imputed_normalised_and_cut() {
     assert_eq!(scaled, [2.0, 2.0]);
     let attributes = vec![floats("imputed_value_floats", &[7.0, 8.0]), float("replaced_value_float", f32::NAN)];
     assert_eq!(numbers(one("Imputer", attributes), &[f32::NAN, 1.0, 2.0, f32::NAN], &[2, 2]), [7.0, 1.0, 2.0, 8.0]);
-    for (norm, wanted) in [("MAX", [1.0, -4.0 / 3.0, 0.0, 0.0]), ("L1", [3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]), ("L2", [0.6, -0.8, 0.0, 0.0])] {
+    for (norm, wanted) in
+        [("MAX", [1.0, -4.0 / 3.0, 0.0, 0.0]), ("L1", [3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]), ("L2", [0.6, -0.8, 0.0, 0.0])]
+    {
         let got = numbers(one("Normalizer", vec![word("norm", norm)]), &[3.0, -4.0, 0.0, 0.0], &[2, 2]);
         assert_eq!(got, wanted, "{norm}");
     }
@@ -54,7 +56,8 @@ fn strings_go_in_and_out_and_maps_are_matrices() {
     assert_eq!(spec(0), ("label", Datatype::Bytes, vec![None]));
     assert_eq!(spec(1), ("map", Datatype::Fp32, vec![None, Some(2)]));
     assert!(model.has_independent_rows());
-    let country = Tensor { name: "country".into(), datatype: Datatype::Bytes, shape: vec![3, 1], data: text_data(&["de", "fr", "xx"]) };
+    let country =
+        Tensor { name: "country".into(), datatype: Datatype::Bytes, shape: vec![3, 1], data: text_data(&["de", "fr", "xx"]) };
     let inputs = [country, Tensor::f32("amount", &[3, 1], &[1.0, -2.0, 0.0])];
     let mut state = TabularState::default();
     let got = model.run(&mut state, &inputs, &[true, true]).unwrap();
@@ -73,7 +76,8 @@ fn rows_that_meet_are_told_from_rows_that_do_not() {
     };
     assert!(is_apart(vec![general("Softmax", &["x"], &["y"], vec![int("axis", 1)])], vec![]));
     assert!(!is_apart(vec![general("Softmax", &["x"], &["y"], vec![int("axis", 0)])], vec![]));
-    let whole = vec![general("ReduceMean", &["x"], &["m"], vec![ints("axes", &[0])]), general("Sub", &["x", "m"], &["y"], vec![])];
+    let whole =
+        vec![general("ReduceMean", &["x"], &["m"], vec![ints("axes", &[0])]), general("Sub", &["x", "m"], &["y"], vec![])];
     assert!(!is_apart(whole, vec![]));
     assert!(is_apart(vec![general("Sub", &["x", "c"], &["y"], vec![])], vec![f32s("c", &[2], &[1.0, 2.0])]));
     assert!(!is_apart(vec![general("ReduceSum", &["x", "a"], &["y"], vec![int("keepdims", 0)])], vec![i64s("a", &[1], &[0])]));
@@ -88,11 +92,23 @@ fn encoders_map_every_type() {
         TabularModel::from_proto(&proto).unwrap().run(&mut TabularState::default(), &[x], &[true]).unwrap().remove(0)
     };
     let keys = floats("keys_floats", &[0.5, f32::NAN, 0.0]);
-    let got = encode(DataType::Float, vec![keys, ints("values_int64s", &[5, 6, 7])], Tensor::f32("x", &[4, 1], &[f32::NAN, 0.5, 1.0, -0.0]));
+    let got = encode(
+        DataType::Float,
+        vec![keys, ints("values_int64s", &[5, 6, 7])],
+        Tensor::f32("x", &[4, 1], &[f32::NAN, 0.5, 1.0, -0.0]),
+    );
     assert_eq!(got, Tensor::i64("y", &[4, 1], &[6, 5, -1, 7]));
-    let got = encode(DataType::Int64, vec![ints("keys_int64s", &[1, 1]), strings("values_strings", &["a", "b"])], Tensor::i64("x", &[2, 1], &[1, 2]));
+    let got = encode(
+        DataType::Int64,
+        vec![ints("keys_int64s", &[1, 1]), strings("values_strings", &["a", "b"])],
+        Tensor::i64("x", &[2, 1], &[1, 2]),
+    );
     assert_eq!((got.datatype, got.data), (Datatype::Bytes, text_data(&["a", "_Unused"])));
-    let tensors = vec![tensor("keys_tensor", i64s("", &[1], &[9])), tensor("values_tensor", f32s("", &[1], &[2.5])), tensor("default_tensor", f32s("", &[1], &[-1.5]))];
+    let tensors = vec![
+        tensor("keys_tensor", i64s("", &[1], &[9])),
+        tensor("values_tensor", f32s("", &[1], &[2.5])),
+        tensor("default_tensor", f32s("", &[1], &[-1.5])),
+    ];
     assert_eq!(encode(DataType::Int64, tensors, Tensor::i64("x", &[2, 1], &[9, 8])).to_f32(), [2.5, -1.5]);
 }
 

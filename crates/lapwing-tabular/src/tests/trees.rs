@@ -81,7 +81,8 @@ fn chains_and_full_trees_of_every_size_agree() {
             missing_holds: at % 3 == 0,
             children: Box::new((holds, fails)),
         };
-        let chain = (1..leaves).fold(leaf(0), |tree, at| if at % 2 == 0 { branch(at, tree, leaf(at)) } else { branch(at, leaf(at), tree) });
+        let chain = (1..leaves)
+            .fold(leaf(0), |tree, at| if at % 2 == 0 { branch(at, tree, leaf(at)) } else { branch(at, leaf(at), tree) });
         let mut full: Vec<Tree> = (0..leaves).map(leaf).collect();
         while full.len() > 1 {
             let mut pairs = full.into_iter();
@@ -96,7 +97,8 @@ fn chains_and_full_trees_of_every_size_agree() {
         }
         let trees = [chain, full.remove(0)];
         assert_eq!(trees.each_ref().map(Tree::leaves), [leaves; 2]);
-        let rows: Vec<Vec<f32>> = (0..50).map(|row| (0..WIDTH).map(|at| ((row * 5 + at * 3) % 8) as f32 - 3.5).collect()).collect();
+        let rows: Vec<Vec<f32>> =
+            (0..50).map(|row| (0..WIDTH).map(|at| ((row * 5 + at * 3) % 8) as f32 - 3.5).collect()).collect();
         let model = TabularModel::from_proto(&regressor(&trees, 1, WIDTH, "SUM")).unwrap();
         for count in [1, 3, 4, 16, 17, 50] {
             let got = model.run(&mut TabularState::default(), &[tensor(&rows[..count])], &[true]).unwrap();
@@ -109,7 +111,8 @@ fn chains_and_full_trees_of_every_size_agree() {
 #[test]
 fn work_is_counted_by_rows_and_trees() {
     let leaf = |weight| Tree::Leaf(vec![weight]);
-    let two = Tree::Branch { mode: 0, column: 0, threshold: 0.0, missing_holds: false, children: Box::new((leaf(1.0), leaf(2.0))) };
+    let two =
+        Tree::Branch { mode: 0, column: 0, threshold: 0.0, missing_holds: false, children: Box::new((leaf(1.0), leaf(2.0))) };
     let model = TabularModel::from_proto(&regressor(&[two.clone(), two], 1, WIDTH, "SUM")).unwrap();
     let (one, many) = (model.cost(1), model.cost(100));
     assert_eq!((one.comparisons, one.flops), (2, 2));
