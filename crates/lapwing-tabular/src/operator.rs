@@ -1,6 +1,7 @@
 //! What an operator of a tabular model does, and what it costs.
 
 use crate::attributes::{Attributes, Reason};
+use crate::lanes::Block;
 use crate::value::Value;
 
 /// Work of one run, counted and not measured.
@@ -52,8 +53,8 @@ pub(crate) type Loader = fn(Attributes<'_>, inputs: &[Option<&Value>]) -> Result
 /// Memory that operators use while they run, and that is kept from run to run.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub(crate) single: crate::ensemble::Block<f32>,
-    pub(crate) double: crate::ensemble::Block<f64>,
+    pub(crate) single: Block<f32>,
+    pub(crate) double: Block<f64>,
     /// Whether the inputs are synthetic: then a category that is unknown is no error.
     pub(crate) is_trial: bool,
 }

@@ -10,8 +10,8 @@ use tract_onnx::pb::type_proto::Value::TensorType;
 use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
 
 use crate::graph::{Program, part};
-use crate::model::run;
 use crate::operator::{Scratch, TabularCost};
+use crate::run::run;
 use crate::value::{Elements, Value, count, each};
 
 /// Rows of the trials: two numbers, so that an axis that follows them is told from one that does not.

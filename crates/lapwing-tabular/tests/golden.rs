@@ -133,6 +133,7 @@ fn wide(tensor: &Tensor) -> Vec<f64> {
 #[test]
 fn random_models_answer_as_onnx_runtime() {
     let further = std::env::var_os("LAPWING_TABULAR_CASES").map(PathBuf::from);
+    let is_further = further.is_some();
     let lines = std::fs::read_to_string(further.unwrap_or_else(|| folder().join("rules.jsonl"))).unwrap();
     let (mut faults, mut cases) = (Vec::new(), 0);
     for (at, line) in lines.lines().enumerate() {
@@ -145,7 +146,7 @@ fn random_models_answer_as_onnx_runtime() {
             faults.push(format!("line {at} ({operator}): {fault}"));
         }
     }
-    assert!(cases >= 100, "{cases} cases");
+    assert!(cases > 0 && (cases >= 100 || is_further), "{cases} cases");
     assert!(faults.is_empty(), "{} of {cases}:\n{}", faults.len(), faults[..faults.len().min(20)].join("\n"));
 }
 

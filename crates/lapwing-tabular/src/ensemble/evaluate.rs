@@ -7,9 +7,10 @@
 use pulp::{Arch, NullaryFnOnce};
 
 use super::forest::{Forest, ForestTree, WORD};
-use super::leaves::{Aggregate, LANES, LaneScores, Leaves};
+use super::leaves::{Aggregate, LaneScores, Leaves};
 use super::source::Number;
 use crate::attributes::Reason;
+use crate::lanes::{Block, LANES};
 
 /// Trees that one row walks side by side.
 const TREES: usize = 16;
@@ -21,15 +22,6 @@ const TILE_BYTES: usize = 24 << 10;
 const MOST_TILE_ROWS: usize = 256;
 /// Steps of a walk between two looks whether all lanes are at leaves.
 const STEPS: usize = 4;
-
-/// Columns and scores of a tile, kept from run to run. Lanes are [`LANES`] rows of one column.
-#[derive(Debug, Default)]
-pub(crate) struct Block<T> {
-    columns: Vec<[T; LANES]>,
-    scores: Vec<[T; LANES]>,
-    has_score: Vec<[bool; LANES]>,
-    row: Vec<T>,
-}
 
 /// What is evaluated.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::source::{Number, Trees};
 use crate::attributes::Reason;
+use crate::lanes::LANES;
 
 /// How the weights of all trees become one score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +48,6 @@ pub(crate) enum Leaves<T> {
     /// Any number of weights per leaf, each with its target.
     Many { ranges: Vec<Range<u32>>, weights: Vec<(u32, T)> },
 }
-
-/// Rows that are evaluated side by side.
-pub(crate) const LANES: usize = 16;
 
 /// The scores of [`LANES`] rows: for each target theirs, and which of them have one.
 #[derive(Debug)]

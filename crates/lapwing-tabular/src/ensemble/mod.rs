@@ -16,7 +16,6 @@ mod table;
 
 use pulp::Arch;
 
-pub(crate) use self::evaluate::Block;
 use self::evaluate::Evaluation;
 use self::finish::{Finish, TwoClasses};
 use self::forest::{Forest, lay_out};
@@ -24,6 +23,7 @@ use self::leaves::{Aggregate, Leaves};
 use self::source::{Number, Trees};
 use crate::attributes::{Attributes, Reason};
 use crate::labels::Labels;
+use crate::lanes::Block;
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::scores::PostTransform;
 use crate::value::{Elements, Value};

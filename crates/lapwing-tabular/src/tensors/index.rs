@@ -1,6 +1,6 @@
 //! `Gather`, `Slice`, `TopK`.
 
-use super::{around, axis};
+use super::axes::{around, axis};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::value::{Elements, Value, count, map_each};

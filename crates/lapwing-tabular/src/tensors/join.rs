@@ -1,6 +1,6 @@
 //! `Concat`, `Split`, `Constant`, `ConstantOfShape`.
 
-use super::{around, axis};
+use super::axes::{around, axis};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::value::{Elements, Value, count, from_proto, map_each};

@@ -1,6 +1,7 @@
 //! The general ONNX operators that converters of classical models put around those of `ai.onnx.ml`, on values of up to eight axes.
 //! They are simple, and every size is bounded.
 
+mod axes;
 mod binary;
 mod cast;
 mod index;
@@ -16,16 +17,3 @@ pub(crate) use self::join::{concat, constant, constant_of_shape, split};
 pub(crate) use self::reduce::{arg, reduce, softmax};
 pub(crate) use self::shape::{expand, flatten, identity, reshape, shape_of, squeeze, transpose, unsqueeze};
 pub(crate) use self::unary::{clip, unary};
-
-use crate::attributes::Reason;
-
-/// An axis that may be counted from the end.
-fn axis(number: i64, rank: usize) -> Result<usize, Reason> {
-    let from_start = if number < 0 { number + rank as i64 } else { number };
-    usize::try_from(from_start).ok().filter(|axis| *axis < rank).ok_or_else(|| format!("axis {number} of {rank}"))
-}
-
-/// The product of lengths before, of, and behind an axis.
-fn around(shape: &[usize], axis: usize) -> (usize, usize, usize) {
-    (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
-}

@@ -1,6 +1,6 @@
 //! Operators along axes: the `Reduce…` family, `ArgMax` and `ArgMin`, `Softmax`.
 
-use super::{around, axis};
+use super::axes::{around, axis};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::scores;

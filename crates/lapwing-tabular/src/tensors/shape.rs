@@ -1,6 +1,6 @@
 //! Operators that change shapes: `Reshape`, `Flatten`, `Squeeze`, `Unsqueeze`, `Transpose`, `Expand`, `Shape`, `Identity`.
 
-use super::axis;
+use super::axes::axis;
 use super::binary::{broadcast, places};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, required};
