@@ -11,7 +11,7 @@ use ort::session::SessionInputValue;
 use ort::value::{DynValue, TensorRef};
 use ort::value::{PrimitiveTensorElementType, TensorElementType};
 
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_plan::tensor::{Datatype, Tensor, text_data, texts};
 
 /// The protocol's type for one of ONNX Runtime's; `None` if there is none.
 pub(crate) const fn datatype(kind: TensorElementType) -> Option<Datatype> {
@@ -29,6 +29,7 @@ pub(crate) const fn datatype(kind: TensorElementType) -> Option<Datatype> {
         TensorElementType::Bfloat16 => Datatype::Bf16,
         TensorElementType::Float32 => Datatype::Fp32,
         TensorElementType::Float64 => Datatype::Fp64,
+        TensorElementType::String => Datatype::Bytes,
         _ => return None,
     })
 }
@@ -62,6 +63,7 @@ pub(crate) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
         Datatype::Bf16 => halves!(tensor, bf16),
         Datatype::Fp32 => numbers::<f32>(tensor),
         Datatype::Fp64 => numbers::<f64>(tensor),
+        Datatype::Bytes => strings(tensor),
     }
 }
 
@@ -91,7 +93,20 @@ fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     }
 }
 
-/// An output as a tensor, in the same memory.
+/// ONNX Runtime's strings are UTF-8, and end at their first NUL: others are refused.
+fn strings(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
+    let refused = |reason: String| ort::Error::new_with_code(ort::ErrorCode::InvalidArgument, format!("{}: {reason}", tensor.name));
+    let texts = texts(&tensor.data, tensor.shape.iter().product()).map_err(refused)?;
+    let text = |(at, text): (usize, &Bytes)| match std::str::from_utf8(text) {
+        Ok(text) if !text.contains('\0') => Ok(text.to_owned()),
+        Ok(_) => Err(refused(format!("string {at} contains a NUL, at which ONNX Runtime ends it"))),
+        Err(_) => Err(refused(format!("string {at} is not UTF-8"))),
+    };
+    let texts = texts.iter().enumerate().map(text).collect::<ort::Result<Vec<_>>>()?;
+    Ok(ort::value::Tensor::from_string_array((tensor.shape.clone(), texts.as_slice()))?.into())
+}
+
+/// An output as a tensor: in the same memory, but for strings.
 ///
 /// # Errors
 ///
@@ -101,6 +116,10 @@ pub(crate) fn output(name: &str, value: DynValue) -> Result<Tensor, String> {
     let datatype = datatype(kind).ok_or_else(|| format!("has elements of type {kind}"))?;
     let lengths = value.dtype().tensor_shape().map(|shape| shape.iter().map(|length| usize::try_from(*length).unwrap_or(0)));
     let shape = lengths.map(Iterator::collect).unwrap_or_default();
+    if datatype == Datatype::Bytes {
+        let (_, texts) = value.try_extract_strings().map_err(|e| e.to_string())?;
+        return Ok(Tensor { name: name.to_owned(), datatype, shape, data: text_data(&texts) });
+    }
     bytes(&value, datatype).map_err(|e| e.to_string())?;
     Ok(Tensor { name: name.to_owned(), datatype, shape, data: Bytes::from_owner(Written { value, datatype }) })
 }
@@ -136,5 +155,6 @@ fn bytes(value: &DynValue, datatype: Datatype) -> ort::Result<&[u8]> {
         Datatype::Bf16 => Ok(bytemuck::cast_slice(value.try_extract_tensor::<bf16>()?.1.reinterpret_cast())),
         Datatype::Fp32 => of::<f32>(value),
         Datatype::Fp64 => of::<f64>(value),
+        Datatype::Bytes => Err(ort::Error::new("strings have no memory of their own form")),
     }
 }

@@ -1,9 +1,11 @@
 //! Calls that are made up to hold executors against one another: numbers that look random and are the same each time, ids that are in their
 //! tables, masks of ones.
 
+use bytes::{BufMut, BytesMut};
+
 use super::executor::Executor;
 use lapwing_plan::plan::{Lookup, Op, Plan};
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec, put_text};
 
 /// What the elements of a tensor may take, in bytes.
 const MOST_BYTES: usize = 64 << 20;
@@ -17,17 +19,17 @@ pub(crate) fn call(executor: &dyn Executor, rows: usize, length: usize) -> Optio
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
         let elements = shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length))?;
-        elements.checked_mul(port.datatype.bytes()).filter(|bytes| *bytes <= MOST_BYTES)?;
+        elements.checked_mul(port.datatype.least_bytes()).filter(|bytes| *bytes <= MOST_BYTES)?;
         let is_mask = plan.map_or_else(|| port.name.contains("mask"), |plan| plan.mask() == Some(at));
         let in_row = (elements / shape.first().copied().unwrap_or(1).max(1)).max(1);
         let ids = plan.and_then(|plan| table_rows(plan, at)).unwrap_or(2);
-        let mut data = Vec::with_capacity(elements * port.datatype.bytes());
+        let mut data = BytesMut::with_capacity(elements * port.datatype.least_bytes());
         for element in 0..elements {
             // rows of several sizes: thresholds of trees and ranges of integers are not all near 1
             let scale = [1.0, 8.0, 60.0][element / in_row % 3];
             append(&mut data, port.datatype, if is_mask { Fill::One } else { numbers.fill(scale, ids) });
         }
-        Some(Tensor { name: port.name.clone(), datatype: port.datatype, shape, data: data.into() })
+        Some(Tensor { name: port.name.clone(), datatype: port.datatype, shape, data: data.freeze() })
     };
     executor.inputs().iter().enumerate().map(tensor).collect()
 }
@@ -63,21 +65,22 @@ impl Numbers {
     }
 }
 
-fn append(data: &mut Vec<u8>, datatype: Datatype, fill: Fill) {
+fn append(data: &mut BytesMut, datatype: Datatype, fill: Fill) {
     let (number, whole) = match fill {
         Fill::One => (1.0, 1),
         Fill::Drawn(number, id) => (number, id),
     };
     match datatype {
-        Datatype::Fp32 => data.extend((number as f32).to_le_bytes()),
-        Datatype::Fp64 => data.extend(number.to_le_bytes()),
+        Datatype::Fp32 => data.put_f32_le(number as f32),
+        Datatype::Fp64 => data.put_f64_le(number),
         // the upper half of single precision
-        Datatype::Bf16 => data.extend(&(number as f32).to_le_bytes()[2..]),
-        Datatype::Fp16 => data.extend(half_bits(number).to_le_bytes()),
-        Datatype::Bool => data.push(whole as u8 & 1),
+        Datatype::Bf16 => data.put_slice(&(number as f32).to_le_bytes()[2..]),
+        Datatype::Fp16 => data.put_u16_le(half_bits(number)),
+        Datatype::Bool => data.put_u8(whole as u8 & 1),
         // bytes are pixels and the like, not ids
-        Datatype::Uint8 | Datatype::Int8 => data.push(if let Fill::One = fill { 1 } else { (number * 127.0) as i64 as u8 }),
-        other => data.extend(&whole.to_le_bytes()[..other.bytes()]),
+        Datatype::Uint8 | Datatype::Int8 => data.put_u8(if let Fill::One = fill { 1 } else { (number * 127.0) as i64 as u8 }),
+        Datatype::Bytes => put_text(data, whole.to_string().as_bytes()),
+        other => data.put_slice(&whole.to_le_bytes()[..other.least_bytes()]),
     }
 }
 
@@ -97,7 +100,7 @@ mod tests {
     fn elements_are_of_their_type_and_in_range() {
         let mut numbers = Numbers(1);
         for datatype in Datatype::ALL {
-            let mut data = Vec::new();
+            let mut data = BytesMut::new();
             (0..200).for_each(|_| append(&mut data, datatype, numbers.fill(60.0, 5)));
             append(&mut data, datatype, Fill::One);
             assert_eq!(data.len(), 201 * datatype.bytes());
