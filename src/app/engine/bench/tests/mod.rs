@@ -8,6 +8,7 @@ use super::super::cli::{CpuList, Products};
 use super::loaded::TURNS;
 use super::rows::BatchWork;
 use super::*;
+use lapwing_model::Backend;
 use lapwing_plan::plan::Cost;
 use lapwing_plan::roofline::{Ceiling, Roofline};
 
