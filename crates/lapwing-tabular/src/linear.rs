@@ -5,7 +5,7 @@ use crate::labels::{Label, Labels, first_maximum};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::product::dots;
 use crate::scores::{PostTransform, both, probit};
-use crate::value::Value;
+use crate::value::{Value, count};
 
 /// Products of a row with the coefficients of each target.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ impl Linear {
         if columns != wanted {
             return Err(format!("has coefficients for {wanted} columns, a row has {columns}"));
         }
+        count(&[rows, self.intercepts.len()])?;
         let mut scores = dots(&value.to_f32()?, &self.coefficients, columns);
         for row in scores.chunks_exact_mut(self.intercepts.len()) {
             row.iter_mut().zip(&self.intercepts).for_each(|(score, intercept)| *score += intercept);

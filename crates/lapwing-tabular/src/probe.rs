@@ -51,8 +51,10 @@ impl LinearCost {
 /// The inputs that a call gives: those without an initializer.
 pub(crate) fn inputs(graph: &GraphProto) -> Result<Vec<TensorSpec>, UnsupportedNode> {
     let is_given = |info: &&ValueInfoProto| !graph.initializer.iter().any(|tensor| tensor.name == info.name);
-    if graph.input.len().saturating_mul(graph.initializer.len()) > 1 << 24 {
-        return Err(part("graph", "has too many inputs and initializers"));
+    // each input looks for its initializer, and for nodes that read it
+    let others = graph.initializer.len().saturating_add(graph.node.len());
+    if graph.input.len().saturating_mul(others) > 1 << 26 {
+        return Err(part("graph", format!("has {} inputs, {others} nodes and initializers: too many", graph.input.len())));
     }
     graph.input.iter().filter(is_given).map(|info| input(info, &graph.node)).collect()
 }

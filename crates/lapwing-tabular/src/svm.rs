@@ -7,8 +7,10 @@ use crate::labels::{Label, Labels, first_maximum};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::product::{dot, dots};
 use crate::scores::{PostTransform, both, logistic, probit};
-use crate::value::Value;
+use crate::value::{Value, count};
 
+/// Rows whose kernels are kept at once: for many vectors they take more memory than the rows.
+const ROWS: usize = 64;
 /// The most classes: pairs of them have a score each.
 const MOST_CLASSES: usize = 1 << 10;
 
@@ -117,8 +119,13 @@ impl Operator for SvmRegressor {
         let mut scores = if self.vectors.is_empty() {
             dots(value.f32s()?, &self.coefficients, self.width)
         } else {
-            let kernels = self.kernel.values(value.f32s()?, &self.vectors, self.width);
-            kernels.chunks_exact(self.coefficients.len()).map(|kernels| sum(kernels, &self.coefficients) as f32).collect()
+            let mut scores = Vec::with_capacity(rows);
+            for rows in value.f32s()?.chunks((self.width * ROWS).max(1)) {
+                let kernels = self.kernel.values(rows, &self.vectors, self.width);
+                let of_rows = kernels.chunks_exact(self.coefficients.len());
+                scores.extend(of_rows.map(|kernels| sum(kernels, &self.coefficients) as f32));
+            }
+            scores
         };
         for score in &mut scores {
             *score += self.offset;
@@ -226,10 +233,12 @@ impl SvmClassifier {
     }
 
     fn support_vectors(&self, rows: &[f32]) -> Result<Vec<Value>, Reason> {
-        let kernels = self.kernel.values(rows, &self.vectors, self.width);
         let classes = self.of_class.len();
         let (mut labels, mut scores) = (Vec::new(), Vec::new());
-        for kernels in kernels.chunks_exact(self.of_class.last().map_or(1, |range| range.end)) {
+        let vectors = self.of_class.last().map_or(1, |range| range.end);
+        let parts = rows.chunks((self.width * ROWS).max(1)).map(|rows| self.kernel.values(rows, &self.vectors, self.width));
+        for kernels in parts.flat_map(|kernels| kernels.chunks_exact(vectors).map(<[f32]>::to_vec).collect::<Vec<_>>()) {
+            let kernels = &kernels[..];
             let (pairs, class) = self.pairs(kernels);
             labels.push(Label::Class(class));
             let from = scores.len();
@@ -251,6 +260,7 @@ impl SvmClassifier {
 
     fn linear(&self, rows: &[f32]) -> Result<Vec<Value>, Reason> {
         let classes = self.labels.len();
+        count(&[rows.len() / self.width.max(1), classes])?;
         let mut scores = dots(rows, &self.coefficients, self.width);
         scores.iter_mut().for_each(|score| *score += self.offsets[0]);
         let label = |row: &[f32]| {

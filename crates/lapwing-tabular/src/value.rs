@@ -80,14 +80,15 @@ pub(crate) struct Value {
     pub(crate) elements: Elements,
 }
 
-/// The number of elements of a shape.
+/// The number of elements of a shape. Axes of length 0 do not lift the bound of the others, over which operators go, too.
 pub(crate) fn count(shape: &[usize]) -> Result<usize, Reason> {
     if shape.len() > MOST_AXES {
         return Err(format!("a value has {} axes; the bound is {MOST_AXES}", shape.len()));
     }
-    let count = shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length));
-    count
+    let largest = shape.iter().try_fold(1_usize, |product, length| product.checked_mul((*length).max(1)));
+    largest
         .filter(|count| *count <= MOST_ELEMENTS)
+        .map(|_| shape.iter().product())
         .ok_or_else(|| format!("a value of shape {shape:?} has more than {MOST_ELEMENTS} elements, which is the bound"))
 }
 

@@ -4,7 +4,7 @@
 
 use super::columns::Columns;
 use super::grow::{Budget, GrownNode, GrownTree, grow};
-use super::source::{Number, Trees};
+use super::source::{Number, Test, TreeNode, Trees};
 use crate::attributes::Reason;
 
 /// Trees of at most this many leaves have the layout of bits. Its cost grows with the leaves, that of a walk with their logarithm.
@@ -62,7 +62,12 @@ pub(crate) type Grown<T> = (Forest<T>, Vec<std::ops::Range<u32>>);
 /// Lays out the trees of an ensemble.
 pub(crate) fn lay_out<T: Number>(source: &Trees<T>) -> Result<Grown<T>, Reason> {
     let mut columns = Columns::new();
-    let mut budget = Budget::of(source.nodes.len().max(source.roots.len()));
+    let members = |node: &TreeNode<T>| match node {
+        TreeNode::Branch { test: Test::Member(values, _), .. } => values.len(),
+        _ => 0,
+    };
+    let members: usize = source.nodes.iter().map(members).sum();
+    let mut budget = Budget::of(source.nodes.len().max(source.roots.len()) + members);
     let grown = source.roots.iter().map(|root| grow(source, *root, &mut columns, &mut budget));
     let grown: Vec<GrownTree<T>> = grown.collect::<Result<_, _>>()?;
     columns.shrink();

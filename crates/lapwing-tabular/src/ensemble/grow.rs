@@ -37,6 +37,14 @@ impl Budget {
     }
 }
 
+impl Budget {
+    fn take(&mut self, nodes: usize) -> Result<(), Reason> {
+        let fails = "its trees have a cycle, or share so many parts that, repeated, they have more than twice the nodes";
+        self.0 = self.0.checked_sub(nodes).ok_or(fails)?;
+        Ok(())
+    }
+}
+
 /// A place in a tree that is to be grown.
 struct Task {
     source: u32,
@@ -58,10 +66,7 @@ pub(crate) fn grow<T: Number>(
         if depth > MOST_DEPTH {
             return Err(format!("the tree of node {root} is a cycle, or deeper than {MOST_DEPTH}, which is the bound"));
         }
-        budget.0 = budget
-            .0
-            .checked_sub(1)
-            .ok_or("its trees have a cycle, or share so many parts that, repeated, they have more than twice the nodes")?;
+        budget.take(1)?;
         let at = tree.nodes.len() as u32;
         if let Some((parent, is_right)) = parent
             && let GrownNode::Branch { left, right, .. } = &mut tree.nodes[parent as usize]
@@ -81,6 +86,9 @@ pub(crate) fn grow<T: Number>(
             }
             TreeNode::Branch { column, test, missing_holds, holds, fails } => {
                 let (test, fails) = merged(trees, *column, test, *missing_holds, *holds, *fails);
+                if let Test::Member(values, _) = &test {
+                    budget.take(values.len())?;
+                }
                 let split = columns.split(*column, &test, *missing_holds);
                 let (left, right) = if split.holds_right { (fails, *holds) } else { (*holds, fails) };
                 tree.nodes.push(GrownNode::Branch { split, left: 0, right: 0 });

@@ -26,7 +26,7 @@ use crate::labels::Labels;
 use crate::lanes::Block;
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
 use crate::scores::PostTransform;
-use crate::value::{Elements, Value};
+use crate::value::{Elements, Value, count};
 
 /// A forest with what is made of its scores.
 #[derive(Debug)]
@@ -144,6 +144,7 @@ impl<T: Columns + finish::Prediction<T>> Operator for Regressor<T> {
         let value = required(inputs, 0)?;
         let (rows, width) = value.rows_and_columns()?;
         let (columns, targets) = (T::columns(value)?, self.ensemble.finish.targets);
+        count(&[rows, targets])?;
         let finish = &self.ensemble.finish;
         let block = T::block(scratch);
         let elements = if self.is_typed {
@@ -175,6 +176,7 @@ impl<T: Columns> Operator for Classifier<T> {
         let (rows, width) = value.rows_and_columns()?;
         let columns = T::columns(value)?;
         let classes = self.ensemble.finish.targets;
+        count(&[rows, classes])?;
         let (mut labels, mut scores) = (Vec::with_capacity(rows), Vec::with_capacity(rows * classes));
         self.ensemble.evaluate(&columns, width, T::block(scratch), |sums, has| {
             labels.push(self.ensemble.finish.classification(sums, has, self.two, &mut scores));

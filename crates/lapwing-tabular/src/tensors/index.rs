@@ -3,7 +3,7 @@
 use super::axes::{around, axis};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, TabularCost, moved, required};
-use crate::value::{Elements, Value, count, map_each};
+use crate::value::{Elements, MOST_AXES, Value, count, map_each};
 
 #[derive(Debug)]
 struct Gather(i64);
@@ -61,6 +61,9 @@ impl Operator for Slice {
         }
         if steps.is_empty() {
             steps = vec![1; starts.len()];
+        }
+        if starts.len() > MOST_AXES {
+            return Err(format!("has {} starts; the bound is {MOST_AXES}", starts.len()));
         }
         if [ends.len(), axes.len(), steps.len()].iter().any(|length| *length != starts.len()) {
             return Err(format!(

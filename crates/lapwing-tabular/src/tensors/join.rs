@@ -13,6 +13,11 @@ pub(crate) fn concat(node: Attributes<'_>, _: &[Option<&Value>]) -> Result<Box<d
     Ok(Box::new(Concat(node.int("axis")?.ok_or("has no axis")?)))
 }
 
+/// Checks that parts, which may have no elements, are not more than elements may be.
+fn check_parts(parts: usize, outer: usize) -> Result<(), Reason> {
+    count(&[parts, outer]).map(drop).map_err(|_| format!("has {parts} parts for each of {outer} rows"))
+}
+
 /// The items of several values side by side: for each run of outer axes, the rows of all.
 fn joined<T: Clone>(parts: &[(&[T], usize)], outer: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(parts.iter().map(|(items, _)| items.len()).sum());
@@ -45,6 +50,7 @@ impl Operator for Concat {
         }
         count(&shape)?;
         let outer = shape[..axis].iter().product();
+        check_parts(values.len(), outer)?;
         macro_rules! parts {
             ($kind:ident) => {{
                 let mut parts = Vec::with_capacity(values.len());
@@ -91,7 +97,8 @@ impl Operator for Split {
     fn run(&self, inputs: &[Option<&Value>], _: &mut Scratch) -> Result<Vec<Value>, Reason> {
         let value = required(inputs, 0)?;
         let axis = axis(self.axis, value.shape.len())?;
-        let (_, length, inner) = around(&value.shape, axis);
+        let (outer, length, inner) = around(&value.shape, axis);
+        check_parts(self.parts, outer)?;
         let given = if let Some(lengths) = inputs.get(1).copied().flatten() { lengths.i64s()? } else { self.lengths.clone() };
         let mut lengths: Vec<usize> = given.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX)).collect();
         if lengths.is_empty() {

@@ -4,7 +4,7 @@ use super::axes::axis;
 use super::binary::{broadcast, places};
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, required};
-use crate::value::{Elements, Value, count, map_each};
+use crate::value::{Elements, MOST_AXES, Value, count, map_each};
 
 #[derive(Debug)]
 enum Change {
@@ -124,6 +124,9 @@ impl Change {
             Self::Unsqueeze(given) => {
                 let axes = Self::axes(given, inputs)?.ok_or("has no axes")?;
                 let rank = from.len() + axes.len();
+                if rank > MOST_AXES {
+                    return Err(format!("makes {rank} axes; the bound is {MOST_AXES}"));
+                }
                 let mut axes = axes.into_iter().map(|number| axis(number, rank)).collect::<Result<Vec<_>, _>>()?;
                 axes.sort_unstable();
                 let mut shape = from.clone();

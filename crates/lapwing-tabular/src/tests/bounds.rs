@@ -135,6 +135,7 @@ fn sizes_that_a_file_asks_for_are_bounded() {
     };
     assert!(filled(&[1 << 40]).contains("more than 16777216 elements, which is the bound"), "{}", filled(&[1 << 40]));
     assert!(filled(&[-1]).contains("more than 16777216 elements"), "{}", filled(&[-1]));
+    assert!(filled(&[1 << 40, 0]).contains("more than 16777216 elements"), "{}", filled(&[1 << 40, 0]));
     assert!(filled(&[1; 9]).contains("a value has 9 axes; the bound is 8"), "{}", filled(&[1; 9]));
     // many values that are each within the bound
     let names: Vec<String> = (0..8).map(|at| format!("v{at}")).collect();
