@@ -300,7 +300,7 @@ mod tests {
         #[test]
         fn no_data_makes_it_panic(data in proptest::collection::vec(any::<u8>(), 0..40), elements in 0_usize..9) {
             let data = Bytes::from(data);
-            prop_assert_eq!(Datatype::Bytes.check(elements, &data).is_ok(), super::texts(&data, elements).is_ok());
+            prop_assert_eq!(Datatype::Bytes.check(elements, &data).is_ok(), texts(&data, elements).is_ok());
         }
     }
 }

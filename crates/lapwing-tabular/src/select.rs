@@ -33,7 +33,7 @@ impl Operator for ArrayFeatureExtractor {
         }
         count(&shape)?;
         let elements = map_each!(&value.elements, items => {
-            items.chunks_exact(width.max(1)).flat_map(|row| indices.iter().map(move |index| row[*index].clone())).collect()
+            items.chunks_exact(width.max(1)).flat_map(|row| indices.iter().map(move |index| Clone::clone(&row[*index]))).collect()
         });
         Ok(vec![Value::new(&shape, elements)?])
     }

@@ -96,7 +96,7 @@ pub(crate) fn regressor(node: Attributes<'_>, _: &[Option<&Value>]) -> Result<Bo
     }
     let is_one_class = node.int("one_class")?.unwrap_or(0) != 0;
     let kernel = if count > 0 { Kernel::read(node)? } else { Kernel::Linear };
-    let width = if count > 0 { vectors.len() / count } else { coefficients.len() };
+    let width = vectors.len().checked_div(count).unwrap_or(coefficients.len());
     let vectors = if count > 0 { vectors } else { Vec::new() };
     Ok(Box::new(SvmRegressor { kernel, vectors, coefficients, offset, width, is_one_class }))
 }
@@ -188,12 +188,11 @@ pub(crate) fn classifier(node: Attributes<'_>, _: &[Option<&Value>]) -> Result<B
         let numbers = format!("{count} support vectors of {} numbers, {} coefficients", vectors.len(), coefficients.len());
         return Err(format!("{classes} classes: {numbers}, {} in rho and {} in prob_a do not fit", offsets.len(), first.len()));
     }
-    let (kernel, width) = if count > 0 {
-        (Kernel::read(node)?, vectors.len() / count)
-    } else {
+    let width = vectors.len().checked_div(count).unwrap_or(coefficients.len() / classes);
+    let kernel = if count > 0 { Kernel::read(node)? } else { Kernel::Linear };
+    if count == 0 {
         of_class.clear();
-        (Kernel::Linear, coefficients.len() / classes)
-    };
+    }
     let has_negative_coefficients = coefficients.iter().any(|x| x.is_nan() || *x < 0.0);
     let (platt, vectors) = if count > 0 { (platt, vectors) } else { (Vec::new(), Vec::new()) };
     Ok(Box::new(SvmClassifier {
@@ -298,7 +297,7 @@ fn probabilities(pairs: &[f32], platt: &[(f32, f32)], classes: usize) -> Vec<f32
     for i in 0..classes {
         for j in i + 1..classes {
             let (a, b) = platt[at];
-            let probability = (1.0 - logistic(pairs[at] * a + b)).max(1.0e-7).min(1.0 - 1.0e-7);
+            let probability = (1.0 - logistic(pairs[at] * a + b)).clamp(1.0e-7, 1.0 - 1.0e-7);
             between[i * classes + j] = probability;
             between[j * classes + i] = 1.0 - probability;
             at += 1;

@@ -236,7 +236,9 @@ impl Operator for Where {
         let places = conditions.zip(yes_places.into_iter().zip(no_places));
         macro_rules! chosen {
             ($kind:ident, $a:expr, $b:expr) => {
-                Elements::$kind(places.map(|(holds, (a, b))| if holds { $a[a].clone() } else { $b[b].clone() }).collect())
+                Elements::$kind(
+                    places.map(|(holds, (a, b))| if holds { Clone::clone(&$a[a]) } else { Clone::clone(&$b[b]) }).collect(),
+                )
             };
         }
         let elements = match (&yes.elements, &no.elements) {

@@ -175,6 +175,6 @@ impl Operator for ConstantOfShape {
         let lengths = required(inputs, 0)?.i64s()?;
         let shape: Vec<usize> = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX)).collect();
         let total = count(&shape)?;
-        Ok(vec![Value::new(&shape, map_each!(&self.0, items => vec![items[0].clone(); total]))?])
+        Ok(vec![Value::new(&shape, map_each!(&self.0, items => vec![Clone::clone(&items[0]); total]))?])
     }
 }

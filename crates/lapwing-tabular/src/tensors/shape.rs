@@ -163,7 +163,8 @@ impl Operator for Change {
                     place
                 };
                 let total = value.elements.len();
-                let elements = map_each!(&value.elements, items => (0..total).map(|at| items[place(at)].clone()).collect());
+                let elements =
+                    map_each!(&value.elements, items => (0..total).map(|at| Clone::clone(&items[place(at)])).collect());
                 Ok(vec![Value::new(&shape, elements)?])
             }
             Self::Expand => {
@@ -171,7 +172,7 @@ impl Operator for Change {
                     required(inputs, 1)?.i64s()?.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX)).collect();
                 let shape = broadcast(&[&value.shape, &wanted])?;
                 let places = places(&value.shape, &shape);
-                let elements = map_each!(&value.elements, items => places.iter().map(|at| items[*at].clone()).collect());
+                let elements = map_each!(&value.elements, items => places.iter().map(|at| Clone::clone(&items[*at])).collect());
                 Ok(vec![Value::new(&shape, elements)?])
             }
             Self::Shape(start, end) => {

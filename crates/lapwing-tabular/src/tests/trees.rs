@@ -78,7 +78,7 @@ fn chains_and_full_trees_of_every_size_agree() {
             mode: at % 4,
             column: at % WIDTH,
             threshold: (at % 7) as f32 - 3.0,
-            missing_holds: at % 3 == 0,
+            missing_holds: at.is_multiple_of(3),
             children: Box::new((holds, fails)),
         };
         let chain = (1..leaves)
