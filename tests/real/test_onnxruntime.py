@@ -47,6 +47,16 @@ def scaler(folder):
     return model(folder, "scaler", [node], [("x", T.FLOAT, [None, 4])], [("y", T.FLOAT, [None, 4])])
 
 
+def compress(folder):
+    """All columns of a scaler; by operators of which neither tract nor a classical plan has both."""
+    nodes = [
+        h.make_node("Scaler", ["x"], ["s"], "the_scaler", domain="ai.onnx.ml", offset=[0.5] * 4, scale=[2.0] * 4),
+        h.make_node("Compress", ["s", "all"], ["y"], "the_compress", axis=1),
+    ]
+    every = nh.from_array(np.ones(4, bool), "all")
+    return model(folder, "compress", nodes, [("x", T.FLOAT, [None, 4])], [("y", T.FLOAT, [None, 4])], [every])
+
+
 def lstm(folder):
     rng = np.random.default_rng(0)
     shapes = {"W": (1, 12, 4), "R": (1, 12, 3), "B": (1, 24)}
@@ -78,10 +88,11 @@ def softmax(folder):
 
 
 FEEDS = {
-    "scaler": (scaler, {"x": X}),
-    "lstm": (lstm, {"x": np.random.default_rng(1).standard_normal((4, 5, 4)).astype(np.float32)}),
-    "stump": (stump, {"x": X}),
-    "softmax": (softmax, {"x": X}),
+    "scaler": (scaler, {"x": X}, "tabular"),
+    "compress": (compress, {"x": X}, "onnxruntime"),
+    "lstm": (lstm, {"x": np.random.default_rng(1).standard_normal((4, 5, 4)).astype(np.float32)}, "onnxruntime"),
+    "stump": (stump, {"x": X}, "tabular"),
+    "softmax": (softmax, {"x": X}, "onnxruntime"),
 }
 TYPES = {
     "bool": T.BOOL, "uint8": T.UINT8, "uint16": T.UINT16, "uint32": T.UINT32, "uint64": T.UINT64, "int8": T.INT8, "int16": T.INT16,
@@ -98,7 +109,7 @@ def expected(path, feeds):
 def served(tmp_path_factory, start_engine):
     """Every model of this file, by one engine, and their files."""
     folder = tmp_path_factory.mktemp("onnxruntime")
-    paths = {name: make(folder) for name, (make, _) in FEEDS.items()}
+    paths = {name: make(folder) for name, (make, *_) in FEEDS.items()}
     for name, kind in TYPES.items():
         node = h.make_node("Identity", ["x"], ["y"])
         paths[name] = model(folder, name, [node], [("x", kind, ["n", 2])], [("y", kind, ["n", 2])])
@@ -106,17 +117,17 @@ def served(tmp_path_factory, start_engine):
 
 
 @pytest.mark.parametrize("name", FEEDS)
-def test_what_tract_cannot_run_or_answers_wrongly_is_run_by_onnxruntime(name, served):
+def test_what_tract_cannot_run_or_answers_wrongly_is_run_by_another(name, served):
     paths, engine = served
-    feeds = FEEDS[name][1]
+    _, feeds, executor = FEEDS[name]
     with Rest(engine.port) as rest:
         reply = rest.infer(name, feeds)
     assert reply.status == 200, reply.error
-    assert reply.headers["lapwing-executor"] == reply.parameters["executor"] == "onnxruntime"
+    assert reply.headers["lapwing-executor"] == reply.parameters["executor"] == executor
     for output, wanted in expected(paths[name], feeds).items():
         np.testing.assert_allclose(reply.outputs[output], wanted, rtol=1e-5, atol=1e-6, err_msg=output)
     about = engine.json(f"/v2/models/{name}")["parameters"]
-    assert (about["executor"], about["device"], about["precision"]) == ("onnxruntime", "cpu", "fp32")
+    assert (about["executor"], about["device"], about["precision"]) == (executor, "cpu", "fp32")
     assert about["refused"], about
 
 
@@ -149,15 +160,17 @@ def run(binary, *args, env=None):
 
 
 def test_inspect_says_who_runs_a_model_why_not_the_others_and_which_library(binary, tmp_path):
-    said = json.loads(run(binary, "inspect", scaler(tmp_path), "--ort-lib", LIBRARY, "--json").stdout)
+    said = json.loads(run(binary, "inspect", compress(tmp_path), "--ort-lib", LIBRARY, "--json").stdout)
     library = said["onnxruntime"]
     assert (said["executor"], library["version"], library["path"]) == ("onnxruntime", onnxruntime.__version__, str(LIBRARY))
     assert "CPUExecutionProvider" not in library["unused_providers"]
     assert set(onnxruntime.get_available_providers()) == {"CPUExecutionProvider", *library["unused_providers"]}
-    assert [other["executor"] for other in said["not_used"]] == ["plan"]
+    assert [other["executor"] for other in said["not_used"]] == ["tabular", "plan"]
+    trees = json.loads(run(binary, "inspect", stump(tmp_path), "--ort-lib", LIBRARY, "--json").stdout)
+    assert (trees["executor"], trees["verification"]) == ("tabular", "agrees with ONNX Runtime on generated calls of 1 and 7 rows")
     plan = json.loads(run(binary, "inspect", PLANS / "mlp-3.onnx", "--ort-lib", LIBRARY, "--json").stdout)
     assert (plan["executor"], plan["verification"]) == ("plan", "agrees with ONNX Runtime on generated calls of 1 and 7 rows")
-    text = run(binary, "inspect", stump(tmp_path), "--ort-lib", LIBRARY).stdout
+    text = run(binary, "inspect", compress(tmp_path), "--ort-lib", LIBRARY).stdout
     assert "runs by      onnxruntime; no plan for " in text and f"ONNX Runtime {onnxruntime.__version__}, {LIBRARY}" in text, text
     off = run(binary, "inspect", PLANS / "mlp-3.onnx", "--ort-lib", "off").stdout
     assert "ONNX Runtime off" in off and "verified     not compared: " in off, off
@@ -227,7 +240,7 @@ def test_a_library_that_is_only_found_is_passed_over_and_said(binary, tmp_path):
     shutil.copy(LIBRARY, environment)
     old = stub(tmp_path, "1.10.0")
     env = {**os.environ, "ORT_DYLIB_PATH": str(old), "VIRTUAL_ENV": str(tmp_path / "venv")}
-    said = json.loads(run(binary, "inspect", scaler(tmp_path), "--json", env=env).stdout)
+    said = json.loads(run(binary, "inspect", compress(tmp_path), "--json", env=env).stdout)
     library = said["onnxruntime"]
     if library["origin"] != "the loader's path":
         assert (library["origin"], library["path"]) == ("the Python environment", str(environment / LIBRARY.name))
@@ -235,6 +248,6 @@ def test_a_library_that_is_only_found_is_passed_over_and_said(binary, tmp_path):
     assert said["executor"] == "onnxruntime"
     # with the old one alone, the model says what is missing for both executors
     bare = {**env, "VIRTUAL_ENV": str(tmp_path / "nothing")}
-    done = run(binary, "inspect", scaler(tmp_path), env=bare)
+    done = run(binary, "inspect", compress(tmp_path), env=bare)
     if done.returncode:
         assert "by ONNX Runtime it cannot be run: libonnxruntime.so was not found" in done.stderr and "1.10.0" in done.stderr, done.stderr

@@ -8,15 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 
-/// What runs a model. Text: `auto`, `plan`, `tract` or `onnxruntime`.
+/// What runs a model. Text: `auto`, `plan`, `tabular`, `tract` or `onnxruntime`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// The model's plan where it has one, else ONNX Runtime where its library is found, else tract.
+    /// The model's plan where it has one, or that of a classical model; else ONNX Runtime where its library is found, else tract.
     #[default]
     Auto,
     /// The model's plan, and nothing else.
     Plan,
+    /// The plan of a classical model, and nothing else.
+    Tabular,
     /// Tract, even if the model has a plan; for comparisons.
     Tract,
     /// ONNX Runtime, even if the model has a plan.
@@ -25,7 +27,7 @@ pub enum Backend {
 
 impl Backend {
     /// Every choice.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Plan, Self::Tract, Self::OnnxRuntime];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Plan, Self::Tabular, Self::Tract, Self::OnnxRuntime];
 
     /// The name in settings and flags.
     #[must_use]
@@ -33,6 +35,7 @@ impl Backend {
         match self {
             Self::Auto => "auto",
             Self::Plan => "plan",
+            Self::Tabular => "tabular",
             Self::Tract => "tract",
             Self::OnnxRuntime => "onnxruntime",
         }

@@ -1,5 +1,5 @@
-//! The interface of executors: what runs a model says of itself, and what it needs of a thread. Plans on the CPU and on a GPU, tract and
-//! ONNX Runtime implement it; [`Model`](super::Model) asks nothing else.
+//! The interface of executors: what runs a model says of itself, and what it needs of a thread. Plans on the CPU and on a GPU, tract,
+//! ONNX Runtime and classical models implement it; [`Model`](super::Model) asks nothing else.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use lapwing_engine::placement::Placement;
 use lapwing_plan::EngineError;
 use lapwing_plan::plan::Plan;
 use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_tabular::TabularState;
 
 /// Who runs a model, as headers, metrics and JSON name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,19 +22,22 @@ pub enum ExecutorName {
     Tract,
     /// The file, by ONNX Runtime's library.
     OnnxRuntime,
+    /// Trees and other classical models, by this engine's kernels.
+    Tabular,
 }
 
 impl ExecutorName {
     /// Every executor.
-    pub const ALL: [Self; 3] = [Self::Plan, Self::Tract, Self::OnnxRuntime];
+    pub const ALL: [Self; 4] = [Self::Plan, Self::Tract, Self::OnnxRuntime, Self::Tabular];
 
-    /// `plan`, `tract` or `onnxruntime`.
+    /// `plan`, `tract`, `onnxruntime` or `tabular`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",
             Self::Tract => "tract",
             Self::OnnxRuntime => "onnxruntime",
+            Self::Tabular => "tabular",
         }
     }
 }
@@ -99,4 +103,5 @@ pub struct Workspace {
     pub(crate) cpu: CpuState,
     pub(crate) gpu: CudaState,
     pub(crate) outputs: Vec<Vec<f32>>,
+    pub(crate) tabular: TabularState,
 }

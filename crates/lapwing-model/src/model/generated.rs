@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn elements_are_of_their_type_and_in_range() {
         let mut numbers = Numbers(1);
-        for datatype in Datatype::ALL {
+        for datatype in Datatype::ALL.into_iter().filter(|datatype| datatype.bytes().is_some()) {
             let mut data = BytesMut::new();
             (0..200).for_each(|_| append(&mut data, datatype, numbers.fill(60.0, 5)));
             append(&mut data, datatype, Fill::One);
-            assert_eq!(data.len(), 201 * datatype.bytes());
+            assert_eq!(data.len(), 201 * datatype.least_bytes());
             let read = Tensor { name: String::new(), datatype, shape: vec![201], data: data.into() }.to_f64();
             let least = if matches!(datatype, Datatype::Fp16 | Datatype::Bf16) { 0.99 } else { 1.0 };
             assert!(read[200] >= least && read[200] <= 1.0, "{datatype:?} {}", read[200]);

@@ -11,6 +11,7 @@ mod plan_on_cpu;
 mod plan_on_gpu;
 mod ports;
 mod select;
+mod tabular;
 mod tract;
 mod verify;
 #[cfg(not(feature = "cuda"))]

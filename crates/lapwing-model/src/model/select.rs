@@ -1,4 +1,5 @@
-//! Chooses a model's executor: its plan where it has one, else ONNX Runtime where its library is found, else tract; or the one that was named.
+//! Chooses a model's executor: its plan where it has one, or that of a classical model, else ONNX Runtime where its library is found, else
+//! tract; or the one that was named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,6 +10,7 @@ use super::plan_on_cpu::PlanOnCpu;
 #[cfg(feature = "cuda")]
 use super::plan_on_gpu;
 use super::ports::Ports;
+use super::tabular::{self, TabularExecutor};
 use super::tract::TractExecutor;
 use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
@@ -19,6 +21,7 @@ use lapwing_plan::lower::lower;
 use lapwing_plan::onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
 use lapwing_plan::{EngineError, UnsupportedNode};
+use lapwing_tabular::TabularModel;
 
 /// An executor that does not run a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,9 +70,13 @@ pub(crate) fn select(
     let chosen = match options.backend {
         Backend::Auto => {
             let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
-            auto(file, unreadable.map_or_else(graph, Err), options)?
+            auto(file, || unreadable.map_or_else(graph, Err), options)?
         }
         Backend::Plan => plan_alone(graph()?, options)?,
+        Backend::Tabular => {
+            let made = file.ok_or_else(|| asked_for("tabular")).and_then(|file| classical(file, options));
+            made.map_err(|node| cannot(ExecutorName::Tabular, node.to_string()))??
+        }
         Backend::Tract => {
             let graph = graph()?;
             let ports = Ports::of(&graph)?;
@@ -85,8 +92,42 @@ pub(crate) fn select(
     if options.verify { verified(chosen, file, options) } else { Ok(chosen) }
 }
 
+/// The plan of a classical model; else what [`general`] chooses.
+fn auto(
+    file: Option<&OnnxFile>,
+    graph: impl FnOnce() -> Result<Graph, EngineError>,
+    options: &ModelOptions,
+) -> Result<Selected, EngineError> {
+    let is_classical = !matches!(options.plan.precision, CpuPrecision::Int8(_));
+    let Some(file) = file.filter(|file| is_classical && tabular::is_classical(file)) else {
+        return general(file, graph(), options);
+    };
+    match classical(file, options) {
+        Ok(selected) => selected,
+        Err(node) => {
+            let selected = general(Some(file), graph(), options)?;
+            Ok(selected.instead_of(ExecutorName::Tabular, node.to_string()))
+        }
+    }
+}
+
+/// A classical model's plan, or the node that prevents it.
+///
+/// # Errors
+///
+/// [`EngineError::Device`] where a GPU was named.
+fn classical(file: &OnnxFile, options: &ModelOptions) -> Result<Result<Selected, EngineError>, UnsupportedNode> {
+    let model = TabularModel::from_proto(&file.proto)?;
+    let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: "it is a classical model".into() };
+    let made = plan_on_gpu::without_plan(&node, options).map(|fallback| {
+        let selected = Selected::new(TabularExecutor::new(model, fallback), Some(node.clone()));
+        selected.instead_of(ExecutorName::Plan, node.to_string())
+    });
+    Ok(made)
+}
+
 /// The plan, else ONNX Runtime, else tract.
-fn auto(file: Option<&OnnxFile>, graph: Result<Graph, EngineError>, options: &ModelOptions) -> Result<Selected, EngineError> {
+fn general(file: Option<&OnnxFile>, graph: Result<Graph, EngineError>, options: &ModelOptions) -> Result<Selected, EngineError> {
     let readable = graph.and_then(|graph| Ok((Ports::of(&graph)?, graph)));
     let (ports, graph) = match readable {
         Ok(readable) => readable,

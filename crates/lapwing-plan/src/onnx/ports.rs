@@ -26,7 +26,6 @@ pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
         // what has no type, or another than a tensor's, is left to whoever loads the file
         let Some(TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) else { continue };
         match DataType::try_from(tensor.elem_type) {
-            Ok(DataType::String) => return fails("its elements are strings, which cannot be served"),
             Ok(DataType::Undefined) if !is_input => {}
             Ok(kind) if is_served(kind) => {}
             _ => return fails(&format!("its element type, {} in ONNX, is not supported", tensor.elem_type)),
@@ -40,8 +39,9 @@ pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
 
 /// Whether tensors of a request may have this type.
 const fn is_served(kind: DataType) -> bool {
-    use DataType::{Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
-    matches!(kind, Bool | Uint8 | Uint16 | Uint32 | Uint64 | Int8 | Int16 | Int32 | Int64 | Float16 | Bfloat16 | Float | Double)
+    use DataType::{Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64, String, Uint8, Uint16, Uint32, Uint64};
+    let is_number = matches!(kind, Uint8 | Uint16 | Uint32 | Uint64 | Int8 | Int16 | Int32 | Int64);
+    is_number || matches!(kind, Bool | Float16 | Bfloat16 | Float | Double | String)
 }
 
 /// The inputs, in the model's order.
