@@ -1,5 +1,6 @@
-//! Models that answer calls. A [`Model`] has tensors run by the executor that it chose: lapwing-engine where the model has a plan, else ONNX
-//! Runtime where its library is found, else tract. A [`Served`](served::Served) model has a queue, batches ([`batch`]) and a thread; servers call it through [`service`].
+//! Models that answer calls. A [`Model`] has tensors run by the executor that it chose: lapwing-engine where the model has a plan,
+//! lapwing-tabular where it is a classical one, else ONNX Runtime where its library is found, else tract. A [`Served`](served::Served)
+//! model has a queue, batches ([`batch`]) and a thread; servers call it through [`service`].
 //!
 //! It never computes a product itself and opens no socket: executors are below it, protocols above. Another executor is an [`Executor`], a
 //! variant of the choice ([`Backend`]) and an arm of the selection; what waits, batches and reports stays as it is.

@@ -201,10 +201,9 @@ fn what_tract_cannot_read_is_run_by_onnxruntime() {
 #[test]
 fn wrong_answers_are_not_served() {
     let Some(runtime) = runtime() else { return };
-    for (name, bytes, output, right) in [
-        ("stump", stump(), "label", ExecutorName::Tabular),
-        ("softmax", quantised_softmax(), "y", ExecutorName::OnnxRuntime),
-    ] {
+    for (name, bytes, output, right) in
+        [("stump", stump(), "label", ExecutorName::Tabular), ("softmax", quantised_softmax(), "y", ExecutorName::OnnxRuntime)]
+    {
         let auto = Model::parse(&bytes, &options(&runtime, Backend::Auto)).unwrap();
         assert_eq!(auto.executor(), right, "{name}");
         let x = [[1.0, 2.0, 4.0, -1.0], [-1.0, 0.5, 0.25, 0.0]].concat();
@@ -285,7 +284,8 @@ fn strings_go_in_and_come_out(runtime: &Runtime) {
         ..Default::default()
     });
     let model = Model::parse(&bytes, &options(runtime, Backend::OnnxRuntime)).unwrap();
-    let call = |texts: [&[u8]; 3]| Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![1, 3], data: text_data(&texts) };
+    let call =
+        |texts: [&[u8]; 3]| Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![1, 3], data: text_data(&texts) };
     let given = call([b"", "Grüße".as_bytes(), b"c"]);
     let outputs = run(&model, vec![given.clone()]);
     assert_eq!((outputs[0].datatype, &outputs[0].shape[..], &outputs[0].data), (Datatype::Bytes, &[1, 3][..], &given.data));

@@ -29,8 +29,9 @@ pub struct Config {
     /// `cuda:N`, N up to 255, Lapwing does not start unless that GPU supports every model.
     #[schemars(schema_with = "device_schema")]
     pub device: Device,
-    /// What runs models. `auto`: the model's own plan if it has one, else ONNX Runtime where its library is found, else tract; every
-    /// answer says which. With another, Lapwing does not start unless that executor can run every model.
+    /// What runs models. `auto`: the model's own plan if it has one (`tabular` for trees and other classical models), else ONNX Runtime
+    /// where its library is found, else tract; every answer says which. With another, Lapwing does not start unless that executor can run
+    /// every model.
     #[schemars(schema_with = "executor_schema")]
     pub executor: Backend,
     /// ONNX Runtime's library, from version 1.17 on: a file, or a folder with `libonnxruntime.so`; Lapwing does not start if it cannot

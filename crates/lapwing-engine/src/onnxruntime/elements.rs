@@ -95,7 +95,8 @@ fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
 
 /// ONNX Runtime's strings are UTF-8, and end at their first NUL: others are refused.
 fn strings(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
-    let refused = |reason: String| ort::Error::new_with_code(ort::ErrorCode::InvalidArgument, format!("{}: {reason}", tensor.name));
+    let refused =
+        |reason: String| ort::Error::new_with_code(ort::ErrorCode::InvalidArgument, format!("{}: {reason}", tensor.name));
     let texts = texts(&tensor.data, tensor.shape.iter().product()).map_err(refused)?;
     let text = |(at, text): (usize, &Bytes)| match std::str::from_utf8(text) {
         Ok(text) if !text.contains('\0') => Ok(text.to_owned()),
