@@ -91,7 +91,7 @@ pub struct TryLoadArgs {
     #[arg(long)]
     seconds: u64,
     /// What is to run the model
-    #[arg(long, value_parser = super::engine::cli::backend())]
+    #[arg(long, value_parser = backend)]
     executor: Backend,
     /// ONNX Runtime's library
     #[arg(long)]
@@ -102,6 +102,10 @@ pub struct TryLoadArgs {
     /// Hold the model against ONNX Runtime
     #[arg(long)]
     verify: bool,
+}
+
+fn backend(name: &str) -> Result<Backend, String> {
+    Backend::ALL.into_iter().find(|backend| backend.name() == name).ok_or_else(|| "is no executor".to_owned())
 }
 
 /// How a model is loaded, as far as a trial does it likewise.

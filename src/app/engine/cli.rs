@@ -198,7 +198,7 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 }
 
 /// Reads a backend by its name; `--help` explains each.
-pub(crate) fn backend() -> impl TypedValueParser<Value = Backend> {
+fn backend() -> impl TypedValueParser<Value = Backend> {
     let help = |backend| match backend {
         Backend::Auto => {
             "Its plan if it has one, or that of a classical model, else ONNX Runtime where its library is found, else tract"
