@@ -249,6 +249,11 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let session = match onnxruntime::session(file, options) {
         Ok(session) => session,
         Err(reason) => {
+            if name == ExecutorName::Tract && file.is_some_and(has_tree_classifier) {
+                let wrong =
+                    "its label is always the first where the trees of two classes have scores for one (TreeEnsembleClassifier)";
+                return Err(cannot(name, format!("{wrong}, and it cannot be held against ONNX Runtime: {reason}")));
+            }
             chosen.verification = Verification::NotCompared(reason);
             return Ok(chosen);
         }
@@ -268,6 +273,11 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let node = chosen.unsupported.unwrap_or(node);
     let moved = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)).instead_of(name, difference.clone());
     Ok(Selected { verification: Verification::Differs(difference), ..moved })
+}
+
+/// Whether tract may answer with a wrong label.
+fn has_tree_classifier(file: &OnnxFile) -> bool {
+    file.operators.iter().any(|(operator, _)| operator == "TreeEnsembleClassifier")
 }
 
 fn cannot(executor: ExecutorName, reason: String) -> EngineError {

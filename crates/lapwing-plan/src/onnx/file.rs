@@ -9,9 +9,9 @@ use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::Framework;
 
-use super::check;
 use super::graph::Graph;
 use super::normal::{self, AxisNames};
+use super::{check, dequantize};
 use crate::EngineError;
 
 /// Where the bytes of a model are.
@@ -34,7 +34,8 @@ pub struct OnnxFile {
     pub opset: i64,
     /// The program that wrote the file; may be empty.
     pub producer: String,
-    /// The messages of the file; its nodes are in order, and their names unique; its inputs' open axes have names.
+    /// The messages of the file; its nodes are in order, and their names unique; its inputs' open axes have names; activations are
+    /// dequantized by arithmetic.
     pub proto: ModelProto,
     folder: Option<String>,
     graph: OnceLock<Result<Graph, EngineError>>,
@@ -68,14 +69,16 @@ impl OnnxFile {
         let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
         let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
         check::bounds(&proto, folder.as_deref().map(Path::new))?;
+        let operators = operators(&proto);
         if let Some(graph) = &mut proto.graph {
             normal::order_nodes(graph);
             normal::name_axes(graph, AxisNames::Apart);
+            dequantize::spell_out(graph);
             name_apart(graph);
         }
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
-        let (operators, producer) = (operators(&proto), proto.producer_name.clone());
+        let producer = proto.producer_name.clone();
         Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new() })
     }
 

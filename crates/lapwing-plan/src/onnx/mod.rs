@@ -3,6 +3,7 @@
 
 mod check;
 mod cost;
+mod dequantize;
 mod file;
 mod graph;
 mod message;
