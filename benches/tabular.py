@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
-"""The time of tree ensembles beside ONNX Runtime on one thread: tabular.py RUNS MODELS [PATTERN].
+"""The time of tree ensembles beside ONNX Runtime on one thread.
 
+usage: python3 benches/tabular.py RUNS MODELS [PATTERN], or --make MODELS
 RUNS is the built example `tabular_runs` (cargo build -p lapwing-tabular --release --example tabular_runs). MODELS is a folder of files
 whose one input is FP32 of N columns, such as those that `--make` trains there first (LightGBM, XGBoost, scikit-learn; 100 and 1,000 trees).
 Outputs are compared first. Both run in turns; the ratio is of medians, below 1 where Lapwing is faster. ONNX Runtime's time has that of
 its Python binding, which a call of an empty graph takes too: it is measured and subtracted.
 """
 import pathlib, statistics, subprocess, sys, tempfile, time
+
+if {"-h", "--help"} & set(sys.argv):  # also where the packages are not installed
+    print(__doc__)
+    raise SystemExit
 
 import numpy as np
 import onnx

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the cases of tests/golden.rs: make_golden.py [DIR] [--random N --seed S FILE].
+"""Makes the cases of tests/libraries.rs.
+
+usage: python3 crates/lapwing-tabular/tests/make_golden.py [DIR], or --random N --seed S FILE
 
 Pipelines are trained on synthetic data with scikit-learn, LightGBM and XGBoost, exported by skl2onnx and onnxmltools, and run by
 ONNX Runtime on one thread; a case has the model, its inputs, what ONNX Runtime answers, and what the library predicts. Random models of
@@ -8,6 +10,10 @@ one or a few nodes (rules.jsonl) cover what the libraries do not export. Version
 A tensor is {name, datatype, shape, data}: the names of the Open Inference Protocol, and its binary form in base64.
 """
 import base64, json, pathlib, sys, warnings
+
+if {"-h", "--help"} & set(sys.argv):  # also where the packages are not installed
+    print(__doc__)
+    raise SystemExit
 
 warnings.filterwarnings("ignore")
 import numpy as np
