@@ -258,7 +258,7 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
             return Ok(chosen);
         }
     };
-    let difference = match verify::compare(&*chosen.executor, &session, file.is_some_and(OnnxFile::has_half_weights)) {
+    let difference = match verify::compare(&*chosen.executor, &session, file) {
         Verification::Differs(difference) => difference,
         verification => {
             chosen.verification = verification;

@@ -91,6 +91,12 @@ impl OnnxFile {
         self.graph.get_or_init(|| Graph::of(&self.proto, self.folder.as_deref())).clone()
     }
 
+    /// Whether it has activations in 8 bits.
+    #[must_use]
+    pub fn quantizes(&self) -> bool {
+        self.operators.iter().any(|(operator, _)| matches!(operator.as_str(), "QuantizeLinear" | "DynamicQuantizeLinear"))
+    }
+
     /// Whether it has weights of half precision.
     #[must_use]
     pub fn has_half_weights(&self) -> bool {
