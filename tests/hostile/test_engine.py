@@ -46,7 +46,7 @@ GRPC = [
      MODEL + field(6, field(2, b"") * 65), False, "INVALID_ARGUMENT", "outputs[0].parameters: 65", "parameters"),
     ("900 K axes",
      MODEL + field(5, field(3, bytes(900_000))), False, "INVALID_ARGUMENT", f"inputs[0].shape: 900000 is {BOUND} 32", "axes"),
-    ("blobs", MODEL + field(5, field(5, field(8, b"") * 400_000)), False, "INVALID_ARGUMENT", "bytes_contents: 1025", "tensors"),
+    ("blobs", MODEL + field(5, field(5, field(8, b"") * 400_000)), False, "RESOURCE_EXHAUSTED", "which is the bound; send it uncompressed", "expansion"),
     ("a long id", MODEL + field(3, b"i" * 900_000), False, "INVALID_ARGUMENT", f"id: 900000 is {BOUND} 1024", "id"),
     ("typed zeros", MODEL + TYPED, True, "RESOURCE_EXHAUSTED", "which is the bound; send it uncompressed", "expansion"),
     ("zeros",
