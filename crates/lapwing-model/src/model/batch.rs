@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 
 use lapwing_engine::clock::Stamp;
 use lapwing_plan::EngineError;
-use lapwing_plan::exec::{Batch, CallBatch, IdError, Input, RunError};
+#[cfg(feature = "cuda")]
+use lapwing_plan::exec::CallBatch;
+use lapwing_plan::exec::{Batch, IdError, Input, RunError};
 use lapwing_plan::plan::{BatchSize, ElementType, Lookup, Op, Plan, PlanPort, Rows};
 use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 
@@ -155,7 +157,8 @@ pub(crate) struct BatchInput {
 }
 
 impl BatchInput {
-    /// Where the sequences of `calls` begin; their inputs stay where they are.
+    /// Where the sequences of `calls` begin; their inputs stay where they are. A GPU reads them there.
+    #[cfg(feature = "cuda")]
     pub(crate) fn of_calls<'a>(&'a mut self, plan: &Plan, calls: &'a [&'a [Tensor]]) -> CallBatch<'a> {
         self.locate(plan, calls);
         CallBatch { offsets: &self.offsets, calls }

@@ -235,7 +235,10 @@ mod tests {
     fn what_is_not_made_is_named() {
         let (y, label) = (of(&[1], &[1.0]), Tensor::i64("label", &[1], &[1]));
         assert_eq!(differs(&[label.clone(), y.clone()], &[y.clone(), label.clone()], Tolerance::SINGLE), None);
-        assert_eq!(differs(std::slice::from_ref(&y), &[y.clone(), label], Tolerance::SINGLE).unwrap(), "output label is not made");
+        assert_eq!(
+            differs(std::slice::from_ref(&y), &[y.clone(), label], Tolerance::SINGLE).unwrap(),
+            "output label is not made"
+        );
         assert_eq!(
             Verification::Agrees { rows: vec![1, 7] }.to_string(),
             "agrees with ONNX Runtime on generated calls of 1 and 7 rows"
