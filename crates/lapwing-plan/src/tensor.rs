@@ -1,6 +1,7 @@
 //! Tensors of requests and answers: a name, one of the Open Inference Protocol's types, a shape, and little-endian bytes.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use half::{bf16, f16};
 
 /// An element type, by the names of the Open Inference Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -210,9 +211,9 @@ impl Tensor {
             Datatype::Int16 => of(data, |bytes| f64::from(i16::from_le_bytes(bytes))),
             Datatype::Int32 => of(data, |bytes| f64::from(i32::from_le_bytes(bytes))),
             Datatype::Int64 => of(data, |bytes| i64::from_le_bytes(bytes) as f64),
-            Datatype::Fp16 => of(data, |bytes| half(u16::from_le_bytes(bytes))),
+            Datatype::Fp16 => of(data, |bytes| f16::from_le_bytes(bytes).to_f64()),
             Datatype::Bytes => Vec::new(),
-            Datatype::Bf16 => of(data, |bytes| f64::from(f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16))),
+            Datatype::Bf16 => of(data, |bytes| bf16::from_le_bytes(bytes).to_f64()),
             Datatype::Fp32 => of(data, |bytes| f64::from(f32::from_le_bytes(bytes))),
             Datatype::Fp64 => of(data, f64::from_le_bytes),
         }
@@ -226,18 +227,6 @@ impl Tensor {
         }
         self.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
     }
-}
-
-/// A number of half precision: a sign, five bits of exponent, ten of fraction.
-fn half(bits: u16) -> f64 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff) / 1024.0);
-    let size = match exponent {
-        0 => fraction * (-14_f64).exp2(),
-        0x1f if fraction == 0.0 => f64::INFINITY,
-        0x1f => f64::NAN,
-        _ => (1.0 + fraction) * f64::from(exponent - 15).exp2(),
-    };
-    if bits >> 15 == 1 { -size } else { size }
 }
 
 /// The description of an input or output of a model.

@@ -2,7 +2,8 @@
 //! example of what it will read.
 
 use lapwing_plan::UnsupportedNode;
-use rustc_hash::FxHashMap;
+use lapwing_plan::onnx::{NodeOrder, node_order};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use crate::attributes::{Attributes, Reason};
@@ -79,38 +80,15 @@ fn check_sizes(graph: &GraphProto) -> Result<(), UnsupportedNode> {
 
 /// The nodes in an order in which each comes behind those that it reads from.
 fn in_order(graph: &GraphProto) -> Result<Vec<&NodeProto>, UnsupportedNode> {
-    let mut makers: FxHashMap<&str, usize> = FxHashMap::default();
-    for (at, node) in graph.node.iter().enumerate() {
-        for output in node.output.iter().filter(|output| !output.is_empty()) {
-            if makers.insert(output, at).is_some() {
-                return Err(part(output, "is made by two nodes"));
-            }
-        }
+    let mut made: FxHashSet<&str> = FxHashSet::default();
+    let mut outputs = graph.node.iter().flat_map(|node| &node.output).filter(|output| !output.is_empty());
+    if let Some(twice) = outputs.find(|output| !made.insert(output)) {
+        return Err(part(twice, "is made by two nodes"));
     }
-    let needs =
-        |node: &NodeProto| -> Vec<usize> { node.input.iter().filter_map(|input| makers.get(input.as_str()).copied()).collect() };
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.node.len()];
-    let mut missing: Vec<usize> = Vec::with_capacity(graph.node.len());
-    for (at, node) in graph.node.iter().enumerate() {
-        let needs = needs(node);
-        missing.push(needs.len());
-        needs.into_iter().for_each(|maker| readers[maker].push(at));
-    }
-    // the first node that can run is next, so that nodes in order stay so
-    let mut ready: std::collections::BTreeSet<usize> = (0..missing.len()).filter(|at| missing[*at] == 0).collect();
-    let mut order = Vec::with_capacity(graph.node.len());
-    while let Some(at) = ready.pop_first() {
-        order.push(&graph.node[at]);
-        for reader in &readers[at] {
-            missing[*reader] -= 1;
-            if missing[*reader] == 0 {
-                ready.insert(*reader);
-            }
-        }
-    }
-    match missing.iter().position(|missing| *missing > 0) {
-        Some(at) => Err(Attributes { node: &graph.node[at], opset: 0 }.unsupported("is in a cycle, or behind one".into())),
-        None => Ok(order),
+    let NodeOrder { order, stuck } = node_order(graph);
+    match stuck.first() {
+        Some(at) => Err(Attributes { node: &graph.node[*at], opset: 0 }.unsupported("is in a cycle, or behind one".into())),
+        None => Ok(order.into_iter().map(|at| &graph.node[at]).collect()),
     }
 }
 

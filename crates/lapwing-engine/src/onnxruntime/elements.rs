@@ -11,7 +11,7 @@ use ort::session::SessionInputValue;
 use ort::value::{DynValue, TensorRef};
 use ort::value::{PrimitiveTensorElementType, TensorElementType};
 
-use lapwing_plan::tensor::{Datatype, Tensor, text_data, texts};
+use lapwing_plan::tensor::{Datatype, Tensor, slices, text_data};
 
 /// The protocol's type for one of ONNX Runtime's; `None` if there is none.
 pub(crate) const fn datatype(kind: TensorElementType) -> Option<Datatype> {
@@ -47,6 +47,7 @@ macro_rules! halves {
         }
     }};
 }
+
 /// An input as ONNX Runtime reads it.
 pub(crate) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     match tensor.datatype {
@@ -97,13 +98,13 @@ fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
 fn strings(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     let refused =
         |reason: String| ort::Error::new_with_code(ort::ErrorCode::InvalidArgument, format!("{}: {reason}", tensor.name));
-    let texts = texts(&tensor.data, tensor.shape.iter().product()).map_err(refused)?;
-    let text = |(at, text): (usize, &Bytes)| match std::str::from_utf8(text) {
+    let slices = slices(&tensor.data, tensor.shape.iter().product()).enumerate();
+    let texts = slices.map(|(at, slice)| match std::str::from_utf8(slice.map_err(refused)?) {
         Ok(text) if !text.contains('\0') => Ok(text.to_owned()),
         Ok(_) => Err(refused(format!("string {at} contains a NUL, at which ONNX Runtime ends it"))),
         Err(_) => Err(refused(format!("string {at} is not UTF-8"))),
-    };
-    let texts = texts.iter().enumerate().map(text).collect::<ort::Result<Vec<_>>>()?;
+    });
+    let texts = texts.collect::<ort::Result<Vec<_>>>()?;
     Ok(ort::value::Tensor::from_string_array((tensor.shape.clone(), texts.as_slice()))?.into())
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::batch::{BatchInput, BatchResult, CallWork};
+use super::batch::{self, BatchInput, BatchResult, CallWork};
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
@@ -60,14 +60,18 @@ pub trait Executor: fmt::Debug + Send + Sync {
     fn outputs(&self) -> &[TensorSpec];
 
     /// Whether several calls may run as one batch: only if their rows are known to be independent.
-    fn batches(&self) -> bool;
+    fn batches(&self) -> bool {
+        false
+    }
 
     /// The size of a call whose tensors fit their ports, in the order of [`Self::inputs`].
     ///
     /// # Errors
     ///
-    /// [`EngineError::Input`] names the tensor that does not fit the others.
-    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError>;
+    /// [`EngineError::Input`] names the tensor that does not fit the others. Without a plan nothing is known of that.
+    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
+        Ok(batch::rows(inputs))
+    }
 
     /// Where it runs now, and in which precision. Only a run may change it.
     fn placement(&self) -> Arc<Placement>;

@@ -2,6 +2,7 @@
 //! tables, masks of ones.
 
 use bytes::{BufMut, BytesMut};
+use half::{bf16, f16};
 
 use super::executor::Executor;
 use lapwing_plan::plan::{Lookup, Op, Plan};
@@ -73,23 +74,14 @@ fn append(data: &mut BytesMut, datatype: Datatype, fill: Fill) {
     match datatype {
         Datatype::Fp32 => data.put_f32_le(number as f32),
         Datatype::Fp64 => data.put_f64_le(number),
-        // the upper half of single precision
-        Datatype::Bf16 => data.put_slice(&(number as f32).to_le_bytes()[2..]),
-        Datatype::Fp16 => data.put_u16_le(half_bits(number)),
+        Datatype::Bf16 => data.put_slice(&bf16::from_f64(number).to_le_bytes()),
+        Datatype::Fp16 => data.put_slice(&f16::from_f64(number).to_le_bytes()),
         Datatype::Bool => data.put_u8(whole as u8 & 1),
         // bytes are pixels and the like, not ids
         Datatype::Uint8 | Datatype::Int8 => data.put_u8(if let Fill::One = fill { 1 } else { (number * 127.0) as i64 as u8 }),
         Datatype::Bytes => put_text(data, whole.to_string().as_bytes()),
         other => data.put_slice(&whole.to_le_bytes()[..other.least_bytes()]),
     }
-}
-
-/// The number of half precision below a number of ordinary size.
-fn half_bits(number: f64) -> u16 {
-    let bits = (number as f32).to_bits();
-    let exponent = (bits >> 23 & 0xff) as i32 - 127 + 15;
-    let sign = (bits >> 16 & 0x8000) as u16;
-    if exponent <= 0 { sign } else { sign | (exponent.min(30) as u16) << 10 | (bits >> 13 & 0x3ff) as u16 }
 }
 
 #[cfg(test)]

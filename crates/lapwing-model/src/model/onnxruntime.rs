@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{self, BatchResult, CallWork};
+use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::ModelOptions;
 use lapwing_engine::onnxruntime::Session;
@@ -56,14 +56,6 @@ impl Executor for OnnxRuntimeExecutor {
 
     fn outputs(&self) -> &[TensorSpec] {
         self.session.outputs()
-    }
-
-    fn batches(&self) -> bool {
-        false
-    }
-
-    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
-        Ok(batch::rows(inputs))
     }
 
     fn placement(&self) -> Arc<Placement> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{self, BatchResult, CallWork};
+use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
@@ -44,14 +44,6 @@ impl Executor for TabularExecutor {
 
     fn outputs(&self) -> &[TensorSpec] {
         self.model.outputs()
-    }
-
-    fn batches(&self) -> bool {
-        false
-    }
-
-    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
-        Ok(batch::rows(inputs))
     }
 
     fn placement(&self) -> Arc<Placement> {

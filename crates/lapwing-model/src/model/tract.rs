@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tract_onnx::prelude::{DatumType, IntoRunnable, TValue, TVec, TractResult, TypedModel, TypedRunnableModel};
 
-use super::batch::{self, BatchResult, CallWork};
+use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
@@ -87,14 +87,6 @@ impl Executor for TractExecutor {
 
     fn outputs(&self) -> &[TensorSpec] {
         &self.ports.outputs
-    }
-
-    fn batches(&self) -> bool {
-        false
-    }
-
-    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
-        Ok(batch::rows(inputs))
     }
 
     fn placement(&self) -> Arc<Placement> {

@@ -16,4 +16,5 @@ mod tests;
 
 pub use self::file::{ModelSource, OnnxFile};
 pub use self::graph::Graph;
+pub use self::normal::{NodeOrder, node_order};
 pub use self::open::DynamicGraph;

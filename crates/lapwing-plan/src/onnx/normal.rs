@@ -4,6 +4,7 @@
 //! (tf2onnx), or by a name with signs in it. tract reads these as "unknown", and does not begin to infer shapes while a length of an
 //! input is unknown.
 
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use tract_onnx::pb::GraphProto;
@@ -21,13 +22,31 @@ pub(crate) enum AxisNames {
 }
 
 /// Puts each node behind those whose outputs it reads, and otherwise leaves the order as it is. Nodes of a cycle, and those that read
-/// what nothing makes, come last, as they were. Subgraphs are ordered too.
+/// from one, come last, as they were. Subgraphs are ordered too.
 pub(crate) fn order_nodes(graph: &mut GraphProto) {
     let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
     attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs)).for_each(order_nodes);
     if is_ordered(graph) {
         return;
     }
+    let NodeOrder { mut order, stuck } = node_order(graph);
+    order.extend(stuck);
+    let mut nodes: Vec<_> = std::mem::take(&mut graph.node).into_iter().map(Some).collect();
+    graph.node = order.into_iter().filter_map(|at| nodes[at].take()).collect();
+}
+
+/// An order in which a graph's nodes can run, by their places in the file.
+#[derive(Debug)]
+pub struct NodeOrder {
+    /// Each node behind those that it reads from, otherwise as they are in the file.
+    pub order: Vec<usize>,
+    /// Nodes of a cycle, and those that read from one.
+    pub stuck: Vec<usize>,
+}
+
+/// Orders a graph's nodes.
+#[must_use]
+pub fn node_order(graph: &GraphProto) -> NodeOrder {
     let makers: HashMap<&str, usize> =
         graph.node.iter().enumerate().flat_map(|(at, node)| node.output.iter().map(move |name| (name.as_str(), at))).collect();
     let mut readers = vec![Vec::new(); graph.node.len()];
@@ -39,20 +58,19 @@ pub(crate) fn order_nodes(graph: &mut GraphProto) {
         }
     }
     // the earliest node that is ready comes next
-    let mut ready: BinaryHeap<_> = (0..missing.len()).filter(|at| missing[*at] == 0).map(std::cmp::Reverse).collect();
+    let mut ready: BinaryHeap<_> = (0..missing.len()).filter(|at| missing[*at] == 0).map(Reverse).collect();
     let mut order = Vec::with_capacity(missing.len());
-    while let Some(std::cmp::Reverse(at)) = ready.pop() {
+    while let Some(Reverse(at)) = ready.pop() {
         order.push(at);
         for reader in &readers[at] {
             missing[*reader] -= 1;
             if missing[*reader] == 0 {
-                ready.push(std::cmp::Reverse(*reader));
+                ready.push(Reverse(*reader));
             }
         }
     }
-    order.extend((0..missing.len()).filter(|at| missing[*at] > 0));
-    let mut nodes: Vec<_> = std::mem::take(&mut graph.node).into_iter().map(Some).collect();
-    graph.node = order.into_iter().filter_map(|at| nodes[at].take()).collect();
+    let stuck = (0..missing.len()).filter(|at| missing[*at] > 0).collect();
+    NodeOrder { order, stuck }
 }
 
 /// Whether each node comes after the nodes that it reads from.
