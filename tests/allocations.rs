@@ -9,10 +9,10 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
+use lapwing_onnx::Graph;
 use lapwing_plan::exec::{Batch, CpuPrecision, Input};
 use lapwing_plan::fuse::fuse;
 use lapwing_plan::lower::lower;
-use lapwing_plan::onnx::Graph;
 use lapwing_plan::plan::{ElementType, Rows};
 
 thread_local! {

@@ -24,6 +24,7 @@ const CRATES: &[&str] = &[
     "lapwing-proxy",
     "lapwing-shadow",
     "lapwing-admin",
+    "lapwing-onnx",
     "lapwing-plan",
     "lapwing-tabular",
     "lapwing-engine",

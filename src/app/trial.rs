@@ -12,8 +12,8 @@ use clap::Args;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_ledger::Stamp;
 use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Verification, Workspace};
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::OnnxFile;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::OnnxFile;
 use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.

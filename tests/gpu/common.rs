@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use lapwing_engine::cpu;
 use lapwing_engine::gpu::device::{CudaDevice, Driver};
+use lapwing_onnx::Graph;
 use lapwing_plan::exec::{Batch, Input};
-use lapwing_plan::onnx::Graph;
 use lapwing_plan::plan::{ElementType, Lookup, Op, Plan, Rows};
 use lapwing_plan::{fuse, lower};
 

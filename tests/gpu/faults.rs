@@ -5,8 +5,8 @@ use std::process::Command;
 use lapwing_engine::gpu::{CudaExecutor, CudaState, DeviceRequest, GemmPolicy};
 use lapwing_engine::placement::FallbackCause;
 use lapwing_model::{Model, ModelOptions, Workspace};
+use lapwing_onnx::Graph;
 use lapwing_plan::exec::{Batch, GpuPrecision};
-use lapwing_plan::onnx::Graph;
 
 use super::common::{OwnedBatch, Random, device, is_real, on_cpu, plan};
 

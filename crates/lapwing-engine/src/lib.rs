@@ -8,7 +8,7 @@
 //! use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
 //! use lapwing_plan::exec::{Batch, Input};
 //! use lapwing_plan::lower::lower;
-//! use lapwing_plan::onnx::Graph;
+//! use lapwing_onnx::Graph;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a multilayer perceptron of three products, 7 numbers to 4

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 
 /// Why there is no library to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@
 //!
 //! ```
 //! use lapwing_model::{Model, ModelOptions, Workspace};
-//! use lapwing_plan::tensor::Tensor;
+//! use lapwing_onnx::tensor::Tensor;
 //!
-//! # fn main() -> Result<(), lapwing_plan::EngineError> {
+//! # fn main() -> Result<(), lapwing_onnx::EngineError> {
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
 //! let model = Model::parse(onnx, &ModelOptions::default())?;

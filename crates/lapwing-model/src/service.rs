@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::model::ExecutorName;
 use lapwing_engine::clock::Stamp;
 pub use lapwing_engine::placement::{Fallback, FallbackCause, Placement};
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 
 /// The description of a model, which never changes; where it runs may change ([`Placement`]).
 #[derive(Clone, Debug, PartialEq)]

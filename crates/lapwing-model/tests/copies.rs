@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use lapwing_model::{Model, ModelOptions, Workspace};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };

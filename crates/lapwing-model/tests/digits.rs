@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use lapwing_model::{Model, ModelOptions, Workspace};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 use serde::Deserialize;
 
 const MODEL: &[u8] = include_bytes!("../../../tests/fixtures/digits/digits.onnx");

@@ -9,16 +9,16 @@ use std::path::Path;
 use bytes::Bytes;
 use lapwing_engine::onnxruntime::Runtime;
 use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, OrtLibrary, Verification, Workspace};
-use lapwing_plan::tensor::{Datatype, Tensor, text_data};
-use prost::Message;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_shape_proto::Dimension;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use tract_onnx::pb::type_proto::{self, Value::TensorType};
-use tract_onnx::pb::{
+use lapwing_onnx::messages::attribute_proto::AttributeType;
+use lapwing_onnx::messages::tensor_shape_proto::Dimension;
+use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use lapwing_onnx::messages::type_proto::{self, Value::TensorType};
+use lapwing_onnx::messages::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
     ValueInfoProto,
 };
+use lapwing_onnx::tensor::{Datatype, Tensor, text_data};
+use prost::Message;
 
 /// Element types by their numbers in ONNX.
 const FLOAT: i32 = 1;
@@ -351,7 +351,7 @@ fn only_wanted_outputs_are_made_and_wrong_values_are_the_callers() {
     let model = Model::parse(&bytes, &options(&runtime, Backend::OnnxRuntime)).unwrap();
     assert_eq!(run(&model, vec![Tensor::i64("x", &[2], &[2, 0])])[0].to_f32(), [3.0, 1.0]);
     let error = model.run(&mut Workspace::default(), &[&[Tensor::i64("x", &[1], &[7])]]).unwrap_err();
-    assert!(matches!(&error, lapwing_plan::EngineError::Input { tensor, .. } if tensor == "inputs"), "{error}");
+    assert!(matches!(&error, lapwing_onnx::EngineError::Input { tensor, .. } if tensor == "inputs"), "{error}");
 }
 
 #[test]

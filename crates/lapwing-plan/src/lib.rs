@@ -1,16 +1,14 @@
-//! What a model is and what a run of it costs: ONNX files as plans of fused nodes, before anything runs.
+//! What a model is and what a run of it costs: the graphs of ONNX files as plans of fused nodes, before anything runs.
 //!
-//! [`onnx`] reads a file and has tract simplify it, [`lower`] and [`fuse`] make a [`plan`] of it; [`exec`] is what every executor of
-//! plans takes, [`tensor`] what callers give and get, [`quant`] finds the ranges of 8-bit products, and [`roofline`] compares a time
-//! with what the machine allows.
+//! [`lower`] and [`fuse`] make a [`plan`] of a graph; [`exec`] is what every executor of plans takes, [`quant`] finds the ranges of
+//! 8-bit products, and [`roofline`] compares a time with what the machine allows.
 //!
-//! It never runs a plan, touches no device, reads no clock and opens no socket. A file that would break the importer is refused, and a
-//! model that cannot become a plan names the node.
+//! It never runs a plan, touches no device, reads no clock and opens no socket. A model that cannot become a plan names the node.
 //!
 //! ```
 //! use lapwing_plan::fuse::fuse;
 //! use lapwing_plan::lower::lower;
-//! use lapwing_plan::onnx::Graph;
+//! use lapwing_onnx::Graph;
 //! use lapwing_plan::plan::BatchSize;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,15 +25,11 @@
 
 #![forbid(unsafe_code)]
 
-mod error;
 pub mod exec;
 pub mod fuse;
 pub mod lower;
-pub mod onnx;
 pub mod plan;
 pub mod quant;
 pub mod roofline;
-pub mod tensor;
 
-pub use error::{EngineError, UnsupportedNode};
 pub use exec::Precision;

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use lapwing_onnx::Graph;
+use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::exec::{CallBatch, RunError};
 use lapwing_plan::lower::lower;
-use lapwing_plan::onnx::Graph;
 use lapwing_plan::plan::{BatchSize, ElementType, Plan};
-use lapwing_plan::tensor::Tensor;
 
 fn plan() -> Plan {
     lower(&Graph::parse(include_bytes!("../../../tests/fixtures/plans/mlp-3.onnx"), None).unwrap().typed).unwrap()

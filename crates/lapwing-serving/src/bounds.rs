@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::error::{Bound, RequestError};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 /// The most inputs, and the most requested outputs, of a request.
 pub(crate) const MAX_TENSORS: usize = 1024;

@@ -15,7 +15,7 @@ use super::metrics::StageTimes;
 use lapwing_engine::clock;
 use lapwing_ledger::Stamp;
 use lapwing_model::service::{About, Answer, Call, Servable};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 use lapwing_settings::Period;
 
 /// A decoded request to a model.

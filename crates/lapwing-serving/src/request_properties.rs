@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use lapwing_model::service::About;
-use lapwing_plan::tensor::{Datatype, TensorSpec};
+use lapwing_onnx::tensor::{Datatype, TensorSpec};
 
 use super::bounds::{MAX_AXES, MAX_TENSORS, expansion};
 use super::in_flight::InferenceRequest;
@@ -35,7 +35,7 @@ fn is_bounded(read: &InferenceRequest, received: usize) -> bool {
     let of_names = |names: &[&String]| names.len() <= MAX_TENSORS && names.iter().collect::<HashSet<_>>().len() == names.len();
     let inputs: Vec<_> = read.inputs.iter().map(|tensor| &tensor.name).collect();
     let outputs: Vec<_> = read.outputs.iter().collect();
-    let has_size = |tensor: &lapwing_plan::tensor::Tensor| {
+    let has_size = |tensor: &lapwing_onnx::tensor::Tensor| {
         let elements = tensor.shape.iter().try_fold(1_usize, |product, axis| product.checked_mul(*axis));
         tensor.shape.len() <= MAX_AXES && elements.is_some_and(|elements| tensor.datatype.check(elements, &tensor.data).is_ok())
     };

@@ -7,14 +7,14 @@
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_onnx::tensor::{Datatype, Tensor};
 use lapwing_tabular::{TabularModel, TabularState};
 use prost::Message;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, path, inputs, rows] = &arguments[..] else { panic!("tabular_runs MODEL INPUTS ROWS") };
-    let proto = tract_onnx::pb::ModelProto::decode(&*std::fs::read(path).expect("the model")).expect("an ONNX file");
+    let proto = lapwing_onnx::messages::ModelProto::decode(&*std::fs::read(path).expect("the model")).expect("an ONNX file");
     let model = TabularModel::from_proto(&proto).expect("a tabular model");
     let data = std::fs::read(inputs).expect("the inputs");
     let rows: usize = rows.parse().expect("a number of rows");

@@ -1,8 +1,8 @@
 //! The attributes of an ONNX node, read by name and type. An attribute of another type than the operator's is a fault that names it.
 
-use lapwing_plan::UnsupportedNode;
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, NodeProto, TensorProto};
+use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::messages::attribute_proto::AttributeType;
+use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
 /// Why a node, or a part of one, is not taken.
 pub(crate) type Reason = String;

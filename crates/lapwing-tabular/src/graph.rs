@@ -1,10 +1,10 @@
 //! From an ONNX graph to steps in order: names become numbers, what never changes is computed once, and each operator is loaded with an
 //! example of what it will read.
 
-use lapwing_plan::UnsupportedNode;
-use lapwing_plan::onnx::{NodeOrder, node_order};
+use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::messages::{GraphProto, ModelProto, NodeProto};
+use lapwing_onnx::{NodeOrder, node_order};
 use rustc_hash::{FxHashMap, FxHashSet};
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
 
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch};

@@ -3,16 +3,16 @@
 //!
 //! [`TabularModel::from_proto`] takes a model whose operators it all knows, or names the first node that it does not take. Results are
 //! those of ONNX Runtime, also where ONNX leaves them open: labels and ties exactly, sums of trees to the last bit. Strings are taken and
-//! made as [`Datatype::Bytes`](lapwing_plan::tensor::Datatype::Bytes); a `ZipMap` becomes a matrix with a column for each key.
+//! made as [`Datatype::Bytes`](lapwing_onnx::tensor::Datatype::Bytes); a `ZipMap` becomes a matrix with a column for each key.
 //!
 //! It reads no file, opens no socket, starts no thread and reads no clock. A file that is broken is refused with a reason; sizes that a
 //! file or a call can choose are bounded.
 //!
 //! ```
-//! use lapwing_plan::tensor::Tensor;
+//! use lapwing_onnx::tensor::Tensor;
 //! use lapwing_tabular::{TabularModel, TabularState};
-//! # use tract_onnx::pb::{attribute_proto::AttributeType, tensor_shape_proto, type_proto, *};
-//! # use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
+//! # use lapwing_onnx::messages::{attribute_proto::AttributeType, tensor_shape_proto, type_proto, *};
+//! # use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::DimValue;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let floats = |name: &str, floats: &[f32]| AttributeProto {
 //! #     name: name.into(), r#type: AttributeType::Floats as i32, floats: floats.to_vec(), ..Default::default()

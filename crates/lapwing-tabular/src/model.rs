@@ -1,8 +1,8 @@
 //! A model of a file, and runs of it.
 
-use lapwing_plan::tensor::{Tensor, TensorSpec};
-use lapwing_plan::{EngineError, UnsupportedNode};
-use tract_onnx::pb::ModelProto;
+use lapwing_onnx::messages::ModelProto;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, UnsupportedNode};
 
 use crate::graph::{Opsets, Program, load, part};
 use crate::operator::{Scratch, TabularCost};

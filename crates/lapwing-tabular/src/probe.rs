@@ -2,12 +2,12 @@
 //! its rows are independent.
 
 use bytes::Bytes;
-use lapwing_plan::UnsupportedNode;
-use lapwing_plan::tensor::{Datatype, TensorSpec};
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
-use tract_onnx::pb::type_proto::Value::TensorType;
-use tract_onnx::pb::{GraphProto, NodeProto, ValueInfoProto};
+use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::DimValue;
+use lapwing_onnx::messages::type_proto::Value::TensorType;
+use lapwing_onnx::messages::{GraphProto, NodeProto, ValueInfoProto};
+use lapwing_onnx::tensor::{Datatype, TensorSpec};
 
 use crate::graph::{Program, part};
 use crate::operator::{Scratch, TabularCost};

@@ -2,10 +2,10 @@
 //! compute with. Every value has at most [`MOST_ELEMENTS`].
 
 use bytes::Bytes;
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::{Datatype, Tensor};
-use tract_onnx::pb::TensorProto;
-use tract_onnx::pb::tensor_proto::DataType;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::messages::TensorProto;
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::tensor::{Datatype, Tensor};
 
 use crate::attributes::Reason;
 
@@ -206,7 +206,7 @@ pub(crate) fn from_tensor(tensor: &Tensor) -> Result<Value, EngineError> {
         Datatype::Int32 => Elements::I32(decoded!(i32, 4, data)),
         Datatype::Bool => Elements::Bool(data.iter().map(|x| *x != 0).collect()),
         Datatype::Bytes => {
-            let texts = count(&tensor.shape).and_then(|wanted| lapwing_plan::tensor::texts(data, wanted));
+            let texts = count(&tensor.shape).and_then(|wanted| lapwing_onnx::tensor::texts(data, wanted));
             Elements::Text(texts.map_err(|reason| EngineError::input(&tensor.name, reason))?)
         }
         other => return Err(EngineError::input(&tensor.name, format!("{} is not computed with", other.name()))),
@@ -231,7 +231,7 @@ pub(crate) fn into_tensor(name: &str, value: &Value) -> Tensor {
         Elements::I64(items) => encoded!(items),
         Elements::I32(items) => encoded!(items),
         Elements::Bool(items) => items.iter().map(|x| u8::from(*x)).collect::<Vec<u8>>().into(),
-        Elements::Text(items) => lapwing_plan::tensor::text_data(items),
+        Elements::Text(items) => lapwing_onnx::tensor::text_data(items),
     };
     Tensor { name: name.to_owned(), datatype: value.elements.datatype(), shape: value.shape.clone(), data }
 }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_onnx::messages::ModelProto;
+use lapwing_onnx::tensor::{Datatype, Tensor};
 use lapwing_tabular::{TabularModel, TabularState};
 use prost::Message;
 use serde_json::Value;
-use tract_onnx::pb::ModelProto;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")

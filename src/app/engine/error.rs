@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lapwing_plan::EngineError;
+use lapwing_onnx::EngineError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

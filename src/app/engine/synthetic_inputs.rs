@@ -4,8 +4,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::shapes::Shape;
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The inputs of a call: normally distributed floats, ids below the smallest table that looks them up, masks of ones, other integers
 /// 0 or 1. In a model without a plan, ids and masks are unknown.

@@ -13,7 +13,7 @@ use lapwing_ledger::Unit;
 ///
 /// Why the file cannot be read, or has no plan.
 pub(crate) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
-    use lapwing_plan::onnx::Graph;
+    use lapwing_onnx::Graph;
     use lapwing_plan::plan::BatchSize;
     use lapwing_plan::{fuse, lower};
 

@@ -67,7 +67,7 @@ fn tell(model: &str, placement: &Placement) {
 }
 
 fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, ReadError> {
-    use lapwing_plan::onnx::OnnxFile;
+    use lapwing_onnx::OnnxFile;
     use lapwing_plan::quant::calibration::Calibration;
 
     let limits = LoadLimits { memory: config.load_memory, time: config.load_time };

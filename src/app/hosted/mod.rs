@@ -23,7 +23,7 @@ use lapwing_engine::placement::Fallback;
 use lapwing_ledger::Unit;
 use lapwing_model::served::Served;
 use lapwing_model::service::Servable;
-use lapwing_plan::tensor::TensorSpec;
+use lapwing_onnx::tensor::TensorSpec;
 use lapwing_settings::{Bind, Period, Switch};
 use lapwing_shadow::mapping::{ModelPorts, TensorPort};
 

@@ -4,7 +4,7 @@
 //! tickets, and one variance for all. The calibration is fitted to other tickets than the head.
 
 use lapwing_model::{Model, ModelOptions, Workspace};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 use super::calibration::Calibrator;
 use super::corpus::{self, CLASSES, Ticket};

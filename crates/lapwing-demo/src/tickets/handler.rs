@@ -11,7 +11,7 @@ use std::time::Duration;
 use lapwing_model::batch;
 use lapwing_model::served::Served;
 use lapwing_model::service::{About, Answer, Call, CallError, Pending, Placement, Servable, Stages};
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 use tokio::runtime::Handle;
 
 use super::cache::{CacheCounts, CachedFeatures};

@@ -5,7 +5,7 @@ use std::io;
 
 use lapwing_model::served::Served;
 use lapwing_model::service::{Answer, Call, Servable, Stages};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Builder;
 

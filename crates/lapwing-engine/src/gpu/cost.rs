@@ -6,7 +6,7 @@ use super::executor::CudaExecutor;
 use super::layout::Kind;
 use super::lower::{LoweredProgram, PreparedPlan, Step};
 
-use lapwing_plan::UnsupportedNode;
+use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::exec::{ExecutionCost, GpuPrecision, Precision};
 use lapwing_plan::plan::{BatchSize, Node, Op, Plan, ValueId, WeightId, Widths};
 

@@ -3,7 +3,7 @@
 use super::args::{Address, ArgField, Region};
 use super::lower::{LoweredProgram, PreparedPlan, Step};
 use super::{Capacity, LoweringTarget};
-use lapwing_plan::UnsupportedNode;
+use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::plan::{BatchSize, Plan, Rows};
 
 /// So many bytes are accessed by kernels in mapped host memory; more are copied. A read of them counts once for each thread block that reads

@@ -11,7 +11,7 @@ use ort::session::SessionInputValue;
 use ort::value::{DynValue, TensorRef};
 use ort::value::{PrimitiveTensorElementType, TensorElementType};
 
-use lapwing_plan::tensor::{Datatype, Tensor, slices, text_data};
+use lapwing_onnx::tensor::{Datatype, Tensor, slices, text_data};
 
 /// The protocol's type for one of ONNX Runtime's; `None` if there is none.
 pub(crate) const fn datatype(kind: TensorElementType) -> Option<Datatype> {

@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 use super::elements;
 use super::library::Runtime;
 use crate::clock::Stamp;
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 
 /// A model that ONNX Runtime has loaded. Threads run it one after the other.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use lapwing_engine::clock::Stamp;
-use lapwing_plan::EngineError;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 #[cfg(feature = "cuda")]
 use lapwing_plan::exec::CallBatch;
 use lapwing_plan::exec::{Batch, IdError, Input, RunError};
 use lapwing_plan::plan::{BatchSize, ElementType, Lookup, Op, Plan, PlanPort, Rows};
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
 
 /// The size of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

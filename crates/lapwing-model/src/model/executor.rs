@@ -8,9 +8,9 @@ use super::batch::{self, BatchInput, BatchResult, CallWork};
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
-use lapwing_plan::EngineError;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
 use lapwing_tabular::TabularState;
 
 /// Who runs a model, as headers, metrics and JSON name it.

@@ -5,8 +5,8 @@ use bytes::{BufMut, BytesMut};
 use half::{bf16, f16};
 
 use super::executor::Executor;
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec, put_text};
 use lapwing_plan::plan::{Lookup, Op, Plan};
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec, put_text};
 
 /// What the elements of a tensor may take, in bytes.
 const MOST_BYTES: usize = 64 << 20;

@@ -29,10 +29,10 @@ pub use self::verify::Verification;
 use lapwing_engine::cpu::CpuExecutor;
 use lapwing_engine::gpu::CudaExecutor;
 use lapwing_engine::placement::Placement;
-use lapwing_plan::onnx::{Graph, OnnxFile};
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, UnsupportedNode};
+use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
-use lapwing_plan::{EngineError, UnsupportedNode};
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
 #[derive(Debug)]

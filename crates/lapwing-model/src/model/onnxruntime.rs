@@ -7,9 +7,9 @@ use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::ModelOptions;
 use lapwing_engine::onnxruntime::Session;
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::{ModelSource, OnnxFile, ports};
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{ModelSource, OnnxFile, ports};
 
 /// A model in ONNX Runtime.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::cpu::{CpuExecutor, CpuOptions, PrepareError};
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_plan::EngineError;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
 
 /// A plan on the CPU.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use lapwing_engine::clock::Stamp;
 use lapwing_engine::gpu::{CudaExecutor, CudaState, GpuError, fallback};
 use lapwing_engine::placement::{Fallback, FallbackCause, Placement};
 use lapwing_engine::{cpu, gpu};
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, UnsupportedNode};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
-use lapwing_plan::{EngineError, UnsupportedNode};
 
 /// A plan on a GPU.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! What a model reads and answers, as its executor has it.
 
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::{Graph, ports};
-use lapwing_plan::tensor::TensorSpec;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::TensorSpec;
+use lapwing_onnx::{Graph, ports};
 
 /// The inputs and outputs of a model, in its own order.
 #[derive(Clone, Debug)]

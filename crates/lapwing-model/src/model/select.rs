@@ -16,11 +16,11 @@ use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
 use super::without_gpu as plan_on_gpu;
 use crate::choice::Backend;
+use lapwing_onnx::{EngineError, UnsupportedNode};
+use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::exec::CpuPrecision;
 use lapwing_plan::lower::lower;
-use lapwing_plan::onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::{EngineError, UnsupportedNode};
 use lapwing_tabular::TabularModel;
 
 /// An executor that does not run a model.

@@ -6,9 +6,9 @@ use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::OnnxFile;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::OnnxFile;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_tabular::TabularModel;
 
 /// The operator set of classical models.

@@ -4,9 +4,9 @@ use serde::Deserialize;
 
 use super::{CallWork, ExecutorName, Model, ModelOptions, Workspace};
 use crate::choice::Backend;
+use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::exec::CpuPrecision;
 use lapwing_plan::plan::BatchSize;
-use lapwing_plan::tensor::Tensor;
 
 const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
 
@@ -100,7 +100,7 @@ fn eight_bits_are_refused_where_there_is_no_plan() {
 fn ids_that_a_table_does_not_have_are_the_callers_fault() {
     let model = Model::read(&fixture("0001"), &ModelOptions::default()).unwrap();
     let of = |id: i64| -> Vec<Tensor> {
-        let tensor = |port: &lapwing_plan::tensor::TensorSpec| {
+        let tensor = |port: &lapwing_onnx::tensor::TensorSpec| {
             Tensor::i64(&port.name, &[1, 3], &[if port.name == "ids" { id } else { 1 }; 3])
         };
         model.inputs().iter().map(tensor).collect()

@@ -11,10 +11,10 @@ use super::executor::{Executor, ExecutorName, Workspace};
 use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::ports::datatype;
-use lapwing_plan::onnx::{DynamicGraph, Graph};
-use lapwing_plan::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::ports::datatype;
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{DynamicGraph, Graph};
 
 /// How many optimised graphs are kept, one for each set of lengths of open dimensions.
 const SHAPES: usize = 16;

@@ -8,9 +8,9 @@ use super::executor::{Executor, Workspace};
 use super::generated::call;
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::onnxruntime::Session;
-use lapwing_plan::EngineError;
-use lapwing_plan::onnx::OnnxFile;
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::OnnxFile;
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 
 /// Rows of the calls, where the first axis is open. Several rows show a label that never changes, and rows that touch one another.
 const ROWS: [usize; 2] = [1, 7];

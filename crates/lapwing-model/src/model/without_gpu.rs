@@ -7,9 +7,9 @@ use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::{ModelOptions, Placing};
 use super::ports::Ports;
 use lapwing_engine::placement::{Fallback, Placement};
+use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, UnsupportedNode};
 use lapwing_plan::plan::Plan;
-use lapwing_plan::tensor::{Tensor, TensorSpec};
-use lapwing_plan::{EngineError, UnsupportedNode};
 
 /// A plan on a GPU.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use crate::batch::{Config, Policy};
 use crate::model::{Model, ModelOptions};
 use crate::service::{Answer, Call, CallError, Servable};
 use lapwing_engine::clock::Stamp;
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 fn model(fixture: &str) -> Model {
     let folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans");
@@ -27,7 +27,7 @@ fn served(fixture: &str, config: Config) -> Served {
 
 /// A call to an encoder: the same id everywhere, nothing masked out.
 fn call(served: &Served, rows: usize, length: usize, id: i64) -> Call {
-    let tensor = |port: &lapwing_plan::tensor::TensorSpec| {
+    let tensor = |port: &lapwing_onnx::tensor::TensorSpec| {
         let value = if port.name == "ids" { id } else { 1 };
         Tensor::i64(&port.name, &[rows, length], &vec![value; rows * length])
     };

@@ -4,8 +4,8 @@
 use crate::batch::{CallCost, Config};
 use crate::model::{BatchResult, Model};
 use lapwing_engine::clock::Stamp;
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::Tensor;
 
 /// Tokens of a synthetic sequence, if the model takes as many.
 const LENGTH: usize = 128;

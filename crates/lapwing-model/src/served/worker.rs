@@ -14,8 +14,8 @@ use crate::batch::{CallCost, Config, Item, Line, Queue, Taken};
 use crate::model::{BatchResult, CallWork, Model, WantedOutputs, Workspace};
 use crate::service::{About, Answer, Batched, CallError, Placement, Stages, WarmLine};
 use lapwing_engine::clock::Stamp;
-use lapwing_plan::EngineError;
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::EngineError;
+use lapwing_onnx::tensor::Tensor;
 
 pub(crate) struct Worker {
     about: About,

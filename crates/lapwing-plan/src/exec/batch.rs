@@ -1,7 +1,7 @@
 //! The input of one run of a plan, and why a run fails.
 
 use crate::plan::{BatchSize, ElementType, Plan};
-use crate::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 /// Why a batch could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -27,8 +27,8 @@ use tract_onnx::tract_core::ops::nn::{Reduce, RmsNorm, Softmax};
 use tract_onnx::tract_core::ops::source::TypedSource;
 
 use self::form::{Axis, Matrix, Scores};
-use crate::UnsupportedNode;
 use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
+use lapwing_onnx::UnsupportedNode;
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::exec::{CpuPrecision, RowQuant};
 use crate::fuse::fuse;
 use crate::lower::lower;
-use crate::onnx::Graph;
 use crate::plan::{Op, Plan};
+use lapwing_onnx::Graph;
 
 /// Why a calibration cannot be used.
 #[derive(Debug, thiserror::Error)]

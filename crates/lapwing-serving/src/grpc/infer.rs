@@ -14,7 +14,7 @@ use crate::bounds::check_names;
 use crate::error::RequestError;
 use crate::in_flight::{InferenceRequest, RequestTimeout};
 use lapwing_model::service::{About, Answer};
-use lapwing_plan::tensor::{Datatype, Tensor, put_text};
+use lapwing_onnx::tensor::{Datatype, Tensor, put_text};
 
 /// Decodes the message into a request to the model; raw tensors share the message's memory.
 pub(crate) fn decode(message: ModelInferRequest, timeout: RequestTimeout) -> Result<InferenceRequest, RequestError> {

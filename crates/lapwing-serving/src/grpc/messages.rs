@@ -1,4 +1,4 @@
-//! The messages of `inference.GRPCInferenceService`, generated from `open_inference.proto` by `crates/oip-codegen`: not to be edited.
+//! The messages of `inference.GRPCInferenceService`, generated from `open_inference.proto` by `crates/message-codegen`: not to be edited.
 //!
 //! Fields of type `bytes` are [`bytes::Bytes`], which share the memory of the message they were read from.
 

@@ -29,7 +29,7 @@ use super::rest::pages::{EXTENSIONS, NAME, PLATFORM, axes};
 use super::state::ServerState;
 use lapwing_ledger::Stamp;
 use lapwing_net::cut_grpc_message;
-use lapwing_plan::tensor::TensorSpec;
+use lapwing_onnx::tensor::TensorSpec;
 use lapwing_protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";

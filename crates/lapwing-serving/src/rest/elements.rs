@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use lapwing_plan::tensor::{Datatype, Tensor, put_text, slices};
+use lapwing_onnx::tensor::{Datatype, Tensor, put_text, slices};
 
 /// What is wrong with `data`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -284,13 +284,13 @@ mod tests {
         let texts = ["a, b", "]", "\"[\\", "", "é\n"];
         let json = r#"[ "a, b" ,"]","\"[\\","","\u00e9\n"]"#;
         let data = read(json, &[5]).unwrap();
-        assert_eq!(data, lapwing_plan::tensor::text_data(&texts));
+        assert_eq!(data, lapwing_onnx::tensor::text_data(&texts));
         let tensor = Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![5], data };
         assert_eq!(serde_json::from_str::<Vec<String>>(&serde_json::to_string(&Elements(&tensor)).unwrap()).unwrap(), texts);
         assert_eq!(read(r#"[["a"],["b"]]"#, &[2, 1]), read(r#"["a","b"]"#, &[2, 1]));
         assert_eq!(read(r#"["a"]"#, &[2]), Err(DataError::Count { found: 1, wanted: 2 }));
         assert_eq!(read("[\"a\", 1]", &[2]).unwrap_err().to_string(), "element 1: 1 is no BYTES");
-        let data = lapwing_plan::tensor::text_data(&[b"ok".as_slice(), b"\xff"]);
+        let data = lapwing_onnx::tensor::text_data(&[b"ok".as_slice(), b"\xff"]);
         let broken = Tensor { name: "x".into(), datatype: Datatype::Bytes, shape: vec![2], data };
         assert_eq!(first_without_json(&broken), Some((1, "a string that is not UTF-8".to_owned())));
     }

@@ -11,7 +11,7 @@ use crate::error::Bound;
 use crate::error::RequestError;
 use crate::in_flight::{InferenceRequest, RequestTimeout};
 use lapwing_model::service::{About, Answer};
-use lapwing_plan::tensor::{Datatype, Tensor};
+use lapwing_onnx::tensor::{Datatype, Tensor};
 
 /// A decoded request, and the form in which its answer is encoded.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use crate::error::{self, RequestError};
 use crate::metrics::OPENMETRICS;
 use crate::state::ServerState;
 use lapwing_model::service::About;
-use lapwing_plan::tensor::TensorSpec;
+use lapwing_onnx::tensor::TensorSpec;
 
 /// The server's name in its metadata.
 pub(crate) const NAME: &str = "lapwing";

@@ -11,7 +11,7 @@ use lapwing_engine::clock::Stamp;
 use lapwing_model::service::{
     About, Answer, Batched, Call, CallError, Fallback, FallbackCause, Pending, Placement, Servable, Stages,
 };
-use lapwing_plan::tensor::{Datatype, Tensor, TensorSpec};
+use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 
 /// What it does when it is called.
 #[derive(Debug)]

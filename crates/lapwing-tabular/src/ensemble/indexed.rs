@@ -67,11 +67,11 @@ pub(crate) fn read<T: Number>(node: Attributes<'_>, take: fn(Elements) -> Option
 
 fn modes(node: Attributes<'_>) -> Result<Vec<u8>, Reason> {
     let tensor = node.tensor("nodes_modes")?.ok_or("has no nodes_modes")?;
-    if tensor.data_type != tract_onnx::pb::tensor_proto::DataType::Uint8 as i32 {
+    if tensor.data_type != lapwing_onnx::messages::tensor_proto::DataType::Uint8 as i32 {
         return Err(format!("nodes_modes has the element type {} of ONNX, expected UINT8", tensor.data_type));
     }
     if !tensor.raw_data.is_empty() {
-        return Ok(tensor.raw_data.clone());
+        return Ok(tensor.raw_data.to_vec());
     }
     let mode = |mode: &i32| u8::try_from(*mode).map_err(|_| format!("nodes_modes has {mode}"));
     tensor.int32_data.iter().map(mode).collect()

@@ -1,7 +1,7 @@
 //! `Cast`, and `Cast`'s conversions between numbers, truth values and strings.
 
 use bytes::Bytes;
-use tract_onnx::pb::tensor_proto::DataType;
+use lapwing_onnx::messages::tensor_proto::DataType;
 
 use crate::attributes::{Attributes, Reason};
 use crate::operator::{Operator, Scratch, required};

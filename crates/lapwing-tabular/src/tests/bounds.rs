@@ -1,8 +1,8 @@
 //! Files and calls that are broken or too large: each is refused by name, and none hangs.
 
-use lapwing_plan::tensor::Tensor;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{ModelProto, NodeProto};
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::{ModelProto, NodeProto};
+use lapwing_onnx::tensor::Tensor;
 
 use super::build::{classical, f32s, floats, general, i64s, input, int, ints, model, strings, word};
 use crate::{TabularModel, TabularState};
@@ -18,7 +18,7 @@ fn one(node: NodeProto) -> ModelProto {
 }
 
 /// A tree of three nodes; 1 and 2 are leaves unless a change says otherwise.
-fn tree(change: impl FnOnce(&mut Vec<tract_onnx::pb::AttributeProto>)) -> ModelProto {
+fn tree(change: impl FnOnce(&mut Vec<lapwing_onnx::messages::AttributeProto>)) -> ModelProto {
     let mut attributes = vec![
         ints("nodes_treeids", &[0, 0, 0]),
         ints("nodes_nodeids", &[0, 1, 2]),
@@ -37,7 +37,7 @@ fn tree(change: impl FnOnce(&mut Vec<tract_onnx::pb::AttributeProto>)) -> ModelP
     one(classical("TreeEnsembleRegressor", &["x"], &["y"], attributes))
 }
 
-fn set(attributes: &mut Vec<tract_onnx::pb::AttributeProto>, new: tract_onnx::pb::AttributeProto) {
+fn set(attributes: &mut Vec<lapwing_onnx::messages::AttributeProto>, new: lapwing_onnx::messages::AttributeProto) {
     attributes.retain(|attribute| attribute.name != new.name);
     attributes.push(new);
 }
@@ -177,7 +177,7 @@ fn a_text_that_does_not_fit_is_named() {
     let model = TabularModel::from_proto(&proto).unwrap();
     let text = |data: &'static [u8]| Tensor {
         name: "x".into(),
-        datatype: lapwing_plan::tensor::Datatype::Bytes,
+        datatype: lapwing_onnx::tensor::Datatype::Bytes,
         shape: vec![2, 1],
         data: data.into(),
     };

@@ -1,11 +1,11 @@
 //! ONNX messages, built by hand.
 
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::Dimension;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use tract_onnx::pb::type_proto::Value::TensorType;
-use tract_onnx::pb::{
+use lapwing_onnx::messages::attribute_proto::AttributeType;
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::tensor_shape_proto::Dimension;
+use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use lapwing_onnx::messages::type_proto::Value::TensorType;
+use lapwing_onnx::messages::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
     ValueInfoProto, type_proto,
 };

@@ -1,10 +1,10 @@
 //! Trees by the letter of the specification: one node after the other, recursion, no layout.
 
+use lapwing_onnx::messages::{AttributeProto, ModelProto};
 use proptest::prelude::*;
-use tract_onnx::pb::{AttributeProto, ModelProto};
 
 use super::build::{classical, floats, input, int, ints, model, strings, word};
-use tract_onnx::pb::tensor_proto::DataType;
+use lapwing_onnx::messages::tensor_proto::DataType;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {

@@ -1,8 +1,8 @@
 //! Small pipelines by hand: what a column is turned into, which outputs are made, and when rows are independent.
 
-use lapwing_plan::tensor::{Datatype, Tensor, text_data};
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{ModelProto, NodeProto};
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::{ModelProto, NodeProto};
+use lapwing_onnx::tensor::{Datatype, Tensor, text_data};
 
 use super::build::{classical, f32s, float, floats, general, i64s, input, int, ints, model, strings, tensor, word};
 use crate::{TabularModel, TabularState};

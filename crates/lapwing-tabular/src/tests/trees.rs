@@ -1,6 +1,6 @@
 //! Ensembles against the interpreter of the specification.
 
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 use proptest::prelude::*;
 
 use super::naive::{Tree, classifier, regressor, rows, trees};

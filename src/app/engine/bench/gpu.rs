@@ -7,9 +7,9 @@ use super::{Shape, ToolError};
 use lapwing_engine::gpu::peaks::{GpuPeakSetup, GpuPeaks, LaunchFloors};
 use lapwing_engine::gpu::{CudaExecutor, LIBRARY, RunTimings};
 use lapwing_model::{Model, Workspace};
+use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::plan::BatchSize;
 use lapwing_plan::roofline::Roofline;
-use lapwing_plan::tensor::Tensor;
 
 /// Runs whose parts are timed.
 const LOOKS: usize = 50;

@@ -9,12 +9,12 @@ use lapwing_engine::cpu;
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_ledger::Stamp;
 use lapwing_model::{Device, Model, ModelOptions};
+use lapwing_onnx::tensor::Tensor;
+use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::Precision;
 use lapwing_plan::exec::CpuPrecision;
-use lapwing_plan::onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
 use lapwing_plan::quant::calibration::Calibration;
-use lapwing_plan::tensor::Tensor;
 use lapwing_plan::{fuse, lower};
 
 pub(crate) const SEED: u64 = 17;

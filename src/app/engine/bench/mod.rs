@@ -32,8 +32,8 @@ use lapwing_engine::cpu;
 use lapwing_engine::cpu::threads::Threads;
 use lapwing_ledger::{Stamp, clock};
 use lapwing_model::{Device, Model, Workspace};
+use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::Precision;
-use lapwing_plan::tensor::Tensor;
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[64];

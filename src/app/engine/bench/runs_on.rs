@@ -8,10 +8,10 @@ use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
 use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_model::Workspace;
-use lapwing_plan::onnx::Graph;
+use lapwing_onnx::Graph;
+use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::plan::BatchSize;
 use lapwing_plan::roofline::Roofline;
-use lapwing_plan::tensor::Tensor;
 
 /// The device that runs a model.
 pub(crate) enum Machine {

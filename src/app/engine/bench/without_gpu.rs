@@ -4,7 +4,7 @@ use super::rows::{Case, GpuPeaksRow, Run};
 use super::{Shape, ToolError};
 use lapwing_engine::gpu::CudaExecutor;
 use lapwing_model::{Model, Workspace};
-use lapwing_plan::tensor::Tensor;
+use lapwing_onnx::tensor::Tensor;
 
 /// A GPU that was measured.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use super::about::size;
 use lapwing_engine::gpu::LoweringTarget;
 use lapwing_engine::gpu::lower::{Launch, LoweredProgram, PreparedPlan, Step};
 use lapwing_engine::gpu::route::{self, TransferPlan};
-use lapwing_plan::UnsupportedNode;
+use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::exec::GpuPrecision;
 use lapwing_plan::plan::Plan;
 

@@ -24,10 +24,10 @@ use super::shapes::{Asked, Shape};
 use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_model::{Device, Model, ModelOptions, NotUsed};
-use lapwing_plan::UnsupportedNode;
-use lapwing_plan::onnx::{Graph, OnnxFile};
+use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::tensor::TensorSpec;
+use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::{Arena, Plan};
-use lapwing_plan::tensor::TensorSpec;
 
 const BATCH: &[u64] = &[1, 32];
 const LENGTH: &[u64] = &[16, 128];

@@ -19,12 +19,13 @@ use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
 use lapwing_ledger::Stamp;
 use lapwing_model::{Model, ModelOptions};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::Graph;
+use lapwing_plan::Precision;
 use lapwing_plan::exec::{CpuPrecision, RowQuant};
-use lapwing_plan::onnx::Graph;
 use lapwing_plan::plan::{self, Op};
 use lapwing_plan::quant::calibration::Calibration;
 use lapwing_plan::quant::{Accuracy, RangeObserver};
-use lapwing_plan::{EngineError, Precision};
 
 /// The least number of timed batches in each precision.
 const LEAST_RUNS: usize = 5;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::super::error::ToolError;
 use lapwing_model::Model;
+use lapwing_onnx::tensor::{Datatype, TensorSpec};
 use lapwing_plan::exec::{Batch, Input};
 use lapwing_plan::plan;
 use lapwing_plan::quant::npy::{self, Npy, Values};
 use lapwing_plan::quant::npz;
-use lapwing_plan::tensor::{Datatype, TensorSpec};
 
 /// The data of each input, row by row.
 #[derive(Debug)]

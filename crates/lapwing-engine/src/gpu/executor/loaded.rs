@@ -10,7 +10,7 @@ use crate::gpu::device::{self, CublasLt, CudaDevice, DeviceBuffer, DeviceError, 
 use crate::gpu::kernel::Kernel;
 use crate::gpu::lower::{LoweredProgram, PreparedPlan, Step};
 use crate::gpu::{Capacity, GpuPrecision, LoweringTarget, ptx, route};
-use lapwing_plan::UnsupportedNode;
+use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::exec::RunError;
 use lapwing_plan::plan::{BatchSize, Plan};
 

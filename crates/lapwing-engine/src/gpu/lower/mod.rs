@@ -20,7 +20,7 @@ use super::kernel::{self, Kernel};
 use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
 use super::weights::{WeightForm, WeightLayout};
 use super::{Capacity, GpuPrecision, LoweringTarget};
-use lapwing_plan::UnsupportedNode;
+use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
 pub use self::layout::{HEADER_WORDS, MOST_SEQUENCES, MemoryLayout, PortSlot, header_bytes};

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
+use crate::messages::tensor_proto::DataType;
+use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
 
-use super::file::name_apart;
-use super::{Graph, check};
+use crate::file::name_apart;
+use crate::{Graph, check};
 
-const DIGITS: &[u8] = include_bytes!("../../../../tests/fixtures/digits/digits.onnx");
+const DIGITS: &[u8] = include_bytes!("../../../tests/fixtures/digits/digits.onnx");
 
 fn error_of(bytes: &[u8]) -> String {
     Graph::parse(bytes, None).unwrap_err().to_string()
@@ -73,7 +73,7 @@ fn a_cycle_is_named_by_its_node() {
 fn sizes_are_those_of_the_data() {
     let with = |tensor: TensorProto| checked(&model(vec![node("a", &["w", "w"], "y")], vec![tensor]));
     assert_eq!(with(tensor(&[2, 3], 5)), "initializer w: its shape [2, 3] asks for 6 elements, it has 5");
-    let raw = TensorProto { raw_data: vec![0; 23], ..tensor(&[2, 3], 0) };
+    let raw = TensorProto { raw_data: vec![0; 23].into(), ..tensor(&[2, 3], 0) };
     assert_eq!(with(raw), "initializer w: its shape [2, 3] asks for 24 bytes, it has 23");
     let huge = [1 << 40, 1 << 40];
     assert_eq!(with(tensor(&huge, 0)), format!("initializer w: its shape {huge:?} has more than 4294967296 elements"));

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use tract_onnx::pb::ModelProto;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::type_proto::Value::TensorType;
+use crate::messages::ModelProto;
+use crate::messages::tensor_proto::DataType;
+use crate::messages::type_proto::Value::TensorType;
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
-use super::Graph;
 use crate::EngineError;
+use crate::Graph;
 use crate::tensor::{Datatype, TensorSpec};
 
 /// Checks that the inputs and outputs of a file are tensors of types that a call can have, as far as the file says.

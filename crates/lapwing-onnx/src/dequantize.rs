@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 
-use tract_onnx::pb::attribute_proto::AttributeType;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::messages::attribute_proto::AttributeType;
+use crate::messages::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 /// Replaces each `DequantizeLinear` whose input is no weight and whose scale is one constant. One per axis stays: tract makes no table
 /// of it.

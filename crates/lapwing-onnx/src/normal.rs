@@ -7,9 +7,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use tract_onnx::pb::GraphProto;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use tract_onnx::pb::type_proto::Value::TensorType;
+use crate::messages::GraphProto;
+use crate::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use crate::messages::type_proto::Value::TensorType;
 
 /// How open axes get names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ fn is_ordered(graph: &GraphProto) -> bool {
 }
 
 /// What a node reads from its graph, each name once: its inputs, and what its subgraphs take from outside.
-fn reads(node: &tract_onnx::pb::NodeProto) -> HashSet<&str> {
+fn reads(node: &crate::messages::NodeProto) -> HashSet<&str> {
     let inputs = node.input.iter().map(String::as_str).filter(|name| !name.is_empty());
     let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
     inputs.chain(graphs.flat_map(|graph| graph.node.iter().flat_map(reads))).collect()
@@ -153,8 +153,8 @@ pub(crate) fn forget_shapes(graph: &mut GraphProto) {
 
 #[cfg(test)]
 mod tests {
-    use tract_onnx::pb::tensor_shape_proto::Dimension;
-    use tract_onnx::pb::{AttributeProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
+    use crate::messages::tensor_shape_proto::Dimension;
+    use crate::messages::{AttributeProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
 
     use super::*;
 
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(inner.node.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["y", "z"]);
     }
 
-    fn input(name: &str, dims: &[Option<tract_onnx::pb::tensor_shape_proto::dimension::Value>]) -> ValueInfoProto {
+    fn input(name: &str, dims: &[Option<crate::messages::tensor_shape_proto::dimension::Value>]) -> ValueInfoProto {
         let dim = dims.iter().map(|value| Dimension { value: value.clone(), ..Default::default() }).collect();
         let tensor = type_proto::Tensor { elem_type: 1, shape: Some(TensorShapeProto { dim }) };
         let kind = TypeProto { value: Some(TensorType(tensor)), ..Default::default() };
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_weight_is_no_input() {
         let mut graph = GraphProto { input: vec![input("w", &[None])], ..Default::default() };
-        graph.initializer.push(tract_onnx::pb::TensorProto { name: "w".into(), ..Default::default() });
+        graph.initializer.push(crate::messages::TensorProto { name: "w".into(), ..Default::default() });
         assert!(!name_axes(&mut graph, AxisNames::Apart));
     }
 }

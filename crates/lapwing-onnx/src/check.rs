@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::path::{Component, Path};
 
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::tensor_shape_proto::dimension::Value::DimValue;
-use tract_onnx::pb::type_proto::Value::TensorType;
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::messages::tensor_proto::DataType;
+use crate::messages::tensor_shape_proto::dimension::Value::DimValue;
+use crate::messages::type_proto::Value::TensorType;
+use crate::messages::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 
-use super::sizes::{self, elements};
 use crate::EngineError;
+use crate::sizes::{self, elements};
 
 /// The most nodes of a model, with those of its subgraphs, and the most initializers. The largest exports have some 20,000.
 const MOST_PARTS: usize = 50_000;

@@ -9,7 +9,7 @@ use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::scan::Scan;
 
-use super::Graph;
+use crate::Graph;
 
 impl Graph {
     /// FLOPs of products and convolutions for a call of `rows` rows, each of `length` tokens if axes after the first

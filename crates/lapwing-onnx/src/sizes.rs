@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::messages::tensor_proto::DataType;
+use crate::messages::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 /// The most elements of one tensor: 16 GiB of float32.
 const MOST: i64 = 1 << 32;

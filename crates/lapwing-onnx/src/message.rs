@@ -3,7 +3,7 @@
 //! tract's texts nest from the outside in, one `Failed analyse for node #12 "name" Operator: ` for each subgraph and phase, and end
 //! with the rule that failed.
 
-use tract_onnx::pb::{GraphProto, ModelProto, NodeProto};
+use crate::messages::{GraphProto, ModelProto, NodeProto};
 
 use crate::EngineError;
 
@@ -78,7 +78,7 @@ fn short(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tract_onnx::pb::{AttributeProto, OperatorSetIdProto};
+    use crate::messages::{AttributeProto, OperatorSetIdProto};
 
     use super::*;
 

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::messages::tensor_proto::DataType;
+use crate::messages::{GraphProto, ModelProto};
 use bytes::Bytes;
-use tract_onnx::pb::tensor_proto::DataType;
-use tract_onnx::pb::{GraphProto, ModelProto};
-use tract_onnx::prelude::Framework;
+use prost::Message;
 
-use super::graph::Graph;
-use super::normal::{self, AxisNames};
-use super::{check, dequantize};
 use crate::EngineError;
+use crate::graph::Graph;
+use crate::normal::{self, AxisNames};
+use crate::{check, dequantize};
 
 /// Where the bytes of a model are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl OnnxFile {
     /// outside of its folder.
     pub fn read(path: &Path) -> Result<Self, EngineError> {
         let fails = |reason: String| EngineError::File { path: path.display().to_string(), reason };
-        let bytes = std::fs::read(path).map_err(|e| fails(e.to_string()))?;
+        let bytes = Bytes::from(std::fs::read(path).map_err(|e| fails(e.to_string()))?);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.to_str().ok_or_else(|| fails("the folder's name is not UTF-8".into()))?;
-        Self::decode(&bytes, ModelSource::File(path.to_owned()), Some(folder.to_owned()))
+        Self::decode(bytes, ModelSource::File(path.to_owned()), Some(folder.to_owned()))
     }
 
     /// Reads a model from memory, which has no external weights.
@@ -62,12 +62,12 @@ impl OnnxFile {
     ///
     /// As for [`Self::read`].
     pub fn parse(bytes: Bytes) -> Result<Self, EngineError> {
-        Self::decode(&bytes.clone(), ModelSource::Memory(bytes), None)
+        Self::decode(bytes.clone(), ModelSource::Memory(bytes), None)
     }
 
-    fn decode(bytes: &[u8], source: ModelSource, folder: Option<String>) -> Result<Self, EngineError> {
-        let unreadable = |e: tract_onnx::prelude::TractError| EngineError::part("file", format!("is no ONNX model: {e:#}"));
-        let mut proto = tract_onnx::onnx().proto_model_for_read(&mut &*bytes).map_err(unreadable)?;
+    fn decode(bytes: Bytes, source: ModelSource, folder: Option<String>) -> Result<Self, EngineError> {
+        let unreadable = |e: prost::DecodeError| EngineError::part("file", format!("is no ONNX model: {e}"));
+        let mut proto = ModelProto::decode(bytes).map_err(unreadable)?;
         check::bounds(&proto, folder.as_deref().map(Path::new))?;
         let operators = operators(&proto);
         if let Some(graph) = &mut proto.graph {
@@ -121,7 +121,7 @@ impl Graph {
     ///
     /// [`EngineError::Model`] names the faulty part.
     pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
-        OnnxFile::decode(bytes, ModelSource::Memory(Bytes::new()), folder.map(str::to_owned))?.graph()
+        OnnxFile::decode(Bytes::copy_from_slice(bytes), ModelSource::Memory(Bytes::new()), folder.map(str::to_owned))?.graph()
     }
 }
 

@@ -3,13 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use tract_onnx::pb::ModelProto;
-use tract_onnx::prelude::{InferenceModelExt, TractResult, TypedModel};
+use crate::messages::ModelProto;
+use tract_onnx::prelude::{Framework, InferenceModelExt, TractResult, TypedModel};
 
-use super::normal::{self, AxisNames};
-use super::open::DynamicGraph;
-use super::{check, message};
 use crate::EngineError;
+use crate::normal::{self, AxisNames};
+use crate::open::DynamicGraph;
+use crate::{check, message};
 
 /// A model in tract's form, simplified but not yet optimised for tract's own kernels. Clones share the weights.
 #[derive(Clone, Debug)]
@@ -40,7 +40,8 @@ impl Graph {
 /// nodes make; then as if the inputs had their axes in common; at last for concrete lengths only.
 fn import(proto: &ModelProto, folder: Option<&str>) -> TractResult<(TypedModel, Option<DynamicGraph>)> {
     let infer = |proto: &ModelProto| {
-        let model = tract_onnx::onnx().parse(proto, folder)?.model;
+        let proto = tract_onnx::onnx().proto_model_for_read(&mut &*prost::Message::encode_to_vec(proto))?;
+        let model = tract_onnx::onnx().parse(&proto, folder)?.model;
         let typed = model.clone().into_typed().and_then(TypedModel::into_decluttered);
         TractResult::Ok((model, typed))
     };

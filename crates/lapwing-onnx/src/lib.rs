@@ -1,0 +1,28 @@
+//! ONNX files: decoded, checked for what would lead any executor astray, and as a graph whose shapes are known; the tensors of calls.
+//!
+//! It runs nothing, and opens no file but the model's own and its external weights.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod cost;
+mod dequantize;
+mod error;
+mod file;
+mod graph;
+mod message;
+pub mod messages;
+mod normal;
+mod open;
+pub mod ports;
+pub mod shaped;
+mod sizes;
+pub mod tensor;
+#[cfg(test)]
+mod tests;
+
+pub use self::error::{EngineError, UnsupportedNode};
+pub use self::file::{ModelSource, OnnxFile};
+pub use self::graph::Graph;
+pub use self::normal::{NodeOrder, node_order};
+pub use self::open::DynamicGraph;

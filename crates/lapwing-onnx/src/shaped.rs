@@ -1,0 +1,136 @@
+//! A model's graph as far as it is known without running it: the type, the shape and, of constants and lengths, the value of every
+//! tensor. Plans are lowered from it, and the work of a call is counted with it.
+//!
+//! A length is an expression over the names of the inputs' open axes. What could not be inferred is unknown, never guessed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+pub use rten_shape_inference::SymExpr as Length;
+
+use crate::messages::AttributeProto;
+use crate::tensor::Datatype;
+
+/// A tensor of a [`ShapedGraph`], by its place in [`ShapedGraph::tensors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId(pub usize);
+
+/// A graph whose nodes are in running order. What only constants determine is no node any more, but a constant.
+#[derive(Clone, Debug, Default)]
+pub struct ShapedGraph {
+    /// The nodes that remain.
+    pub nodes: Vec<ShapedNode>,
+    /// All tensors.
+    pub tensors: Vec<TensorFact>,
+    /// The inputs of a call, without those that an initializer gives a value, in the file's order.
+    pub inputs: Vec<TensorId>,
+    /// The outputs, in the file's order.
+    pub outputs: Vec<TensorId>,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct ShapedNode {
+    /// Its name, which is unique in the graph.
+    pub name: String,
+    /// Its operator, without the domain.
+    pub operator: String,
+    /// The operator's domain; empty for ONNX's own.
+    pub domain: String,
+    /// The version of the operator set that the file states for the domain.
+    pub version: i64,
+    /// What it reads; `None` for an optional input that is left out.
+    pub inputs: Vec<Option<TensorId>>,
+    /// What it makes; `None` for an optional output that is left out.
+    pub outputs: Vec<Option<TensorId>>,
+    /// Its attributes.
+    pub attributes: Vec<AttributeProto>,
+}
+
+/// What is known of a tensor.
+#[derive(Clone, Debug)]
+pub struct TensorFact {
+    /// Its name in the file.
+    pub name: String,
+    /// The type of its elements.
+    pub datatype: Option<Datatype>,
+    /// The lengths of its axes; `None` where not even their number is known.
+    pub shape: Option<Vec<Length>>,
+    /// Its value.
+    pub value: KnownValue,
+}
+
+/// What is known of a tensor's elements.
+#[derive(Clone, Debug, Default)]
+pub enum KnownValue {
+    /// Nothing: it depends on a call.
+    #[default]
+    Unknown,
+    /// They are constants.
+    Constant(Arc<Constant>),
+    /// They are lengths of the call's axes: a scalar (no axes) or a vector of whole numbers.
+    Lengths(Vec<Length>),
+}
+
+/// A constant tensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// The type of its elements.
+    pub datatype: Datatype,
+    /// The lengths of its axes.
+    pub shape: Vec<usize>,
+    /// Its elements, little-endian, in row-major order; a truth value is one byte.
+    pub data: Bytes,
+}
+
+impl Constant {
+    /// The number of elements.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+impl ShapedGraph {
+    /// What is known of a tensor.
+    #[must_use]
+    pub fn tensor(&self, id: TensorId) -> &TensorFact {
+        &self.tensors[id.0]
+    }
+
+    /// The constant at this tensor, if it is one.
+    #[must_use]
+    pub fn constant(&self, id: TensorId) -> Option<&Arc<Constant>> {
+        if let KnownValue::Constant(constant) = &self.tensor(id).value { Some(constant) } else { None }
+    }
+}
+
+impl ShapedNode {
+    fn attribute(&self, name: &str) -> Option<&AttributeProto> {
+        self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.attribute(name).map(|attribute| attribute.i)
+    }
+
+    /// Whole numbers.
+    #[must_use]
+    pub fn ints(&self, name: &str) -> Option<&[i64]> {
+        self.attribute(name).map(|attribute| &attribute.ints[..])
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn float(&self, name: &str) -> Option<f32> {
+        self.attribute(name).map(|attribute| attribute.f)
+    }
+
+    /// A word.
+    #[must_use]
+    pub fn word(&self, name: &str) -> Option<&str> {
+        self.attribute(name).and_then(|attribute| std::str::from_utf8(&attribute.s).ok())
+    }
+}
