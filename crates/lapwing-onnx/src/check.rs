@@ -46,11 +46,21 @@ pub(crate) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
         initializer(tensor, folder)?;
     }
     graph.input.iter().try_for_each(input)?;
+    order(graph)
+}
+
+/// Checks that each node comes after what it reads, that everything that is read is made, and that the axes of inputs have lengths.
+pub(crate) fn order(graph: &GraphProto) -> Checked {
+    graph.input.iter().filter(|info| is_tensor(info)).try_for_each(input)?;
     nodes(graph)?;
     if graph.output.is_empty() {
         return Err(EngineError::part("graph", "the model has no outputs"));
     }
     Ok(())
+}
+
+fn is_tensor(info: &ValueInfoProto) -> bool {
+    matches!(info.r#type.as_ref().and_then(|kind| kind.value.as_ref()), Some(TensorType(_)))
 }
 
 /// Checks that a graph and its subgraphs have at most [`MOST_PARTS`] nodes, and each of them as many initializers.

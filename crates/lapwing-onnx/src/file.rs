@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::messages::tensor_proto::DataType;
 use crate::messages::{GraphProto, ModelProto};
@@ -12,6 +12,7 @@ use prost::Message;
 use crate::EngineError;
 use crate::graph::Graph;
 use crate::normal::{self, AxisNames};
+use crate::shaped::ShapedGraph;
 use crate::{check, dequantize};
 
 /// Where the bytes of a model are.
@@ -39,6 +40,7 @@ pub struct OnnxFile {
     pub proto: ModelProto,
     folder: Option<String>,
     graph: OnceLock<Result<Graph, EngineError>>,
+    shaped: OnceLock<Result<Arc<ShapedGraph>, EngineError>>,
 }
 
 impl OnnxFile {
@@ -79,7 +81,7 @@ impl OnnxFile {
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let producer = proto.producer_name.clone();
-        Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new() })
+        Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new(), shaped: OnceLock::new() })
     }
 
     /// The model in tract's form, which is made once.
@@ -89,6 +91,16 @@ impl OnnxFile {
     /// [`EngineError::Model`] names the part that tract does not take.
     pub fn graph(&self) -> Result<Graph, EngineError> {
         self.graph.get_or_init(|| Graph::of(&self.proto, self.folder.as_deref())).clone()
+    }
+
+    /// The graph with what is known of its tensors, which is found once.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the node that no call can run.
+    pub fn shaped(&self) -> Result<Arc<ShapedGraph>, EngineError> {
+        let folder = self.folder.as_deref().map(Path::new);
+        self.shaped.get_or_init(|| ShapedGraph::of(&self.proto, folder).map(Arc::new)).clone()
     }
 
     /// Whether it has activations in 8 bits.

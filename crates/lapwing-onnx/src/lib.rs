@@ -5,11 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod constant;
 mod cost;
 mod dequantize;
 mod error;
 mod file;
+mod fold;
 mod graph;
+mod infer;
 mod message;
 pub mod messages;
 mod normal;
@@ -24,5 +27,6 @@ mod tests;
 pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
 pub use self::graph::Graph;
+pub use self::infer::evaluate;
 pub use self::normal::{NodeOrder, node_order};
 pub use self::open::DynamicGraph;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 pub use rten_shape_inference::SymExpr as Length;
 
-use crate::messages::AttributeProto;
+use crate::messages::{AttributeProto, TensorProto};
 use crate::tensor::Datatype;
 
 /// A tensor of a [`ShapedGraph`], by its place in [`ShapedGraph::tensors`].
@@ -120,6 +120,24 @@ impl ShapedNode {
     #[must_use]
     pub fn ints(&self, name: &str) -> Option<&[i64]> {
         self.attribute(name).map(|attribute| &attribute.ints[..])
+    }
+
+    /// Numbers.
+    #[must_use]
+    pub fn floats(&self, name: &str) -> Option<&[f32]> {
+        self.attribute(name).map(|attribute| &attribute.floats[..])
+    }
+
+    /// How many words there are.
+    #[must_use]
+    pub fn texts(&self, name: &str) -> usize {
+        self.attribute(name).map_or(0, |attribute| attribute.strings.len())
+    }
+
+    /// A tensor.
+    #[must_use]
+    pub fn tensor(&self, name: &str) -> Option<&TensorProto> {
+        self.attribute(name).and_then(|attribute| attribute.t.as_ref())
     }
 
     /// A number.
