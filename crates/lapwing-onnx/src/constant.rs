@@ -142,7 +142,10 @@ impl Constant {
             Datatype::Fp64 => numbers.flat_map(f64::to_le_bytes).collect(),
             Datatype::Bool => numbers.map(|x| u8::from(x != 0.0)).collect(),
             Datatype::Uint64 => numbers.flat_map(|x| (x as u64).to_le_bytes()).collect(),
-            _ => return Self::of_ints(datatype, shape, numbers.map(|x| x as i64)),
+            _ => {
+                let numbers: Box<dyn Iterator<Item = i64> + '_> = Box::new(numbers.map(|x| x as i64));
+                return Self::of_ints(datatype, shape, numbers);
+            }
         };
         Self::filling(datatype, shape, data.into())
     }
@@ -156,7 +159,10 @@ impl Constant {
             Datatype::Uint32 | Datatype::Int32 => numbers.flat_map(|x| (x as u32).to_le_bytes()).collect(),
             Datatype::Uint64 | Datatype::Int64 => numbers.flat_map(i64::to_le_bytes).collect(),
             Datatype::Bytes => return None,
-            _ => return Self::of_floats(datatype, shape, numbers.map(|x| x as f64)),
+            _ => {
+                let numbers: Box<dyn Iterator<Item = f64> + '_> = Box::new(numbers.map(|x| x as f64));
+                return Self::of_floats(datatype, shape, numbers);
+            }
         };
         Self::filling(datatype, shape, data.into())
     }

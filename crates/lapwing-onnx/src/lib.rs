@@ -23,6 +23,7 @@ mod sizes;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
@@ -30,3 +31,4 @@ pub use self::graph::Graph;
 pub use self::infer::evaluate;
 pub use self::normal::{NodeOrder, node_order};
 pub use self::open::DynamicGraph;
+pub use self::work::Work;

@@ -26,6 +26,8 @@ pub struct ShapedGraph {
     pub inputs: Vec<TensorId>,
     /// The outputs, in the file's order.
     pub outputs: Vec<TensorId>,
+    /// The number of elements of the file's constants that are floating-point numbers, or of 8 bits, as quantized weights are.
+    pub parameters: u64,
 }
 
 /// One node.

@@ -32,6 +32,7 @@ use crate::constant;
 use crate::fold::Folding;
 use crate::messages::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::shaped::{Constant, KnownValue, ShapedGraph, ShapedNode, TensorFact, TensorId};
+use crate::tensor::{Datatype, text_data};
 
 pub(crate) use self::concrete::Concrete;
 pub use self::lengths::evaluate;
@@ -65,6 +66,7 @@ struct Builder<'a> {
     folding: Folding,
     opsets: HashMap<&'a str, i64>,
     folder: Option<&'a Path>,
+    parameters: u64,
     /// How many branches of unknown conditions are around.
     maybe: usize,
 }
@@ -82,6 +84,7 @@ impl<'a> Builder<'a> {
             folding: Folding::new(usize::try_from(elements).unwrap_or(0)),
             opsets,
             folder,
+            parameters: 0,
             maybe: 0,
         }
     }
@@ -102,7 +105,7 @@ impl<'a> Builder<'a> {
             let missing = || EngineError::part(format!("output {}", output.name), "nothing makes it");
             outputs.push(self.find(&output.name).ok_or_else(missing)?);
         }
-        Ok(ShapedGraph { nodes: self.nodes, tensors: self.tensors, inputs, outputs })
+        Ok(ShapedGraph { nodes: self.nodes, tensors: self.tensors, inputs, outputs, parameters: self.parameters })
     }
 
     /// Opens a graph's scope, with its initializers.
@@ -128,7 +131,16 @@ impl<'a> Builder<'a> {
             return Ok(Made { datatype: None, shape: Some(shape), value: KnownValue::Unknown });
         }
         let fails = |reason| EngineError::part(format!("initializer {}", tensor.name), reason);
-        Ok(Made::of(constant::read(tensor, self.folder).map_err(fails)?, &mut self.symbols))
+        Ok(self.of_file(constant::read(tensor, self.folder).map_err(fails)?))
+    }
+
+    /// A constant of the file.
+    fn of_file(&mut self, constant: Constant) -> Made {
+        let is_narrow = matches!(constant.datatype, Datatype::Int8 | Datatype::Uint8);
+        if is_narrow || constant::is_float(constant.datatype) {
+            self.parameters = self.parameters.saturating_add(constant.elements() as u64);
+        }
+        Made::of(constant, &mut self.symbols)
     }
 
     /// Visits the nodes of the graph whose scope was opened last.
@@ -203,7 +215,7 @@ impl<'a> Builder<'a> {
     fn constant(&mut self, proto: &'a NodeProto, version: i64) -> Result<(), EngineError> {
         let Some(name) = proto.output.first() else { return Ok(()) };
         let made = match given(proto, self.folder) {
-            Ok(Some(constant)) => Made::of(constant, &mut self.symbols),
+            Ok(Some(constant)) => self.of_file(constant),
             Ok(None) => Made::default(),
             Err(reason) => return Err(EngineError::part(part(proto, "", version), reason)),
         };
@@ -234,7 +246,6 @@ fn given(proto: &NodeProto, folder: Option<&Path>) -> Result<Option<Constant>, S
     if let Some(tensor) = find("value").and_then(|attribute| attribute.t.as_ref()) {
         return if constant::datatype(tensor.data_type).is_some() { constant::read(tensor, folder).map(Some) } else { Ok(None) };
     }
-    use crate::tensor::{Datatype, text_data};
     let floats = |shape: &[usize], given: &[f32]| {
         Constant::of_floats(Datatype::Fp32, shape, given.iter().map(|x| f64::from(*x)))
     };
