@@ -2,7 +2,7 @@
 """Compares the reference engine with ONNX Runtime, each with one thread on one core, in alternating rounds.
 
 For each case (a model, a batch, a length) and each round, `lapwing engine bench` runs for some seconds, then ONNX Runtime with all
-optimisations for the same time, then tract. The ratio of a round is that of the two medians; the table has the median of the ratios,
+optimisations for the same time, then rten. The ratio of a round is that of the two medians; the table has the median of the ratios,
 with the least and the greatest. Before anything is timed, both run the same batch, the engine through `lapwing engine serve`, and
 their answers must agree. int8 is compared with the engine's fp32 and with ONNX Runtime's quantize_dynamic. Then the engine is started
 repeatedly, to measure the time until it is ready, and the first request after that in relation to the later ones.
@@ -37,7 +37,7 @@ def command_line():
     parser.add_argument("--core", type=int, default=1, help="the core on which everything runs (default: 1)")
     parser.add_argument("--starts", type=int, default=10, help="cold starts (default: 10)")
     parser.add_argument("--after", type=int, default=50, help="requests after the first one of each start (default: 50)")
-    parser.add_argument("--no-tract", action="store_true", help="do not measure tract")
+    parser.add_argument("--no-rten", action="store_true", help="do not measure rten")
     parser.add_argument("--quick", action="store_true", help="a small encoder instead of MiniLM, and 2 rounds: only to try the script, not for figures")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     return parser.parse_args()
@@ -55,7 +55,7 @@ from engine.served import Rest  # noqa: E402
 LEAST_FORWARDS = 5
 FIRST_OF_MEDIAN, OWN_SPEED_UP, OF_THEIR_INT8, COSINE = 1.5, 1.8, 1.25, 0.98
 AVX2_BOUND = 1.25
-HEADER = ["model", "shape", "executor", "precision", "engine p50", "ONNX Runtime p50", "ratio [min–max]", "ratio to tract"]
+HEADER = ["model", "shape", "executor", "precision", "engine p50", "ONNX Runtime p50", "ratio [min–max]", "ratio to rten"]
 HEADER += ["GFLOP/s", "utilisation (bound)"]
 
 
@@ -205,7 +205,7 @@ class Timed:
     """The times of a case in all rounds, in microseconds."""
 
     def __init__(self, case):
-        self.case, self.mine, self.theirs, self.tract, self.own, self.said = case, [], [], [], [], {}
+        self.case, self.mine, self.theirs, self.rten, self.own, self.said = case, [], [], [], [], {}
 
     def round(self, options, models):
         case, path = self.case, models.paths[self.case.model]
@@ -216,21 +216,21 @@ class Timed:
         if case.precision == "int8":
             whole = Case(case.name, case.model, case.batch, case.length)
             self.own.append(bench(options, path, whole)[0]["p50_us"])
-        elif self.said["executor"] == "plan" and not options.no_tract:
-            self.tract.append(bench(options, path, case, "tract")[0]["p50_us"])
+        elif self.said["executor"] == "plan" and not options.no_rten:
+            self.rten.append(bench(options, path, case, "rten")[0]["p50_us"])
 
     def ratios(self, other):
         return [a / b for a, b in zip(self.mine, other)]
 
     def figures(self):
-        times = {"mine_us": self.mine, "onnxruntime_us": self.theirs, "tract_us": self.tract, "own_fp32_us": self.own}
+        times = {"mine_us": self.mine, "onnxruntime_us": self.theirs, "rten_us": self.rten, "own_fp32_us": self.own}
         return {"case": self.case.name, **times, "said": self.said, "peaks": self.peaks}
 
     def row(self):
         said, case = self.said, self.case
         shape = f"{case.batch}×{case.length}" if case.length else str(case.batch)
         cells = [case.model, shape, said["executor"], said["precision"], us(self.mine), us(self.theirs), spread(self.ratios(self.theirs))]
-        cells.append(spread(self.ratios(self.tract)) if self.tract else "")
+        cells.append(spread(self.ratios(self.rten)) if self.rten else "")
         cells.append("" if said.get("flops_per_s") is None else f"{said['flops_per_s'] / 1e9:.1f}")
         cells.append("" if said.get("utilisation") is None else f"{said['utilisation']:.2f} ({said['bound']})")
         return cells

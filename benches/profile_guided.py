@@ -4,7 +4,7 @@
 Three steps: a build that counts what it runs; training, in which it stands before the servers of other benchmarks, with traffic of each kind
 (small requests, gRPC, large bodies, streams, rude clients, scrapes), whose figures mean nothing then; and the build for use, with the profile
 `dist` and these counts. In it, blocks that training never ran are apart from their functions, and functions that it called lie together, the
-most called first (on x86_64 Linux only, where the linker is known): they fill less of the caches and of memory. Crates that compute (the engine, tract, tokenizers, rayon) are built as always:
+most called first (on x86_64 Linux only, where the linker is known): they fill less of the caches and of memory. Crates that compute (the engine, rten, tokenizers, rayon) are built as always:
 training would have to use each of their kernels, because what it does not use is built to be small, not fast.
 
 usage: python3 benches/profile_guided.py [--out FILE] [--folder DIR]
@@ -58,7 +58,7 @@ def computing():
     """The names of the crates that compute, as patterns of the shell. A manifest of ours says so of itself, and of what it brings:
 
     [package.metadata.lapwing]
-    computes = ["lapwing_engine", "tract*"]
+    computes = ["lapwing_engine", "rten*"]
     """
     packages = json.loads(output("cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"))["packages"]
     metadata = [(package["metadata"] or {}).get("lapwing", {}) for package in packages]

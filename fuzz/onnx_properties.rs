@@ -6,7 +6,7 @@ use lapwing_model::{Model, ModelOptions};
 #[must_use]
 pub(crate) fn holds(bytes: &[u8]) -> bool {
     match Model::parse(bytes, &ModelOptions::default()) {
-        Ok(model) => matches!(model.executor().name(), "plan" | "tract"),
+        Ok(model) => matches!(model.executor().name(), "plan" | "rten"),
         Err(error) => !error.to_string().is_empty(),
     }
 }

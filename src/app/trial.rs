@@ -1,4 +1,4 @@
-//! Tries to load a model in a process of its own, with limits of memory and time, before this one loads it. What tract computes while it
+//! Tries to load a model in a process of its own, with limits of memory and time, before this one loads it. What an importer computes while it
 //! simplifies a graph cannot be bounded from outside, and an allocation that fails ends the process.
 
 use std::io::{Read, Write};
@@ -16,11 +16,14 @@ use lapwing_onnx::EngineError;
 use lapwing_onnx::OnnxFile;
 use lapwing_settings::{Period, Size};
 
-/// Memory for each byte of the model's files: the file, its decoded form, the graph's, and the packed one.
-const COPIES: u64 = 4;
+/// Memory for each byte of the model's files: the file, its decoded form, what the executor reads, and its weights, plain and packed, of half
+/// precision in single.
+const COPIES: u64 = 6;
 /// What a trial may take by the clock, in multiples of its processor time: the machine may be busy.
 const CLOCK: u64 = 4;
 const POLL: Duration = Duration::from_millis(2);
+/// Lengths of open axes, of which the first that the model takes is run: tokens, sides of pictures, samples of sound.
+const LENGTHS: [usize; 8] = [1, 2, 8, 16, 64, 224, 512, 16_000];
 /// What is read of the text that the trial wrote about its failure, in bytes.
 const TEXT: u64 = 4096;
 /// What a trial that succeeded says first; a verification may follow.
@@ -73,10 +76,33 @@ pub(crate) enum TrialError {
         path = path.display()
     )]
     Memory { path: PathBuf, memory: Size },
-    #[error("{path}: could not be loaded: the trial ended with {status}", path = path.display())]
-    Ended { path: PathBuf, status: ExitStatus },
+    #[error("{path}: could not be loaded: {}", ended(status, said), path = path.display())]
+    Ended {
+        path: PathBuf,
+        status: ExitStatus,
+        /// What a panic said.
+        said: Option<String>,
+    },
     #[error("the trial could not be started: {0}")]
     Start(#[from] std::io::Error),
+}
+
+/// How a trial ended, in words.
+fn ended(status: &ExitStatus, said: &Option<String>) -> String {
+    match said {
+        Some(said) => format!("its trial panicked: {said}"),
+        None => format!("its trial ended with {status}"),
+    }
+}
+
+/// What a panic said, of what it wrote: the lines behind the one that names its place.
+fn panicked(failure: &str) -> Option<String> {
+    const MOST: usize = 240;
+    let (_, behind) = failure.split_once("panicked at ")?;
+    let lines = behind.lines().skip(1).take_while(|line| !line.starts_with("note: "));
+    let said = lines.collect::<Vec<_>>().join(" ");
+    let said: String = said.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MOST).collect();
+    if said.is_empty() { None } else { Some(said) }
 }
 
 /// The arguments of a trial.
@@ -118,7 +144,7 @@ pub(crate) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// A trial of a model that is run by its plan or by tract.
+    /// A trial of a model that is run by its plan or by rten.
     pub(crate) const fn new(limits: LoadLimits) -> Self {
         Self { limits, backend: Backend::Auto, onnxruntime: None, verify: false }
     }
@@ -132,13 +158,14 @@ impl Trial<'_> {
 /// What a trial says of a model that it could load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tried {
-    /// Why tract must not be given the model; ONNX Runtime could load it.
+    /// Why no plan must be made of the model; another executor could load it.
     pub(crate) unreadable: Option<String>,
     /// What came of holding the model against ONNX Runtime, unless they disagree.
     pub(crate) verification: Option<Verification>,
 }
 
-/// Tries to load a model. If that ends the trial and any executor will do, ONNX Runtime alone is tried, where there is one.
+/// Tries to load a model. If that ends the trial and any executor will do, the one that reads the file itself is tried alone: ONNX Runtime
+/// where there is one, else rten.
 ///
 /// # Errors
 ///
@@ -150,10 +177,16 @@ pub(crate) fn load(path: &Path, trial: &Trial<'_>) -> Result<Tried, TrialError> 
         Err(error) => error,
     };
     let has_ended = matches!(error, TrialError::Time { .. } | TrialError::Memory { .. } | TrialError::Ended { .. });
-    if !has_ended || trial.backend != Backend::Auto || !matches!(trial.onnxruntime, Some(Ok(_))) {
+    if !has_ended || trial.backend != Backend::Auto {
         return Err(error);
     }
-    match load_once(program, path, &Trial { backend: Backend::OnnxRuntime, verify: false, ..*trial }) {
+    let backend = match trial.onnxruntime {
+        Some(Ok(_)) => Backend::OnnxRuntime,
+        // what a file's constants take is the same for both
+        _ if matches!(error, TrialError::Memory { .. }) => return Err(error),
+        _ => Backend::Rten,
+    };
+    match load_once(program, path, &Trial { backend, verify: false, ..*trial }) {
         Ok(verification) => Ok(Tried { unreadable: Some(error.to_string()), verification }),
         Err(_) => Err(error),
     }
@@ -227,12 +260,12 @@ fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: Str
     let path = path.to_owned();
     match status.signal() {
         Some(SIGXCPU) => TrialError::Time { path, time },
-        // what Rust's allocator says before it aborts, and tract's before it panics
+        // what Rust's allocator says before it aborts, and the importer's before it panics
         _ if ["memory allocation of", "failed to allocate"].iter().any(|words| failure.contains(words)) => {
             TrialError::Memory { path, memory }
         }
         None if !said.is_empty() && !said.starts_with(LOADED) => TrialError::Refused(said),
-        _ => TrialError::Ended { path, status },
+        _ => TrialError::Ended { path, status, said: panicked(failure) },
     }
 }
 
@@ -272,9 +305,9 @@ fn try_here(args: &TryLoadArgs) -> Result<Verification, EngineError> {
     let options = ModelOptions { backend: args.executor, onnxruntime, verify: args.verify, ..ModelOptions::default() };
     let model = Model::of(&OnnxFile::read(&args.model)?, &options)?;
     if model.executor() != ExecutorName::Plan {
-        let call = model.synthetic_call(1, 1);
-        // a model may not take a synthetic call; its warm-up says so
-        drop(model.run(&mut Workspace::default(), &[&call]));
+        // a model may take no synthetic call; its warm-up says so
+        let mut workspace = Workspace::default();
+        LENGTHS.into_iter().find(|length| model.run(&mut workspace, &[&model.synthetic_call(1, *length)]).is_ok());
     }
     Ok(model.verification().clone())
 }
@@ -282,6 +315,15 @@ fn try_here(args: &TryLoadArgs) -> Result<Verification, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_its_words() {
+        let text = "\nthread 'main' panicked at /some/where/x.rs:7:9:\nassertion `left == right` failed\n  left: 1\n right: 2\n\
+                    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
+        assert_eq!(panicked(text).as_deref(), Some("assertion `left == right` failed left: 1 right: 2"));
+        assert_eq!(panicked("Killed"), None);
+        assert_eq!(panicked(&format!("thread 'main' panicked at x:1:1:\n{}", "é".repeat(999))).unwrap().chars().count(), 240);
+    }
 
     #[test]
     fn a_verification_reaches_the_process_that_loads_the_model() {

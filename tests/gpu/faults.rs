@@ -100,7 +100,7 @@ fn a_model_without_a_plan_is_refused_by_its_node() {
     assert!(message.starts_with("device: only plans run there: the_conv (Conv"), "{message}");
     let model = Model::new(graph("refused-conv"), &request(true)).unwrap();
     let fallback = model.placement().fallback.clone().unwrap();
-    assert_eq!((fallback.cause, model.executor().name()), (FallbackCause::Node, "tract"));
+    assert_eq!((fallback.cause, model.executor().name()), (FallbackCause::Node, "rten"));
     assert!(fallback.detail.starts_with("the_conv (Conv"), "{fallback:?}");
 }
 

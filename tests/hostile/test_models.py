@@ -30,7 +30,7 @@ MODELS = [
     ("tile to 2^40", [node("Tile", ["one", "big"], "s"), SUM], [ONE, BIG], "Tile"),
     ("60,000 nodes", [node("Relu", ["x" if i == 0 else f"n{i - 1}"], f"n{i}") for i in range(60_000)], [],
      "has more than 50000 nodes"),
-    # nothing in the file says how large this becomes: each step doubles a constant, and tract computes it
+    # nothing in the file says how large this becomes: each step doubles a constant, and who loads it computes it
     ("constants that double", [node("Concat", ["one" if i == 0 else f"c{i - 1}"] * 2, f"c{i}", axis=0) for i in range(33)]
      + [node("ReduceSum", ["c32"], "s", keepdims=0), SUM], [ONE], "could not be loaded"),
 ]

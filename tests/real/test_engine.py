@@ -140,17 +140,17 @@ def test_ranking_networks(name, batch, known):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_model_without_a_plan_is_served_by_tract_and_says_so(form, magika):
+def test_a_model_without_a_plan_is_served_by_rten_and_says_so(form, magika):
     given, engine = magika
     feeds = {"bytes": np.random.default_rng(3).integers(0, 257, (3, 2048), np.int32)}
     with Triton(form, engine.port) as client:
         got, said = client.infer("magika", feeds, given.outputs)
-    assert said["executor"] == "tract"
+    assert said["executor"] == "rten"
     given.check(feeds, got)
     about = engine.json("/v2/models/magika")
     assert [port["shape"] for port in about["inputs"] + about["outputs"]] == [[-1, 2048], [-1, 214]]
     about = about["parameters"]
-    assert about["executor"] == "tract"
+    assert about["executor"] == "rten"
     # the node that has no plan is reported by its name in the file
     names = {node.name for node in onnx.load(given.model).graph.node}
     assert any(name and name in about["refused"] for name in names), about

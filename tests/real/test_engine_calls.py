@@ -346,7 +346,7 @@ def test_it_answers_what_it_has_taken_before_it_ends(number, known, minilm, star
 # --- metadata of answers
 
 
-@pytest.mark.parametrize("executor", ["plan", "tract"])
+@pytest.mark.parametrize("executor", ["plan", "rten"])
 def test_every_answer_has_its_stages_and_who_ran_it(executor, engine, request):
     model, feeds = ("minilm", ids(2, 16)) if executor == "plan" else ("magika", {"bytes": np.zeros((1, 2048), np.int32)})
     port = engine.port if executor == "plan" else request.getfixturevalue("magika")[1].port

@@ -100,7 +100,7 @@ def inspected(binary, *args):
 def test_inspect_says_who_takes_a_model(binary, minilm, models_folder):
     """The work of MiniLM at 32×128 is 91.80 GFLOP, that of the MLP at batch 1 is 3.148 MFLOP."""
     text = json.dumps(inspected(binary, fixtures.magika()))
-    assert '"tract"' in text
+    assert '"rten"' in text
     text = json.dumps(inspected(binary, minilm, "--batch", "32", "--length", "128"))
     assert '"plan"' in text
     flops = {n for key, n in numbers(json.loads(text)) if key == "flops"}

@@ -99,7 +99,7 @@ def test_cuda_fails_at_the_start_and_says_why(driver, binary, mlp):
 def test_auto_serves_on_the_processor_and_says_why(driver, start_engine, mlp):
     args, said, reason = driver
     engine = start_engine([("mlp", mlp), ("conv", CONV)], "--device", "auto", *args)
-    for name, executor in (("mlp", "plan"), ("conv", "tract")):
+    for name, executor in (("mlp", "plan"), ("conv", "rten")):
         about = engine.json(f"/v2/models/{name}")["parameters"]
         assert (about["device"], about["executor"], about["fallback"]) == ("cpu", executor, f"{reason}: {said}")
         assert "device_name" not in about and "fault" not in about
@@ -274,7 +274,7 @@ def test_auto_never_chooses_the_emulated_device(fakes, mlp, start_engine):
         assert about["device"] == "cpu" and about["fallback"].startswith(f"emulated: cuda:0 is {EMULATED}"), about
         assert engine.metric("lapwing_engine_fallback_total", model=name, reason="emulated") == 1
     about = engine.json("/v2/models/conv")["parameters"]
-    assert (about["executor"], about["refused"]) == ("tract", NODE)
+    assert (about["executor"], about["refused"]) == ("rten", NODE)
 
 
 def test_a_benchmark_refuses_the_emulated_device_by_its_name(fakes, binary, mlp):

@@ -1,4 +1,4 @@
-"""Models by ONNX Runtime's library, found at run time: what tract cannot run, what it answers wrongly, every datatype, and libraries that
+"""Models by ONNX Runtime's library, found at run time: what no other can run, what others answer wrongly, every datatype, and libraries that
 cannot be used. Expected values are those of Python's onnxruntime."""
 
 import json
@@ -48,7 +48,7 @@ def scaler(folder):
 
 
 def compress(folder):
-    """All columns of a scaler; by operators of which neither tract nor a classical plan has both."""
+    """All columns of a scaler; by operators of which neither rten nor a classical plan has both."""
     nodes = [
         h.make_node("Scaler", ["x"], ["s"], "the_scaler", domain="ai.onnx.ml", offset=[0.5] * 4, scale=[2.0] * 4),
         h.make_node("Compress", ["s", "all"], ["y"], "the_compress", axis=1),
@@ -87,6 +87,13 @@ def softmax(folder):
     return model(folder, "softmax", nodes, [("x", T.FLOAT, ["batch", 4])], [("y", T.FLOAT, ["batch", 4])], inits)
 
 
+def beyond(folder):
+    """Whole numbers that 64 bits hold and 32 do not."""
+    nodes = [h.make_node("Add", ["x", "one"], ["more"]), h.make_node("Mul", ["more", "many"], ["y"])]
+    inits = [nh.from_array(np.int64(1), "one"), nh.from_array(np.int64(2_000_000_000), "many")]
+    return model(folder, "beyond", nodes, [("x", T.INT64, ["batch"])], [("y", T.INT64, ["batch"])], inits)
+
+
 FEEDS = {
     "scaler": (scaler, {"x": X}, "tabular"),
     "compress": (compress, {"x": X}, "onnxruntime"),
@@ -117,7 +124,7 @@ def served(tmp_path_factory, start_engine):
 
 
 @pytest.mark.parametrize("name", FEEDS)
-def test_what_tract_cannot_run_or_answers_wrongly_is_run_by_another(name, served):
+def test_what_has_no_plan_is_run_by_another(name, served):
     paths, engine = served
     _, feeds, executor = FEEDS[name]
     with Rest(engine.port) as rest:
@@ -177,13 +184,13 @@ def test_inspect_says_who_runs_a_model_why_not_the_others_and_which_library(bina
 
 
 def test_a_named_executor_that_answers_wrongly_is_refused(binary, tmp_path):
-    done = run(binary, "inspect", stump(tmp_path), "--ort-lib", LIBRARY, "--executor", "tract")
-    assert done.returncode == 1 and "executor: tract cannot run it: tract differs from ONNX Runtime: output label " in done.stderr, done.stderr
+    done = run(binary, "inspect", beyond(tmp_path), "--ort-lib", LIBRARY, "--executor", "rten")
+    assert done.returncode == 1 and "executor: rten cannot run it: rten differs from ONNX Runtime: output y " in done.stderr, done.stderr
 
 
-def test_a_quantised_softmax_is_right_by_tract_too(binary, tmp_path):
-    said = json.loads(run(binary, "inspect", softmax(tmp_path), "--ort-lib", LIBRARY, "--executor", "tract", "--json").stdout)
-    assert (said["executor"], said["verification"]) == ("tract", "agrees with ONNX Runtime on generated calls of 1 and 7 rows")
+def test_a_quantised_softmax_is_right_by_rten_too(binary, tmp_path):
+    said = json.loads(run(binary, "inspect", softmax(tmp_path), "--ort-lib", LIBRARY, "--executor", "rten", "--json").stdout)
+    assert (said["executor"], said["verification"]) == ("rten", "agrees with ONNX Runtime on generated calls of 1 and 7 rows")
 
 
 def test_a_named_executor_that_cannot_run_a_model_says_why(binary, tmp_path):

@@ -12,7 +12,7 @@ pub struct HostedModel {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What runs it: `plan` or `tract`.
+    /// What runs it: `plan`, `tabular`, `onnxruntime` or `rten`.
     pub executor: &'static str,
     /// The device: `cpu`, or `cuda:0` and so on.
     pub device: String,

@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 
-/// What runs a model. Text: `auto`, `plan`, `tabular`, `tract` or `onnxruntime`.
+/// What runs a model. Text: `auto`, `plan`, `tabular`, `rten` or `onnxruntime`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "lowercase", try_from = "String")]
 pub enum Backend {
-    /// The model's plan where it has one, or that of a classical model; else ONNX Runtime where its library is found, else tract.
+    /// The model's plan where it has one, or that of a classical model; else ONNX Runtime where its library is found, else rten.
     #[default]
     Auto,
     /// The model's plan, and nothing else.
     Plan,
     /// The plan of a classical model, and nothing else.
     Tabular,
-    /// Tract, even if the model has a plan; for comparisons.
-    Tract,
+    /// rten, even if the model has a plan.
+    Rten,
     /// ONNX Runtime, even if the model has a plan.
     OnnxRuntime,
 }
 
 impl Backend {
     /// Every choice.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Plan, Self::Tabular, Self::Tract, Self::OnnxRuntime];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Plan, Self::Tabular, Self::Rten, Self::OnnxRuntime];
 
     /// The name in settings and flags.
     #[must_use]
@@ -36,7 +36,7 @@ impl Backend {
             Self::Auto => "auto",
             Self::Plan => "plan",
             Self::Tabular => "tabular",
-            Self::Tract => "tract",
+            Self::Rten => "rten",
             Self::OnnxRuntime => "onnxruntime",
         }
     }
@@ -45,6 +45,26 @@ impl Backend {
     #[must_use]
     pub const fn allows_plan(self) -> bool {
         matches!(self, Self::Auto | Self::Plan)
+    }
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|backend| backend.name() == text.trim());
+        known.ok_or_else(|| match text.trim() {
+            "tract" => "tract is not part of Lapwing any more; rten took its place".into(),
+            _ => "must be auto, plan, tabular, rten or onnxruntime".into(),
+        })
+    }
+}
+
+impl TryFrom<String> for Backend {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

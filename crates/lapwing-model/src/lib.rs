@@ -1,5 +1,5 @@
 //! Models that answer calls. A [`Model`] has tensors run by the executor that it chose: lapwing-engine where the model has a plan,
-//! lapwing-tabular where it is a classical one, else ONNX Runtime where its library is found, else tract. A [`Served`](served::Served)
+//! lapwing-tabular where it is a classical one, else ONNX Runtime where its library is found, else rten. A [`Served`](served::Served)
 //! model has a queue, batches ([`batch`]) and a thread; servers call it through [`service`].
 //!
 //! It never computes a product itself and opens no socket: executors are below it, protocols above. Another executor is an [`Executor`], a

@@ -103,6 +103,16 @@ impl OnnxFile {
         self.shaped.get_or_init(|| ShapedGraph::of(&self.proto, folder).map(Arc::new)).clone()
     }
 
+    /// Checks what an executor that reads the file may rely on: shapes that fit their data, tensors that are made before they are read, and
+    /// none larger than a model's.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the part that is at fault.
+    pub fn check(&self) -> Result<(), EngineError> {
+        check::check(&self.proto, self.folder.as_deref().map(Path::new))
+    }
+
     /// Whether it has activations in 8 bits.
     #[must_use]
     pub fn quantizes(&self) -> bool {

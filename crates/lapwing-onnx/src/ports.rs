@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::messages::ModelProto;
 use crate::messages::tensor_proto::DataType;
+use crate::messages::tensor_shape_proto::Dimension;
+use crate::messages::tensor_shape_proto::dimension::Value::DimValue;
 use crate::messages::type_proto::Value::TensorType;
+use crate::messages::{ModelProto, ValueInfoProto};
 use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
 use crate::EngineError;
@@ -27,7 +29,7 @@ pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
         let Some(TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) else { continue };
         match DataType::try_from(tensor.elem_type) {
             Ok(DataType::Undefined) if !is_input => {}
-            Ok(kind) if is_served(kind) => {}
+            Ok(kind) if served(kind).is_some() => {}
             _ => return fails(&format!("its element type, {} in ONNX, is not supported", tensor.elem_type)),
         }
         if is_input && tensor.shape.is_none() {
@@ -37,11 +39,54 @@ pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Whether tensors of a request may have this type.
-const fn is_served(kind: DataType) -> bool {
-    use DataType::{Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64, String, Uint8, Uint16, Uint32, Uint64};
-    let is_number = matches!(kind, Uint8 | Uint16 | Uint32 | Uint64 | Int8 | Int16 | Int32 | Int64);
-    is_number || matches!(kind, Bool | Float16 | Bfloat16 | Float | Double | String)
+/// The inputs and outputs that a file declares, in its order; inputs with a default are none.
+///
+/// # Errors
+///
+/// [`EngineError::Model`] names the port that is no tensor, whose element type is not given or not served, or the input whose rank is not
+/// given.
+pub fn declared(proto: &ModelProto) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>), EngineError> {
+    check(proto)?;
+    let Some(graph) = &proto.graph else { return Err(EngineError::part("graph", "the model has none")) };
+    let with_default: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    let spec = |what: &str, port: &ValueInfoProto| {
+        let fails = |reason: &str| EngineError::part(format!("{what} {}", port.name), reason);
+        let Some(TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) else {
+            return Err(fails("the file does not say that it is a tensor; only tensors can be served"));
+        };
+        let datatype = DataType::try_from(tensor.elem_type).ok().and_then(served);
+        let datatype = datatype.ok_or_else(|| fails("the file does not give its element type"))?;
+        let length = |dim: &Dimension| match dim.value {
+            Some(DimValue(length)) => usize::try_from(length).ok().filter(|length| *length > 0),
+            _ => None,
+        };
+        let shape = tensor.shape.iter().flat_map(|shape| &shape.dim).map(length).collect();
+        Ok(TensorSpec { name: port.name.clone(), datatype, shape })
+    };
+    let inputs = graph.input.iter().filter(|port| !with_default.contains(port.name.as_str()));
+    let inputs = inputs.map(|port| spec("input", port)).collect::<Result<_, _>>()?;
+    Ok((inputs, graph.output.iter().map(|port| spec("output", port)).collect::<Result<_, _>>()?))
+}
+
+/// The protocol's type for one of ONNX's; `None` if there is none.
+const fn served(kind: DataType) -> Option<Datatype> {
+    Some(match kind {
+        DataType::Bool => Datatype::Bool,
+        DataType::Uint8 => Datatype::Uint8,
+        DataType::Uint16 => Datatype::Uint16,
+        DataType::Uint32 => Datatype::Uint32,
+        DataType::Uint64 => Datatype::Uint64,
+        DataType::Int8 => Datatype::Int8,
+        DataType::Int16 => Datatype::Int16,
+        DataType::Int32 => Datatype::Int32,
+        DataType::Int64 => Datatype::Int64,
+        DataType::Float16 => Datatype::Fp16,
+        DataType::Bfloat16 => Datatype::Bf16,
+        DataType::Float => Datatype::Fp32,
+        DataType::Double => Datatype::Fp64,
+        DataType::String => Datatype::Bytes,
+        _ => return None,
+    })
 }
 
 /// The inputs, in the model's order.

@@ -30,7 +30,7 @@ pub struct Config {
     #[schemars(schema_with = "device_schema")]
     pub device: Device,
     /// What runs models. `auto`: the model's own plan if it has one (`tabular` for trees and other classical models), else ONNX Runtime
-    /// where its library is found, else tract; every answer says which. With another, Lapwing does not start unless that executor can run
+    /// where its library is found, else rten; every answer says which. With another, Lapwing does not start unless that executor can run
     /// every model.
     #[schemars(schema_with = "executor_schema")]
     pub executor: Backend,
@@ -74,7 +74,7 @@ pub struct Config {
     /// The memory for the bodies of all requests, at least `max_body`; one without room gets 503 with `Retry-After` (gRPC:
     /// `RESOURCE_EXHAUSTED`).
     pub body_budget: Size,
-    /// The memory that the separate process in which a model is first loaded may take, in addition to four times the size of its
+    /// The memory that the separate process in which a model is first loaded may take, in addition to six times the size of its
     /// files; past it Lapwing does not start.
     pub load_memory: Size,
     /// The processor time that it may take.

@@ -23,7 +23,7 @@ pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.
 
 /// The field of HTTP, and the key of gRPC's metadata.
 pub(crate) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-/// What ran the model: `plan` or `tract`.
+/// What ran the model: `plan`, `tabular`, `onnxruntime` or `rten`.
 pub(crate) const EXECUTOR: HeaderName = HeaderName::from_static("lapwing-executor");
 
 const NS_PER_S: f64 = 1e9;

@@ -21,7 +21,7 @@ Examples:
   lapwing engine inspect model.onnx --plan --json               print the plan as JSON
   lapwing engine inspect model.onnx --plan --device cuda        print the kernels that a GPU would run; no GPU is needed
 
-A model that has no plan is run by ONNX Runtime where its library is found, else by tract; the node that is not supported is named. A
+A model that has no plan is run by ONNX Runtime where its library is found, else by rten; the node that is not supported is named. A
 model that ONNX Runtime does not run is held against it on generated calls, as when it is served.";
 
 const BENCH: &str = "\
@@ -201,11 +201,11 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 fn backend() -> impl TypedValueParser<Value = Backend> {
     let help = |backend| match backend {
         Backend::Auto => {
-            "Its plan if it has one, or that of a classical model, else ONNX Runtime where its library is found, else tract"
+            "Its plan if it has one, or that of a classical model, else ONNX Runtime where its library is found, else rten"
         }
         Backend::Plan => "Its plan",
         Backend::Tabular => "The plan of a classical model: trees, linear models and what prepares their columns",
-        Backend::Tract => "Tract",
+        Backend::Rten => "rten, which is in this program",
         Backend::OnnxRuntime => "ONNX Runtime",
     };
     let values = Backend::ALL.map(|backend| PossibleValue::new(backend.name()).help(help(backend)));

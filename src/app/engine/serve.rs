@@ -41,8 +41,8 @@ pub struct ServeArgs {
     /// Folder in which libcuda.so.1 and cublasLt are looked for first [default: off, where the system has them]
     #[arg(long, value_name = "DIR", help_heading = "Device")]
     cuda_lib_dir: Option<String>,
-    /// auto: the model's plan if it has one, or that of a classical model, else ONNX Runtime where its library is found, else tract;
-    /// plan, tabular, tract or onnxruntime: that one alone [default: auto]
+    /// auto: the model's plan if it has one, or that of a classical model, else ONNX Runtime where its library is found, else rten;
+    /// plan, tabular, rten or onnxruntime: that one alone [default: auto]
     #[arg(long, value_name = "HOW", help_heading = "Executor")]
     executor: Option<String>,
     /// ONNX Runtime's library: a file or folder; auto: the one that is found; off: none [default: auto]

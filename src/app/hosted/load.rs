@@ -39,6 +39,9 @@ fn tell_executor(name: &str, model: &Model) {
         }
         verification => tracing::info!(model = name, executor, "{}", lapwing_net::error_text(verification)),
     }
+    for note in model.notes() {
+        tracing::warn!(model = name, executor, "{note}");
+    }
     for not_used in model.not_used() {
         let reason = lapwing_net::error_text(&not_used.reason);
         match (not_used.executor, model.verification()) {

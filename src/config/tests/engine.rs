@@ -90,12 +90,12 @@ fn what_only_a_gpu_does_is_not_asked_of_a_processor() {
         }
     }
     for precision in ["tf32", "fp16", "int8"] {
-        let fault = told(&format!("{{executor: tract, precision: {precision}}}"));
-        assert_eq!(fault, format!("engine.precision: {precision}: needs a plan, but executor is tract (file l.yaml)"));
+        let fault = told(&format!("{{executor: rten, precision: {precision}}}"));
+        assert_eq!(fault, format!("engine.precision: {precision}: needs a plan, but executor is rten (file l.yaml)"));
     }
-    let fault = told("{executor: tract, device: \"cuda:1\"}");
-    assert_eq!(fault, "engine.device: cuda:1: needs a plan, but executor is tract (file l.yaml)");
-    assert!(given("{executor: tract, device: auto}").is_ok());
+    let fault = told("{executor: rten, device: \"cuda:1\"}");
+    assert_eq!(fault, "engine.device: cuda:1: needs a plan, but executor is rten (file l.yaml)");
+    assert!(given("{executor: rten, device: auto}").is_ok());
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().display();
     assert!(given(&format!("{{cuda_lib_dir: {there}}}")).is_ok());

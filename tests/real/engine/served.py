@@ -28,7 +28,7 @@ class Engine:
         command = [binary, "engine", "serve", "--listen", f"127.0.0.1:{self.port}"]
         for model in models:
             command += ["--model", "=".join(map(str, model)) if isinstance(model, tuple) else str(model)]
-        # a library of ONNX Runtime that happens to be found would run what is tested with tract; test_onnxruntime.py names one
+        # a library of ONNX Runtime that happens to be found would run what is tested with rten; test_onnxruntime.py names one
         env = {**os.environ, "LAPWING_ENGINE__ORT_LIB": "off", **(env or {})}
         self.process = Process("engine", [*command, *map(str, args)], logs, env=env)
 

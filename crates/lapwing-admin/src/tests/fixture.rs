@@ -45,7 +45,7 @@ pub(crate) fn hosted() -> HostedModels {
         ..model("embed", "plan")
     };
     let fallback = HostedFallback { reason: "no_driver", told: "libcuda.so.1: is not there".to_owned() };
-    let fell_back = HostedModel { fallback: Some(fallback), ..model("fraud", "tract") };
+    let fell_back = HostedModel { fallback: Some(fallback), ..model("fraud", "rten") };
     Arc::new(move || vec![on_gpu.clone(), fell_back.clone()])
 }
 

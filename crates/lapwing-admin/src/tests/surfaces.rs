@@ -82,7 +82,7 @@ async fn stats_say_where_the_engines_models_run() {
     let expected = serde_json::json!({"models": [
         {"name": "embed", "version": "2", "executor": "plan", "device": "cuda:1", "device_name": "NVIDIA H200",
             "precision": "fp16", "ready": false, "fallback": null, "fault": "cuda:1: is lost"},
-        {"name": "fraud", "version": "2", "executor": "tract", "device": "cpu", "device_name": null, "precision": "fp32",
+        {"name": "fraud", "version": "2", "executor": "rten", "device": "cpu", "device_name": null, "precision": "fp32",
             "ready": true, "fallback": {"reason": "no_driver", "told": "libcuda.so.1: is not there"}, "fault": null},
     ]});
     assert_eq!(stats["engine"], expected);

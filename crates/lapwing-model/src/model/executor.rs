@@ -1,10 +1,13 @@
-//! The interface of executors: what runs a model says of itself, and what it needs of a thread. Plans on the CPU and on a GPU, tract,
+//! The interface of executors: what runs a model says of itself, and what it needs of a thread. Plans on the CPU and on a GPU, rten,
 //! ONNX Runtime and classical models implement it; [`Model`](super::Model) asks nothing else.
 
 use std::fmt;
 use std::sync::Arc;
 
+use ::rten::ThreadPool;
+
 use super::batch::{self, BatchInput, BatchResult, CallWork};
+use super::rten::RtenThreads;
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
@@ -18,8 +21,8 @@ use lapwing_tabular::TabularState;
 pub enum ExecutorName {
     /// The model's plan, by this engine's kernels.
     Plan,
-    /// The graph, by tract.
-    Tract,
+    /// The file, by rten, which is in this program.
+    Rten,
     /// The file, by ONNX Runtime's library.
     OnnxRuntime,
     /// Trees and other classical models, by this engine's kernels.
@@ -28,14 +31,14 @@ pub enum ExecutorName {
 
 impl ExecutorName {
     /// Every executor.
-    pub const ALL: [Self; 4] = [Self::Plan, Self::Tract, Self::OnnxRuntime, Self::Tabular];
+    pub const ALL: [Self; 4] = [Self::Plan, Self::Rten, Self::OnnxRuntime, Self::Tabular];
 
-    /// `plan`, `tract`, `onnxruntime` or `tabular`.
+    /// `plan`, `rten`, `onnxruntime` or `tabular`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plan => "plan",
-            Self::Tract => "tract",
+            Self::Rten => "rten",
             Self::OnnxRuntime => "onnxruntime",
             Self::Tabular => "tabular",
         }
@@ -84,6 +87,17 @@ pub trait Executor: fmt::Debug + Send + Sync {
     /// model cannot run any more.
     fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError>;
 
+    /// What a user has to know of the way in which it computes, each in one sentence.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
+    /// The threads in which a workspace's runs happen, if they are not the caller's: whoever runs many calls does that in them, and saves
+    /// the hand-over of each.
+    fn host(&self, _workspace: &mut Workspace) -> Option<Arc<ThreadPool>> {
+        None
+    }
+
     /// The plan that it runs, if it runs one: tokens, positions and cost are known of plans only.
     fn plan(&self) -> Option<&Plan> {
         None
@@ -107,5 +121,6 @@ pub struct Workspace {
     pub(crate) cpu: CpuState,
     pub(crate) gpu: CudaState,
     pub(crate) outputs: Vec<Vec<f32>>,
+    pub(crate) rten: RtenThreads,
     pub(crate) tabular: TabularState,
 }

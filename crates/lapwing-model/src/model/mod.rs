@@ -10,9 +10,9 @@ mod plan_on_cpu;
 #[cfg(feature = "cuda")]
 mod plan_on_gpu;
 mod ports;
+mod rten;
 mod select;
 mod tabular;
-mod tract;
 mod verify;
 #[cfg(not(feature = "cuda"))]
 mod without_gpu;
@@ -78,7 +78,7 @@ impl Model {
         Ok(Self::from(select::select(Some(file), || file.graph(), options)?))
     }
 
-    /// Prepares a graph for its plan or for tract: ONNX Runtime reads files.
+    /// Prepares a graph for its plan: others read files.
     ///
     /// # Errors
     ///
@@ -127,6 +127,17 @@ impl Model {
     #[must_use]
     pub fn not_used(&self) -> &[NotUsed] {
         &self.not_used
+    }
+
+    /// What a user has to know of the way in which it computes, each in one sentence.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        self.executor.notes()
+    }
+
+    /// The threads in which a workspace's runs happen, if they are not the caller's.
+    pub(crate) fn host(&self, workspace: &mut Workspace) -> Option<Arc<::rten::ThreadPool>> {
+        self.executor.host(workspace)
     }
 
     /// With what came of holding it against ONNX Runtime in another process.

@@ -16,7 +16,7 @@ pub struct ModelOptions {
     pub gpu: Option<lapwing_engine::gpu::DeviceRequest>,
     /// ONNX Runtime's library, or why there is none to use; `None` if it was not looked for.
     pub onnxruntime: Option<Result<Runtime, LibraryError>>,
-    /// Why tract is not to be given the file although `backend` is `auto`: it ended the process that tried it.
+    /// Why no plan is to be made of the file although `backend` is `auto`: its import ended the process that tried it.
     pub unreadable: Option<String>,
     /// Whether a model that another executor runs is held against ONNX Runtime when it is loaded, if there is a library.
     pub verify: bool,

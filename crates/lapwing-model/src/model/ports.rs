@@ -2,7 +2,7 @@
 
 use lapwing_onnx::EngineError;
 use lapwing_onnx::tensor::TensorSpec;
-use lapwing_onnx::{Graph, ports};
+use lapwing_onnx::{Graph, OnnxFile, ports};
 
 /// The inputs and outputs of a model, in its own order.
 #[derive(Clone, Debug)]
@@ -19,5 +19,15 @@ impl Ports {
     /// [`EngineError::Model`] names the port whose element type is unknown.
     pub(crate) fn of(graph: &Graph) -> Result<Self, EngineError> {
         Ok(Self { inputs: ports::inputs(graph)?, outputs: ports::outputs(graph)? })
+    }
+
+    /// Those that a file declares.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the port whose type the file does not give, or that no call can have.
+    pub(crate) fn declared(file: &OnnxFile) -> Result<Self, EngineError> {
+        let (inputs, outputs) = ports::declared(&file.proto)?;
+        Ok(Self { inputs, outputs })
     }
 }

@@ -1,5 +1,5 @@
 //! Chooses a model's executor: its plan where it has one, or that of a classical model, else ONNX Runtime where its library is found, else
-//! tract; or the one that was named.
+//! rten; or the one that was named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,8 +10,8 @@ use super::plan_on_cpu::PlanOnCpu;
 #[cfg(feature = "cuda")]
 use super::plan_on_gpu;
 use super::ports::Ports;
+use super::rten::RtenExecutor;
 use super::tabular::{self, TabularExecutor};
-use super::tract::TractExecutor;
 use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
 use super::without_gpu as plan_on_gpu;
@@ -56,7 +56,7 @@ impl Selected {
     }
 }
 
-/// Prepares a model for an executor. `file` is where it comes from, if it comes from a file, and `graph` what tract makes of it.
+/// Prepares a model for an executor. `file` is where it comes from, if it comes from a file, and `graph` what plans are made of.
 ///
 /// # Errors
 ///
@@ -70,6 +70,8 @@ pub(crate) fn select(
     let chosen = match options.backend {
         Backend::Auto => {
             let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
+            // the importer asserts what a file may not hold
+            let graph = || catch_unwind(AssertUnwindSafe(graph)).unwrap_or_else(|_| Err(EngineError::part("graph", "its import panicked")));
             auto(file, || unreadable.map_or_else(graph, Err), options)?
         }
         Backend::Plan => plan_alone(graph()?, options)?,
@@ -77,10 +79,9 @@ pub(crate) fn select(
             let made = file.ok_or_else(|| asked_for("tabular")).and_then(|file| classical(file, options));
             made.map_err(|node| cannot(ExecutorName::Tabular, node.to_string()))??
         }
-        Backend::Tract => {
-            let graph = graph()?;
-            let ports = Ports::of(&graph)?;
-            tract(graph, ports, asked_for("tract"), options)?
+        Backend::Rten => {
+            let file = file.ok_or_else(|| cannot(ExecutorName::Rten, "it reads files, and the model was given as a graph".to_owned()))?;
+            rten(file, Ports::declared(file)?, asked_for("rten"), options)?
         }
         Backend::OnnxRuntime => {
             let session = onnxruntime::session(file, options).map_err(|reason| cannot(ExecutorName::OnnxRuntime, reason))?;
@@ -126,54 +127,40 @@ fn classical(file: &OnnxFile, options: &ModelOptions) -> Result<Result<Selected,
     Ok(made)
 }
 
-/// The plan, else ONNX Runtime, else tract.
+/// The plan, else ONNX Runtime, else rten.
 fn general(file: Option<&OnnxFile>, graph: Result<Graph, EngineError>, options: &ModelOptions) -> Result<Selected, EngineError> {
     let readable = graph.and_then(|graph| Ok((Ports::of(&graph)?, graph)));
-    let (ports, graph) = match readable {
-        Ok(readable) => readable,
-        Err(error) => return without_graph(file, error, options),
-    };
-    let node = match planned(&graph, &ports, options)? {
-        Ok(selected) => return Ok(selected),
-        Err(node) => node,
+    let (ports, node) = match readable {
+        Ok((ports, graph)) => match planned(&graph, &ports, options)? {
+            Ok(selected) => return Ok(selected),
+            Err(node) => (Ok(ports), node),
+        },
+        Err(error) => {
+            let node = UnsupportedNode { node: "model".into(), operator: "import".into(), reason: error.to_string() };
+            (Err(error), node)
+        }
     };
     if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
-        return Err(EngineError::NoPlan(node));
+        return Err(ports.err().unwrap_or(EngineError::NoPlan(node)));
     }
     let fallback = plan_on_gpu::without_plan(&node, options)?;
     let why_no_plan = node.to_string();
-    let selected = match onnxruntime::session(file, options) {
-        Ok(session) => Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)),
-        Err(reason) => match tract(graph, ports, node, options) {
-            Ok(selected) => selected.instead_of(ExecutorName::OnnxRuntime, reason),
-            Err(error) => return Err(neither(error, &reason, options)),
-        },
+    let selected = match (onnxruntime::session(file, options), file) {
+        (Ok(session), _) => Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)),
+        (Err(_), None) => return Err(ports.err().unwrap_or(EngineError::NoPlan(node))),
+        (Err(reason), Some(file)) => {
+            let made = ports.or_else(|_| Ports::declared(file)).and_then(|ports| rten(file, ports, node, options));
+            made.map_err(|error| neither(error, &reason, options))?.instead_of(ExecutorName::OnnxRuntime, reason)
+        }
     };
     Ok(selected.instead_of(ExecutorName::Plan, why_no_plan))
 }
 
-/// A file of which tract makes no graph: ONNX Runtime reads it itself.
-fn without_graph(file: Option<&OnnxFile>, error: EngineError, options: &ModelOptions) -> Result<Selected, EngineError> {
-    if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
-        return Err(error);
-    }
-    match onnxruntime::session(file, options) {
-        Ok(session) => {
-            let reason = error.to_string();
-            let node = UnsupportedNode { node: "model".into(), operator: "import".into(), reason: reason.clone() };
-            let fallback = plan_on_gpu::without_plan(&node, options)?;
-            let selected = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node));
-            Ok(selected.instead_of(ExecutorName::Plan, reason))
-        }
-        Err(reason) => Err(neither(error, &reason, options)),
-    }
-}
-
-/// The error of a model that neither tract nor ONNX Runtime can run.
+/// The error of a model that neither rten nor ONNX Runtime can run.
 fn neither(error: EngineError, reason: &str, options: &ModelOptions) -> EngineError {
     match error {
-        EngineError::Model { part, reason: of_tract } if options.onnxruntime.is_some() => {
-            EngineError::Model { part, reason: format!("{of_tract}; and by ONNX Runtime it cannot be run: {reason}") }
+        EngineError::Model { part, reason: of_rten } if options.onnxruntime.is_some() => {
+            EngineError::Model { part, reason: format!("{of_rten}; and by ONNX Runtime it cannot be run: {reason}") }
         }
         other => other,
     }
@@ -209,15 +196,12 @@ fn planned(graph: &Graph, ports: &Ports, options: &ModelOptions) -> Result<Resul
     }))
 }
 
-fn tract(graph: Graph, ports: Ports, node: UnsupportedNode, options: &ModelOptions) -> Result<Selected, EngineError> {
+fn rten(file: &OnnxFile, ports: Ports, node: UnsupportedNode, options: &ModelOptions) -> Result<Selected, EngineError> {
     if matches!(options.plan.precision, CpuPrecision::Int8(_)) {
         return Err(EngineError::NoPlan(node));
     }
     let fallback = plan_on_gpu::without_plan(&node, options)?;
-    // its optimiser asserts what a graph it takes may not hold
-    let made = catch_unwind(AssertUnwindSafe(|| TractExecutor::new(graph, ports, fallback)));
-    let made = made.unwrap_or_else(|_| Err(EngineError::part("graph", "tract cannot run it: its optimiser panicked")));
-    Ok(Selected::new(made?, Some(node)))
+    Ok(Selected::new(RtenExecutor::new(file, ports, options, fallback)?, Some(node)))
 }
 
 /// The fused plan of a graph.
@@ -249,11 +233,6 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let session = match onnxruntime::session(file, options) {
         Ok(session) => session,
         Err(reason) => {
-            if name == ExecutorName::Tract && file.is_some_and(has_tree_classifier) {
-                let wrong =
-                    "its label is always the first where the trees of two classes have scores for one (TreeEnsembleClassifier)";
-                return Err(cannot(name, format!("{wrong}, and it cannot be held against ONNX Runtime: {reason}")));
-            }
             chosen.verification = Verification::NotCompared(reason);
             return Ok(chosen);
         }
@@ -273,11 +252,6 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let node = chosen.unsupported.unwrap_or(node);
     let moved = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)).instead_of(name, difference.clone());
     Ok(Selected { verification: Verification::Differs(difference), ..moved })
-}
-
-/// Whether tract may answer with a wrong label.
-fn has_tree_classifier(file: &OnnxFile) -> bool {
-    file.operators.iter().any(|(operator, _)| operator == "TreeEnsembleClassifier")
 }
 
 fn cannot(executor: ExecutorName, reason: String) -> EngineError {

@@ -1,4 +1,4 @@
-//! The demo's model against what numpy computed in float64, by its plan and by tract, and what is refused.
+//! The demo's model against what numpy computed in float64, by its plan and by rten, and what is refused.
 
 use serde::Deserialize;
 
@@ -22,8 +22,8 @@ fn golden() -> Golden {
 
 fn models() -> Vec<Model> {
     let load = |backend| Model::parse(DIGITS, &ModelOptions { backend, ..ModelOptions::default() }).unwrap();
-    let models = vec![load(Backend::Auto), load(Backend::Tract)];
-    assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), [ExecutorName::Plan, ExecutorName::Tract]);
+    let models = vec![load(Backend::Auto), load(Backend::Rten)];
+    assert_eq!(models.iter().map(Model::executor).collect::<Vec<_>>(), [ExecutorName::Plan, ExecutorName::Rten]);
     models
 }
 
@@ -76,9 +76,9 @@ fn tensors_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn what_has_no_plan_is_run_by_tract_and_says_why() {
+fn what_has_no_plan_is_run_by_rten_and_says_why() {
     let model = Model::read(&fixture("refused-conv"), &ModelOptions::default()).unwrap();
-    assert_eq!((model.executor(), model.batches()), (ExecutorName::Tract, false));
+    assert_eq!((model.executor(), model.batches()), (ExecutorName::Rten, false));
     let refused = model.unsupported().unwrap().to_string();
     assert!(refused.starts_with("the_conv"), "{refused}");
     let shape: Vec<usize> = model.inputs()[0].shape.iter().map(|length| length.unwrap_or(2)).collect();

@@ -65,8 +65,7 @@ impl Served {
         let state = Arc::new(state);
         let worker = Worker::new(about.clone(), model.clone(), queue.clone(), state.clone(), config);
         let thread = std::thread::Builder::new().name(format!("engine-{name}")).stack_size(STACK).spawn(move || {
-            hold(cpu);
-            worker.run();
+            worker.run(|| hold(cpu));
         })?;
         Ok(Self { about, model, queue, state, thread: Mutex::new(Some(thread)) })
     }

@@ -40,8 +40,20 @@ impl Worker {
         Self { about, model, queue, state, config, workspace: Workspace::default(), placement }
     }
 
-    /// Runs until the queue is closed and empty.
-    pub(crate) fn run(mut self) {
+    /// Runs until the queue is closed and empty, in the threads of the executor where it has its own. `hold` pins the thread on which it
+    /// does.
+    pub(crate) fn run(mut self, hold: impl FnOnce() + Send) {
+        let work = |worker: Self| {
+            hold();
+            worker.answer_all();
+        };
+        match self.model.clone().host(&mut self.workspace) {
+            Some(threads) => threads.run(|| work(self)),
+            None => work(self),
+        }
+    }
+
+    fn answer_all(mut self) {
         let began = Stamp::now();
         let (model, queue, config) = (self.model.clone(), self.queue.clone(), self.config);
         let all: WantedOutputs = model.outputs().iter().map(|_| true).collect();

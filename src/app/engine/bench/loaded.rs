@@ -63,7 +63,7 @@ pub(crate) fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, 
 /// A loaded model, with its graph.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
-    /// `None` where tract cannot read the file.
+    /// `None` where the file cannot be imported.
     pub(crate) graph: Option<Graph>,
     /// The plan of a model that another executor runs; it describes the inputs.
     pub(crate) other: Option<Plan>,

@@ -17,6 +17,7 @@ pub(crate) struct About {
     pub(crate) executor: &'static str,
     pub(crate) refused: Option<RefusedNode>,
     pub(crate) not_used: Vec<NotUsed>,
+    pub(crate) notes: Vec<String>,
     pub(crate) verification: String,
     pub(crate) onnxruntime: Option<Library>,
     pub(crate) parameters: Option<u64>,

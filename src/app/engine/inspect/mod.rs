@@ -46,7 +46,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         }
         None => Model::of(&file, &options)?,
     };
-    // what ends a trial is not given to tract for its cost either
+    // what ends a trial is not imported for its cost either
     let graph = if options.unreadable.is_none() { file.graph().ok() } else { None };
     let shapes = asked.shapes(&model)?;
     let costs = shapes.iter().map(|shape| match model.plan() {
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         executor: model.executor().name(),
         refused: model.unsupported().map(refused),
         not_used: model.not_used().iter().map(not_used).collect(),
+        notes: model.notes().to_vec(),
         verification: model.verification().to_string(),
         onnxruntime: options.onnxruntime.as_ref().map(library),
         parameters,
@@ -160,6 +161,7 @@ fn write_executors(about: &About, out: &mut dyn Write) -> Result<(), ToolError> 
     for other in others {
         writeln!(out, "not by       {}: {}", other.executor, other.reason)?;
     }
+    about.notes.iter().try_for_each(|note| writeln!(out, "note         {note}"))?;
     writeln!(out, "verified     {}", about.verification)?;
     match &about.onnxruntime {
         None => writeln!(out, "ONNX Runtime off (--ort-lib)"),

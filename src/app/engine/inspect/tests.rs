@@ -130,12 +130,12 @@ fn the_plan_is_told_as_json_and_its_nodes_make_its_totals() {
 #[test]
 fn a_refused_model_names_its_node() {
     let about = json(&InspectArgs { json: true, batch: vec![1], ..args("refused-conv") });
-    assert_eq!((about["executor"].as_str(), about["refused"]["node"].as_str()), (Some("tract"), Some("the_conv")));
-    assert!(about["shapes"][0]["flops"].as_u64() > Some(0), "tract counts convolutions: {about}");
+    assert_eq!((about["executor"].as_str(), about["refused"]["node"].as_str()), (Some("rten"), Some("the_conv")));
+    assert!(about["shapes"][0]["flops"].as_u64() > Some(0), "convolutions are counted: {about}");
     assert_eq!(about["shapes"][0]["bytes"], Json::Null);
     assert!(about["parameters"].as_u64() > Some(0));
     let text = told(&args("refused-conv")).unwrap();
-    assert!(text.contains("\nruns by      tract; no plan for the_conv (Conv"), "{text}");
+    assert!(text.contains("\nruns by      rten; no plan for the_conv (Conv"), "{text}");
     let error = told(&InspectArgs { json: true, plan: true, ..args("refused-conv") }).unwrap_err();
     assert!(error.starts_with("plan: the model has none: the_conv"), "{error}");
 }

@@ -27,8 +27,8 @@ fn refused(args: &BenchArgs) -> String {
 fn no_row_of_a_processor_stands_for_a_gpu() {
     alone(test_name!(), || {
         let cuda = BenchArgs { device: Device::Cuda(0), ..args("mlp-3") };
-        let tract = BenchArgs { executor: Backend::Tract, ..cuda.clone() };
-        assert_eq!(refused(&tract), "device: cuda:0 needs a plan, but executor is tract");
+        let rten = BenchArgs { executor: Backend::Rten, ..cuda.clone() };
+        assert_eq!(refused(&rten), "device: cuda:0 needs a plan, but executor is rten");
         let threads = BenchArgs { threads: vec![1, 2], ..cuda.clone() };
         assert_eq!(refused(&threads), "threads: [1, 2]: one thread launches the work of cuda:0");
         // the first driver that is found stays the process'

@@ -147,17 +147,17 @@ fn bound_and_utilisation_are_the_rooflines() {
     // by the time of a device's kernels; a pass takes longer
     let row = Row::new(&run, shape, &[9_000], &BatchWork { elapsed_ns: Some(4_000.0), ..work }, None);
     assert_eq!((row.p50_us, row.utilisation, row.flops_per_s), (9.0, Some(0.5), Some(50e9)));
-    // of tract, FLOPs at most are known
+    // of rten, FLOPs at most are known
     let row = Row::new(&run, shape, &[1_000], &BatchWork::unknown(Some(5)), None);
     assert_eq!((row.flops_per_s, row.bytes, row.bound, row.utilisation), (Some(5e6), None, None, None));
 }
 
 #[test]
 fn tract_says_what_it_knows() {
-    for (name, executor) in [("refused-conv", Backend::Auto), ("0001", Backend::Tract)] {
+    for (name, executor) in [("refused-conv", Backend::Auto), ("0001", Backend::Rten)] {
         let lines = lines(&BenchArgs { executor, batch: vec![], length: vec![2], ..args(name) });
         for row in &lines[2..] {
-            assert_eq!(row["executor"], "tract");
+            assert_eq!(row["executor"], "rten");
             assert!(row["flops"].as_u64() > Some(0), "{row}");
             assert_eq!((&row["bytes"], &row["bound"], &row["utilisation"]), (&Json::Null, &Json::Null, &Json::Null));
         }
@@ -171,7 +171,7 @@ fn tract_and_the_plan_count_the_same_products() {
         let lines = lines(&BenchArgs { executor, batch: vec![3], ..args("0000") });
         lines[2]["flops"].as_u64().unwrap()
     };
-    assert_eq!(counted(Backend::Auto), counted(Backend::Tract));
+    assert_eq!(counted(Backend::Auto), counted(Backend::Rten));
 }
 
 #[test]
@@ -193,15 +193,15 @@ fn what_cannot_be_measured_is_refused() {
     for (precision, name) in [(Precision::Tf32, "tf32"), (Precision::Fp16, "fp16")] {
         let fault = format!("precision: {name} needs a GPU, but device is cpu");
         assert_eq!(refused(&BenchArgs { precision, ..args("0000") }), fault);
-        let tract = BenchArgs { precision, device: Device::Auto, executor: Backend::Tract, ..args("0000") };
-        assert_eq!(refused(&tract), format!("precision: {name} needs a plan; tract runs models in fp32 alone"));
+        let rten = BenchArgs { precision, device: Device::Auto, executor: Backend::Rten, ..args("0000") };
+        assert_eq!(refused(&rten), format!("precision: {name} needs a plan; rten runs models in fp32 alone"));
     }
     let folder = BenchArgs { cuda_lib_dir: Some("/l".into()), ..args("0000") };
     assert_eq!(refused(&folder), "cuda-lib-dir: has no effect while device is cpu");
     let few = BenchArgs { threads: vec![2], cpus: Some(CpuList(vec![0])), ..args("0000") };
     assert_eq!(refused(&few), "cpus: [0] are too few for 2 threads");
-    let tract = BenchArgs { precision: Precision::Int8, executor: Backend::Tract, ..args("0000") };
-    assert!(refused(&tract).starts_with("precision: int8 needs a plan"));
+    let rten = BenchArgs { precision: Precision::Int8, executor: Backend::Rten, ..args("0000") };
+    assert!(refused(&rten).starts_with("precision: int8 needs a plan"));
     let stray = BenchArgs { calibration: Some("r.json".into()), ..args("0000") };
     assert_eq!(refused(&stray), "calibration: needs --precision int8");
     assert!(refused(&args("nothing")).contains("nothing.onnx"));

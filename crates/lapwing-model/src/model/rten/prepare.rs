@@ -1,0 +1,185 @@
+//! A file as rten is given it: the same model, written so that rten computes what ONNX says. Weights of other files are read here, because
+//! rten takes only some names and places of them; and the shapes that a file gives for what its nodes make are left out, because they may be
+//! wrong.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use prost::Message;
+
+use super::constants;
+use super::known::Known;
+use super::rewrite::{self, Opset};
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::type_proto::Value::TensorType;
+use lapwing_onnx::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
+use lapwing_onnx::{EngineError, ModelSource, OnnxFile};
+
+/// What rten is given of a file.
+pub(crate) struct Prepared {
+    pub(crate) bytes: Vec<u8>,
+    /// Files of weights, under the names by which `bytes` asks for them.
+    pub(crate) external: Vec<(String, Vec<u8>)>,
+    /// Operator and set by the name of the node.
+    pub(crate) operators: HashMap<String, String>,
+    /// What a user has to know of the way in which it is computed.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Prepares a file.
+///
+/// # Errors
+///
+/// [`EngineError::Model`] names the node or the constant that rten would take for another, or the weights that cannot be read.
+pub(crate) fn prepare(file: &OnnxFile) -> Result<Prepared, EngineError> {
+    let mut proto = file.proto.clone();
+    let folder = match &file.source {
+        ModelSource::File(path) => path.parent().filter(|folder| !folder.as_os_str().is_empty()).or(Some(Path::new("."))),
+        ModelSource::Memory(_) => None,
+    };
+    let operators = named_operators(&proto);
+    let notes = notes(&proto);
+    let opset = Opset(file.opset);
+    let mut external = External { folder, files: Vec::new() };
+    if let Some(graph) = &mut proto.graph {
+        each_tensor(graph, &mut |tensor| external.take(tensor))?;
+        constants::check(graph, &external)?;
+        graph_of(graph, &Known::default(), opset)?;
+    }
+    rewrite::raise_opset(&mut proto);
+    let external = external.files.into_iter().enumerate().map(|(at, (_, data))| (External::name(at), data)).collect();
+    Ok(Prepared { bytes: proto.encode_to_vec(), external, operators, notes })
+}
+
+/// Rewrites a graph and those in its nodes.
+fn graph_of(graph: &mut GraphProto, around: &Known, opset: Opset) -> Result<(), EngineError> {
+    let mut known = around.clone();
+    known.enter(graph);
+    let mut nodes = Vec::with_capacity(graph.node.len());
+    for mut node in std::mem::take(&mut graph.node) {
+        for inner in subgraphs(&mut node) {
+            graph_of(inner, &known, opset)?;
+        }
+        known.pass(&node);
+        rewrite::node(node, &known, opset, &mut nodes)?;
+    }
+    graph.node = nodes;
+    graph.value_info.clear();
+    for output in &mut graph.output {
+        if let Some(TensorType(tensor)) = output.r#type.as_mut().and_then(|kind| kind.value.as_mut()) {
+            tensor.shape = None;
+        }
+    }
+    for tensor in &mut graph.initializer {
+        constants::widen(tensor);
+    }
+    for port in graph.input.iter_mut().chain(&mut graph.output) {
+        if let Some(TensorType(tensor)) = port.r#type.as_mut().and_then(|kind| kind.value.as_mut()) {
+            tensor.elem_type = constants::held_as(tensor.elem_type);
+        }
+    }
+    Ok(())
+}
+
+fn subgraphs(node: &mut NodeProto) -> impl Iterator<Item = &mut GraphProto> {
+    node.attribute.iter_mut().flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs))
+}
+
+/// Every tensor of a graph, its nodes' attributes, and their subgraphs.
+pub(crate) fn each_tensor(
+    graph: &mut GraphProto,
+    visit: &mut impl FnMut(&mut TensorProto) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    graph.initializer.iter_mut().try_for_each(&mut *visit)?;
+    for AttributeProto { t, tensors, g, graphs, .. } in graph.node.iter_mut().flat_map(|node| &mut node.attribute) {
+        t.iter_mut().chain(tensors).try_for_each(&mut *visit)?;
+        for inner in g.iter_mut().chain(graphs) {
+            each_tensor(inner, visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Weights that lie in files of their own.
+pub(crate) struct External<'a> {
+    folder: Option<&'a Path>,
+    /// Their places and contents.
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl External<'_> {
+    /// The name by which rten asks for a file.
+    fn name(at: usize) -> String {
+        format!("{at}.data")
+    }
+
+    /// Reads the file of a tensor, once, and writes the tensor's place in it as rten expects it.
+    fn take(&mut self, tensor: &mut TensorProto) -> Result<(), EngineError> {
+        if tensor.data_location != Some(1) {
+            return Ok(());
+        }
+        let fails = |reason: String| EngineError::part(format!("initializer {}", tensor.name), reason);
+        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.clone());
+        let location = entry("location").ok_or_else(|| fails("its external data has no location".to_owned()))?;
+        let at = match self.files.iter().position(|(known, _)| *known == location) {
+            Some(at) => at,
+            None => {
+                let folder = self.folder.ok_or_else(|| fails("lies outside of the file, which has no folder".to_owned()))?;
+                let data = std::fs::read(folder.join(&location))
+                    .map_err(|e| fails(format!("lies in {location:?}, which cannot be read: {e}")))?;
+                self.files.push((location, data));
+                self.files.len() - 1
+            }
+        };
+        let elements = tensor.dims.iter().try_fold(1_u64, |product, length| product.checked_mul(u64::try_from(*length).ok()?));
+        let whole = elements.and_then(|elements| elements.checked_mul(constants::width(tensor.data_type)?));
+        let offset = entry("offset").unwrap_or_else(|| "0".to_owned());
+        let length = entry("length").or(whole.map(|bytes| bytes.to_string()));
+        let length = length.ok_or_else(|| fails("its external data has no length".to_owned()))?;
+        let pairs = [("location", Self::name(at)), ("offset", offset), ("length", length)];
+        tensor.external_data =
+            pairs.into_iter().map(|(key, value)| StringStringEntryProto { key: key.to_owned(), value }).collect();
+        Ok(())
+    }
+
+    /// The bytes of a tensor that [`Self::take`] has seen.
+    pub(crate) fn bytes(&self, tensor: &TensorProto) -> Option<&[u8]> {
+        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+        let number = |key: &str| entry(key)?.parse::<usize>().ok();
+        let at = entry("location")?.strip_suffix(".data")?.parse::<usize>().ok()?;
+        let offset = number("offset")?;
+        self.files.get(at)?.1.get(offset..offset.checked_add(number("length")?)?)
+    }
+}
+
+/// Operator and set of each node, for messages.
+fn named_operators(proto: &ModelProto) -> HashMap<String, String> {
+    fn of(graph: &GraphProto, sets: &HashMap<&str, i64>, into: &mut HashMap<String, String>) {
+        for node in &graph.node {
+            let domain = if node.domain.is_empty() { "ai.onnx" } else { &node.domain };
+            let set = sets.get(domain).map_or_else(String::new, |version| format!(" {version}"));
+            into.insert(node.name.clone(), format!("{}, {domain}{set}", node.op_type));
+            let attributes = node.attribute.iter();
+            attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).for_each(|inner| of(inner, sets, into));
+        }
+    }
+    let sets = proto.opset_import.iter();
+    let sets = sets.map(|set| (if set.domain.is_empty() { "ai.onnx" } else { set.domain.as_str() }, set.version)).collect();
+    let mut operators = HashMap::new();
+    if let Some(graph) = &proto.graph {
+        of(graph, &sets, &mut operators);
+    }
+    operators
+}
+
+/// Notes on precision.
+fn notes(proto: &ModelProto) -> Vec<String> {
+    let Some(graph) = &proto.graph else { return Vec::new() };
+    let ports = graph.input.iter().chain(&graph.output).filter_map(|port| port.r#type.as_ref()?.value.as_ref());
+    let ports = ports.filter_map(|value| if let TensorType(tensor) = value { Some(tensor.elem_type) } else { None });
+    let casts = graph.node.iter().filter(|node| node.op_type == "Cast").flat_map(|node| &node.attribute);
+    let casts = casts.filter_map(|attribute| i32::try_from(attribute.i).ok());
+    let mut kinds = graph.initializer.iter().map(|tensor| tensor.data_type).chain(ports).chain(casts);
+    let has_double = kinds.any(|kind| kind == DataType::Double as i32);
+    if has_double { vec!["numbers of double precision (FP64) are computed in single".to_owned()] } else { Vec::new() }
+}

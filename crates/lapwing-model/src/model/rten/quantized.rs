@@ -1,0 +1,171 @@
+//! Nodes that compute in 8 bits, written as what they mean: dequantize, compute in single precision, quantize. rten has no `QLinear`
+//! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
+
+use super::known::{Known, attribute, integer, is_onnx};
+use super::rewrite::{Nodes, made, whole, wholes};
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
+
+/// Appends what stands for a node in 8 bits; false if it is none, or has a form that is left to rten.
+pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> bool {
+    let is_microsoft = node.domain == "com.microsoft";
+    let mut parts = Parts { node, nodes: Vec::new(), count: 0 };
+    let written = match node.op_type.as_str() {
+        "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[]),
+        "ConvInteger" if is_onnx(node) && saturates() => {
+            let attributes = convolution(node, known.constant_of(parts.input(1)));
+            parts.integer_product("Conv", &attributes)
+        }
+        "QLinearMatMul" if is_onnx(node) => {
+            let (a, b) = (parts.dequantized(0, None), parts.dequantized(3, Some(-1)));
+            let product = parts.made("MatMul", &[&a, &b], &[]);
+            parts.quantized(&product, 6)
+        }
+        "QLinearConv" if is_onnx(node) => parts.convolution(known),
+        "QLinearAdd" | "QLinearMul" if is_microsoft => {
+            let (a, b) = (parts.dequantized(0, None), parts.dequantized(3, None));
+            let result = parts.made(&node.op_type["QLinear".len()..], &[&a, &b], &[]);
+            parts.quantized(&result, 6)
+        }
+        "QLinearSigmoid" | "QLinearLeakyRelu" | "QLinearAveragePool" | "QLinearGlobalAveragePool"
+            if is_microsoft && integer(node, "channels_last").unwrap_or(0) == 0 =>
+        {
+            let x = parts.dequantized(0, None);
+            let attributes: Vec<AttributeProto> =
+                node.attribute.iter().filter(|attribute| attribute.name != "channels_last").cloned().collect();
+            let result = parts.made(&node.op_type["QLinear".len()..], &[&x], &attributes);
+            parts.quantized(&result, 3)
+        }
+        "QLinearConcat" if is_microsoft => {
+            let tensors: Vec<String> = (2..node.input.len()).step_by(3).map(|at| parts.dequantized(at, None)).collect();
+            let tensors: Vec<&str> = tensors.iter().map(String::as_str).collect();
+            let result = parts.made("Concat", &tensors, &node.attribute);
+            parts.quantized(&result, 0)
+        }
+        "QGemm" if is_microsoft => parts.gemm(),
+        _ => false,
+    };
+    if written {
+        into.append(&mut parts.nodes);
+    }
+    written
+}
+
+/// Whether rten's integer products may end at the limits of 16 bits on this processor.
+fn saturates() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let has_vnni = std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vnni");
+        !has_vnni
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The attributes of a convolution, with the shape of its kernel.
+fn convolution(node: &NodeProto, weight: Option<&TensorProto>) -> Vec<AttributeProto> {
+    let mut attributes = node.attribute.clone();
+    if let Some(dims) = weight.and_then(|weight| weight.dims.get(2..)).filter(|_| attribute(node, "kernel_shape").is_none()) {
+        attributes.push(wholes("kernel_shape", dims));
+    }
+    attributes
+}
+
+/// The nodes that are made for one node.
+struct Parts<'a> {
+    node: &'a NodeProto,
+    nodes: Nodes,
+    count: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn input(&self, at: usize) -> &'a str {
+        self.node.input.get(at).map_or("", String::as_str)
+    }
+
+    fn output(&self) -> &'a str {
+        self.node.output.first().map_or("", String::as_str)
+    }
+
+    /// A node with attributes; its result's name.
+    fn made(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> String {
+        self.count += 1;
+        let (part, makes) = (self.count.to_string(), format!("{}/{}", self.output(), self.count));
+        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, &part, reads, &makes) });
+        makes
+    }
+
+    /// The last node, which has the name and the output of the whole.
+    fn last(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> bool {
+        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, "", reads, self.output()) });
+        true
+    }
+
+    /// The tensor of input `at`, whose scale and zero point follow.
+    fn dequantized(&mut self, at: usize, axis: Option<i64>) -> String {
+        let reads = [self.input(at), self.input(at + 1), self.input(at + 2)];
+        let axis: Vec<AttributeProto> = axis.map(|axis| whole("axis", axis)).into_iter().collect();
+        self.made("DequantizeLinear", if reads[2].is_empty() { &reads[..2] } else { &reads }, &axis)
+    }
+
+    /// The result, by the scale of input `at` and the zero point that follows.
+    fn quantized(&mut self, result: &str, at: usize) -> bool {
+        let reads = [result, self.input(at), self.input(at + 1)];
+        self.last("QuantizeLinear", if reads[2].is_empty() { &reads[..2] } else { &reads }, &[])
+    }
+
+    fn in_single(&mut self, name: &str) -> String {
+        self.made("Cast", &[name], &[whole("to", DataType::Float as i64)])
+    }
+
+    /// `MatMulInteger` and `ConvInteger`: inputs are two tensors and their zero points.
+    fn integer_product(&mut self, kind: &str, attributes: &[AttributeProto]) -> bool {
+        let mut factors = Vec::new();
+        for at in [0, 1] {
+            let number = self.in_single(self.input(at));
+            factors.push(match self.input(at + 2) {
+                "" => number,
+                zero => {
+                    let zero = self.in_single(zero);
+                    self.made("Sub", &[&number, &zero], &[])
+                }
+            });
+        }
+        let product = self.made(kind, &[&factors[0], &factors[1]], attributes);
+        let rounded = self.made("Round", &[&product], &[]);
+        self.last("Cast", &[&rounded], &[whole("to", DataType::Int32 as i64)])
+    }
+
+    fn convolution(&mut self, known: &Known) -> bool {
+        let attributes = convolution(self.node, known.constant_of(self.input(3)));
+        let (x, weight) = (self.dequantized(0, None), self.dequantized(3, Some(0)));
+        let result = match self.input(8) {
+            "" => self.made("Conv", &[&x, &weight], &attributes),
+            bias => {
+                let scale = self.made("Mul", &[self.input(1), self.input(4)], &[]);
+                let bias = self.in_single(bias);
+                let bias = self.made("Mul", &[&bias, &scale], &[]);
+                self.made("Conv", &[&x, &weight, &bias], &attributes)
+            }
+        };
+        self.quantized(&result, 6)
+    }
+
+    fn gemm(&mut self) -> bool {
+        let transposed = integer(self.node, "transB").unwrap_or(0) != 0;
+        let (a, b) = (self.dequantized(0, None), self.dequantized(3, Some(if transposed { 0 } else { 1 })));
+        let mut reads = vec![a, b];
+        if !self.input(6).is_empty() {
+            let scale = self.made("Mul", &[self.input(1), self.input(4)], &[]);
+            let bias = self.in_single(self.input(6));
+            reads.push(self.made("Mul", &[&bias, &scale], &[]));
+        }
+        let reads: Vec<&str> = reads.iter().map(String::as_str).collect();
+        let attributes = self.node.attribute.clone();
+        if self.input(7).is_empty() {
+            return self.last("Gemm", &reads, &attributes);
+        }
+        let result = self.made("Gemm", &reads, &attributes);
+        self.quantized(&result, 7)
+    }
+}

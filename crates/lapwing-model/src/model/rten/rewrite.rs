@@ -1,0 +1,239 @@
+//! Nodes that rten reads otherwise than ONNX says: written by others that it reads alike, or refused.
+
+use super::known::{Known, attribute, integer, is_onnx, text};
+use super::{constants, quantized};
+use lapwing_onnx::EngineError;
+use lapwing_onnx::messages::attribute_proto::AttributeType;
+use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_onnx::messages::{AttributeProto, ModelProto, NodeProto, TensorProto};
+
+/// The version of ONNX's own operators.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opset(pub(crate) i64);
+
+/// The nodes that stand for one node.
+pub(crate) type Nodes = Vec<NodeProto>;
+
+/// Appends what rten is given for a node.
+///
+/// # Errors
+///
+/// [`EngineError::Model`] names the node that it would compute otherwise than ONNX says, and why.
+pub(crate) fn node(mut node: NodeProto, known: &Known, opset: Opset, into: &mut Nodes) -> Result<(), EngineError> {
+    if quantized::node(&node, known, into) {
+        return Ok(());
+    }
+    if !is_onnx(&node) {
+        into.push(node);
+        return Ok(());
+    }
+    refuse(&node, known, opset)?;
+    for attribute in node.attribute.iter_mut().filter(|attribute| matches!(attribute.name.as_str(), "to" | "dtype")) {
+        attribute.i = i32::try_from(attribute.i).map_or(attribute.i, |kind| constants::held_as(kind).into());
+    }
+    for tensor in node.attribute.iter_mut().filter_map(|attribute| attribute.t.as_mut()) {
+        constants::widen(tensor);
+    }
+    match node.op_type.as_str() {
+        "Cast" if integer(&node, "to") == Some(DataType::Bool as i64) => truth(&node, known, into),
+        "Dropout" if !is_used(&node, 1) && !is_training(&node, known) => {
+            node.op_type = "Identity".to_owned();
+            node.attribute.clear();
+            node.input.truncate(1);
+            node.output.truncate(1);
+            into.push(node);
+        }
+        "Softmax" | "LogSoftmax" if opset.0 < 13 => flat(node, known, into),
+        "Conv" | "ConvTranspose" | "ConvInteger" | "MaxPool" | "AveragePool" => {
+            padded(&mut node);
+            kernel_shape(&mut node, known);
+            into.push(node);
+        }
+        "Resize" if opset.0 == 10 => {
+            node.input.insert(1, String::new());
+            node.attribute.push(word("coordinate_transformation_mode", "asymmetric"));
+            node.attribute.push(word("nearest_mode", "floor"));
+            into.push(node);
+        }
+        "Selu" | "Mish" | "Celu" | "ThresholdedRelu" => composed(node, into),
+        _ => into.push(node),
+    }
+    Ok(())
+}
+
+/// Makes the file's set one that has what [`node`] wrote.
+pub(crate) fn raise_opset(proto: &mut ModelProto) {
+    for set in proto.opset_import.iter_mut().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx") && set.version == 10) {
+        set.version = 11;
+    }
+}
+
+/// Refuses what rten takes for something else.
+fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineError> {
+    let reason = match node.op_type.as_str() {
+        "Resize" if text(node, "mode") == Some("cubic") => "rten computes the mode cubic as linear",
+        "LSTM" | "GRU" if is_given(node, 4) => "rten ignores the lengths of sequences (sequence_lens)",
+        "Conv" | "ConvTranspose" | "ConvInteger" | "MaxPool" | "AveragePool"
+            if text(node, "auto_pad") == Some("SAME_LOWER") && !is_symmetric(node, known) =>
+        {
+            "rten pads SAME_LOWER as SAME_UPPER"
+        }
+        "CastLike" if node.input.get(1).is_some_and(|like| known.is_truth(like)) => "rten's truths are whole numbers",
+        _ => return Ok(()),
+    };
+    let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
+    Err(EngineError::part(format!("node {name} ({}, ai.onnx {})", node.op_type, opset.0), reason))
+}
+
+fn is_given(node: &NodeProto, at: usize) -> bool {
+    node.input.get(at).is_some_and(|name| !name.is_empty())
+}
+
+fn is_used(node: &NodeProto, at: usize) -> bool {
+    node.output.get(at).is_some_and(|name| !name.is_empty())
+}
+
+/// Whether the padding is the same at both ends: odd kernels at stride 1.
+fn is_symmetric(node: &NodeProto, known: &Known) -> bool {
+    let ones = |name: &str| attribute(node, name).is_none_or(|attribute| attribute.ints.iter().all(|x| *x == 1));
+    let kernel = attribute(node, "kernel_shape").map(|attribute| attribute.ints.clone());
+    let kernel = kernel.or_else(|| known.constant_of(node.input.get(1)?)?.dims.get(2..).map(<[i64]>::to_vec));
+    ones("strides") && kernel.is_some_and(|kernel| kernel.iter().all(|length| length % 2 == 1))
+}
+
+/// Whether a `Dropout` may drop.
+fn is_training(node: &NodeProto, known: &Known) -> bool {
+    let Some(mode) = node.input.get(2).filter(|name| !name.is_empty()) else { return false };
+    let is_false = |tensor: &TensorProto| tensor.raw_data.iter().all(|byte| *byte == 0) && tensor.int32_data.iter().all(|x| *x == 0);
+    !known.constant_of(mode).is_some_and(is_false)
+}
+
+/// A cast to truths: rten keeps whole numbers, and cuts others.
+fn truth(node: &NodeProto, known: &Known, into: &mut Nodes) {
+    let (Some(input), Some(output)) = (node.input.first(), node.output.first()) else { return };
+    if known.is_truth(input) {
+        into.push(made("Identity", node, "", &[input], output));
+        return;
+    }
+    let (number, zero, is_zero) = (format!("{output}/number"), format!("{output}/zero"), format!("{output}/is_zero"));
+    into.push(NodeProto { attribute: vec![whole("to", DataType::Float as i64)], ..made("Cast", node, "number", &[input], &number) });
+    into.push(scalar(node, "zero", 0.0, &zero));
+    into.push(made("Equal", node, "is_zero", &[&number, &zero], &is_zero));
+    into.push(made("Not", node, "", &[&is_zero], output));
+}
+
+/// Before set 13, `Softmax` was one of all axes from one on, and its axis 1 where none is given.
+fn flat(mut node: NodeProto, known: &Known, into: &mut Nodes) {
+    let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else { return };
+    let axis = integer(&node, "axis").unwrap_or(1);
+    node.attribute.retain(|attribute| attribute.name != "axis");
+    let rank = known.rank(&input).and_then(|rank| i64::try_from(rank).ok());
+    if axis == -1 || rank.is_some_and(|rank| axis == rank - 1) {
+        node.attribute.push(whole("axis", -1));
+        into.push(node);
+        return;
+    }
+    let (shape, rows, sums) = (format!("{output}/shape"), format!("{output}/rows"), format!("{output}/sums"));
+    into.push(made("Shape", &node, "shape", &[&input], &shape));
+    into.push(NodeProto { attribute: vec![whole("axis", axis)], ..made("Flatten", &node, "rows", &[&input], &rows) });
+    let kind = node.op_type.clone();
+    into.push(NodeProto { attribute: vec![whole("axis", -1)], ..made(&kind, &node, "sums", &[&rows], &sums) });
+    into.push(made("Reshape", &node, "", &[&sums, &shape], &output));
+}
+
+/// `VALID` is no padding, whatever the padding is.
+fn padded(node: &mut NodeProto) {
+    if text(node, "auto_pad") == Some("VALID") {
+        node.attribute.retain(|attribute| !matches!(attribute.name.as_str(), "auto_pad" | "pads"));
+    }
+    if text(node, "auto_pad") == Some("SAME_LOWER") {
+        node.attribute.retain(|attribute| attribute.name != "auto_pad");
+        node.attribute.push(word("auto_pad", "SAME_UPPER"));
+    }
+}
+
+/// Convolutions may leave their kernel's shape to the weights.
+fn kernel_shape(node: &mut NodeProto, known: &Known) {
+    let weight = node.input.get(1);
+    let dims = weight.and_then(|weight| known.constant_of(weight)).and_then(|tensor| tensor.dims.get(2..));
+    if let Some(dims) = dims.filter(|_| attribute(node, "kernel_shape").is_none() && node.op_type.starts_with("Conv")) {
+        node.attribute.push(wholes("kernel_shape", dims));
+    }
+}
+
+/// Operators that rten does not have and others make.
+fn composed(node: NodeProto, into: &mut Nodes) {
+    let (Some(input), Some(output)) = (node.input.first().cloned(), node.output.first().cloned()) else { return };
+    let number = |name: &str, default: f32| attribute(&node, name).map_or(default, |attribute| attribute.f);
+    let part = |what: &str| format!("{output}/{what}");
+    match node.op_type.as_str() {
+        "Selu" => {
+            let (alpha, gamma) = (number("alpha", 1.673_263_2), number("gamma", 1.050_701));
+            into.push(NodeProto { attribute: vec![real("alpha", alpha)], ..made("Elu", &node, "elu", &[&input], &part("elu")) });
+            into.push(scalar(&node, "gamma", gamma, &part("gamma")));
+            into.push(made("Mul", &node, "", &[&part("elu"), &part("gamma")], &output));
+        }
+        "Celu" => {
+            let alpha = number("alpha", 1.0);
+            into.push(scalar(&node, "alpha", alpha, &part("alpha")));
+            into.push(made("Div", &node, "divided", &[&input, &part("alpha")], &part("divided")));
+            into.push(made("Elu", &node, "elu", &[&part("divided")], &part("elu")));
+            into.push(made("Mul", &node, "", &[&part("elu"), &part("alpha")], &output));
+        }
+        "Mish" => {
+            into.push(made("Softplus", &node, "softplus", &[&input], &part("softplus")));
+            into.push(made("Tanh", &node, "tanh", &[&part("softplus")], &part("tanh")));
+            into.push(made("Mul", &node, "", &[&input, &part("tanh")], &output));
+        }
+        "ThresholdedRelu" => {
+            into.push(scalar(&node, "alpha", number("alpha", 1.0), &part("alpha")));
+            into.push(scalar(&node, "zero", 0.0, &part("zero")));
+            into.push(made("Greater", &node, "is_above", &[&input, &part("alpha")], &part("is_above")));
+            into.push(made("Where", &node, "", &[&part("is_above"), &input, &part("zero")], &output));
+        }
+        _ => into.push(node),
+    }
+}
+
+/// A part of a node; the last has the node's own name.
+pub(crate) fn made(kind: &str, of: &NodeProto, part: &str, reads: &[&str], makes: &str) -> NodeProto {
+    NodeProto {
+        name: if part.is_empty() { of.name.clone() } else { format!("{}/{part}", of.name) },
+        op_type: kind.to_owned(),
+        input: reads.iter().map(ToString::to_string).collect(),
+        output: vec![makes.to_owned()],
+        ..NodeProto::default()
+    }
+}
+
+/// A constant of one number.
+pub(crate) fn scalar(of: &NodeProto, part: &str, value: f32, makes: &str) -> NodeProto {
+    constant(of, part, TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() }, makes)
+}
+
+/// A constant.
+pub(crate) fn constant(of: &NodeProto, part: &str, tensor: TensorProto, makes: &str) -> NodeProto {
+    let value = AttributeProto {
+        name: "value".into(),
+        r#type: AttributeType::Tensor as i32,
+        t: Some(tensor),
+        ..AttributeProto::default()
+    };
+    NodeProto { attribute: vec![value], ..made("Constant", of, part, &[], makes) }
+}
+
+pub(crate) fn whole(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type: AttributeType::Int as i32, i, ..AttributeProto::default() }
+}
+
+pub(crate) fn wholes(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type: AttributeType::Ints as i32, ints: ints.to_vec(), ..AttributeProto::default() }
+}
+
+fn real(name: &str, f: f32) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type: AttributeType::Float as i32, f, ..AttributeProto::default() }
+}
+
+fn word(name: &str, s: &str) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type: AttributeType::String as i32, s: s.into(), ..AttributeProto::default() }
+}

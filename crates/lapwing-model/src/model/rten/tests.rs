@@ -1,0 +1,278 @@
+//! rten on files of a few nodes: what it is given, what it answers, and what is refused with which words.
+
+use lapwing_onnx::messages::attribute_proto::AttributeType;
+use lapwing_onnx::messages::tensor_shape_proto::Dimension;
+use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
+use lapwing_onnx::messages::type_proto::{self, Value::TensorType};
+use lapwing_onnx::messages::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, TensorShapeProto,
+    TypeProto, ValueInfoProto,
+};
+use lapwing_onnx::tensor::{Datatype, Tensor};
+use prost::Message;
+
+use crate::choice::Backend;
+use crate::model::{ExecutorName, Model, ModelOptions, Workspace};
+
+/// Element types by their numbers in ONNX.
+const FLOAT: i32 = 1;
+const UINT8: i32 = 2;
+const INT8: i32 = 3;
+const INT32: i32 = 6;
+const INT64: i32 = 7;
+const BOOL: i32 = 9;
+const DOUBLE: i32 = 11;
+
+fn port(name: &str, elem_type: i32, lengths: &[i64]) -> ValueInfoProto {
+    let dim = |length: &i64| {
+        let value = if *length == 0 { DimParam("batch".into()) } else { DimValue(*length) };
+        Dimension { value: Some(value), ..Default::default() }
+    };
+    let shape = Some(TensorShapeProto { dim: lengths.iter().map(dim).collect() });
+    let kind = TypeProto { value: Some(TensorType(type_proto::Tensor { elem_type, shape })), ..Default::default() };
+    ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
+}
+
+fn node(kind: &str, reads: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto {
+        name: format!("the_{kind}"),
+        op_type: kind.into(),
+        input: reads.iter().map(ToString::to_string).collect(),
+        output: vec!["y".into()],
+        attribute,
+        ..Default::default()
+    }
+}
+
+fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: AttributeType::Int as i32, i, ..Default::default() }
+}
+
+fn word(name: &str, text: &str) -> AttributeProto {
+    AttributeProto { name: name.into(), r#type: AttributeType::String as i32, s: text.into(), ..Default::default() }
+}
+
+fn tensor(name: &str, data_type: i32, dims: &[i64]) -> TensorProto {
+    TensorProto { name: name.into(), data_type, dims: dims.to_vec(), ..Default::default() }
+}
+
+fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto { float_data: values.to_vec(), ..tensor(name, FLOAT, dims) }
+}
+
+fn small(name: &str, data_type: i32, dims: &[i64], values: &[i32]) -> TensorProto {
+    TensorProto { int32_data: values.to_vec(), ..tensor(name, data_type, dims) }
+}
+
+fn whole(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
+    TensorProto { int64_data: values.to_vec(), ..tensor(name, INT64, dims) }
+}
+
+/// A file of one node from `inputs` to `y`.
+fn file(opset: i64, node: NodeProto, inputs: Vec<ValueInfoProto>, constants: Vec<TensorProto>, made: i32) -> Vec<u8> {
+    let set = |domain: &str, version| OperatorSetIdProto { domain: domain.into(), version };
+    let rankless = ValueInfoProto {
+        name: "y".into(),
+        r#type: Some(TypeProto {
+            value: Some(TensorType(type_proto::Tensor { elem_type: made, shape: None })),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let graph = GraphProto {
+        name: "g".into(),
+        node: vec![node],
+        input: inputs,
+        output: vec![rankless],
+        initializer: constants,
+        ..Default::default()
+    };
+    let opset_import = vec![set("", opset), set("ai.onnx.ml", 3), set("com.microsoft", 1)];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..Default::default() }.encode_to_vec()
+}
+
+fn load(bytes: &[u8]) -> Result<Model, String> {
+    let options = ModelOptions { backend: Backend::Rten, ..ModelOptions::default() };
+    Model::parse(bytes, &options).map_err(|error| error.to_string())
+}
+
+fn answer(model: &Model, mut call: Vec<Tensor>) -> Result<Tensor, String> {
+    model.accept(&mut call).map_err(|error| error.to_string())?;
+    let ran = model.run(&mut Workspace::default(), &[&call]).map_err(|error| error.to_string())?;
+    Ok(ran.outputs.into_iter().flatten().next().unwrap())
+}
+
+fn answered(bytes: &[u8], call: Vec<Tensor>) -> Tensor {
+    let model = load(bytes).unwrap();
+    assert_eq!((model.executor(), model.batches()), (ExecutorName::Rten, false));
+    answer(&model, call).unwrap()
+}
+
+#[test]
+fn each_datatype_goes_in_and_comes_out_as_it_is() {
+    let kinds = [9, 2, 4, 12, 13, 3, 5, 6, 7, 10, 16, 1, 11, 8];
+    for (datatype, kind) in Datatype::ALL.into_iter().zip(kinds) {
+        let loaded = load(&file(17, node("Identity", &["x"], vec![]), vec![port("x", kind, &[0, 3])], vec![], kind));
+        if matches!(datatype, Datatype::Uint32 | Datatype::Uint64 | Datatype::Bytes) {
+            assert_eq!(loaded.unwrap_err(), format!("input x: rten has no elements of type {}", datatype.name()));
+            continue;
+        }
+        let model = loaded.unwrap();
+        let one: &[u8] = match datatype {
+            Datatype::Fp16 => &[0, 0x3c],
+            Datatype::Bf16 => &[0x80, 0x3f],
+            Datatype::Fp32 => &[0, 0, 0x80, 0xbf],
+            Datatype::Fp64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+            other => &[1, 0, 0, 0, 0, 0, 0, 0][..other.least_bytes()],
+        };
+        let memory: bytes::Bytes = [&[0][..], &one.repeat(6)].concat().into();
+        // one byte further on, elements are not aligned
+        for data in [one.repeat(6).into(), memory.slice(1..)] {
+            let call = Tensor { name: "x".into(), datatype, shape: vec![2, 3], data };
+            let got = answer(&model, vec![call.clone()]).unwrap();
+            assert_eq!((got.datatype, &got.shape, &got.data), (datatype, &call.shape, &call.data));
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_that_do_not_fit_are_named() {
+    let identity = load(&file(17, node("Identity", &["x"], vec![]), vec![port("x", INT64, &[0])], vec![], INT64)).unwrap();
+    let least = i64::from(i32::MIN) + 1;
+    assert_eq!(answer(&identity, vec![Tensor::i64("x", &[2], &[least, 7])]).unwrap().to_f64(), [least as f64, 7.0]);
+    assert_eq!(
+        answer(&identity, vec![Tensor::i64("x", &[2], &[1, 1 << 31])]).unwrap_err(),
+        "x: element 1 of [2] is 2147483648, and rten holds whole numbers of 64 bits in 32"
+    );
+    // a conversion that ends at the limit
+    let cast = file(17, node("Cast", &["x"], vec![int("to", 7)]), vec![port("x", FLOAT, &[0])], vec![], INT64);
+    let error = answer(&load(&cast).unwrap(), vec![Tensor::f32("x", &[1], &[3e9])]).unwrap_err();
+    assert!(error.contains("output y: has the value 2147483647, which may not be what the file computes"), "{error}");
+    // constants
+    let add = |x| file(17, node("Add", &["x", "c"], vec![]), vec![port("x", INT64, &[0])], vec![whole("c", &[1], &[x])], INT64);
+    assert_eq!(
+        load(&add(-5_000_000_000)).unwrap_err(),
+        "initializer c: its element 0 is -5000000000: rten holds whole numbers of 64 bits in 32"
+    );
+    let ends = vec![whole("s", &[1], &[1]), whole("e", &[1], &[i64::MAX])];
+    let slice = file(17, node("Slice", &["x", "s", "e"], vec![]), vec![port("x", INT64, &[0])], ends, INT64);
+    assert_eq!(answered(&slice, vec![Tensor::i64("x", &[3], &[1, 2, 3])]).to_f64(), [2.0, 3.0]);
+}
+
+#[test]
+fn double_precision_is_computed_in_single_and_said() {
+    let bytes = file(17, node("Identity", &["x"], vec![]), vec![port("x", DOUBLE, &[0])], vec![], DOUBLE);
+    let model = load(&bytes).unwrap();
+    assert_eq!(model.notes(), ["numbers of double precision (FP64) are computed in single"]);
+    let call = |x: f64| vec![Tensor { name: "x".into(), datatype: Datatype::Fp64, shape: vec![1], data: x.to_le_bytes().to_vec().into() }];
+    assert_eq!(answer(&model, call(0.5)).unwrap().to_f64(), [0.5]);
+    assert_eq!(answer(&model, call(1e300)).unwrap_err().split(" is 1").next(), Some("x: element 0 of [1]"));
+    let constant = TensorProto { double_data: vec![-1e308], ..tensor("c", DOUBLE, &[1]) };
+    let bytes = file(17, node("Add", &["x", "c"], vec![]), vec![port("x", DOUBLE, &[0])], vec![constant], DOUBLE);
+    assert_eq!(load(&bytes).unwrap_err(), "initializer c: its element 0 is -1e308: rten holds numbers of double precision in single");
+}
+
+#[test]
+fn what_rten_reads_otherwise_is_written_by_other_nodes() {
+    let cast = file(17, node("Cast", &["x"], vec![int("to", 9)]), vec![port("x", FLOAT, &[0])], vec![], BOOL);
+    let x = Tensor::f32("x", &[5], &[0.0, 0.5, -0.25, 7.0, f32::NAN]);
+    assert_eq!(answered(&cast, vec![x]).data[..], [0, 1, 1, 1, 1]);
+    // a softmax of all axes behind the first
+    for (opset, sums) in [(11, 1.0), (13, 2.0)] {
+        let softmax = file(opset, node("Softmax", &["x"], vec![]), vec![port("x", FLOAT, &[0, 2, 3])], vec![], FLOAT);
+        let got = answered(&softmax, vec![Tensor::f32("x", &[1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]);
+        assert_eq!(got.shape, [1, 2, 3]);
+        assert!((got.to_f32().iter().sum::<f32>() - sums).abs() < 1e-6, "{opset}: {got:?}");
+    }
+    let dropout = file(11, node("Dropout", &["x"], vec![]), vec![port("x", FLOAT, &[0])], vec![], FLOAT);
+    assert_eq!(answered(&dropout, vec![Tensor::f32("x", &[2], &[1.0, 2.0])]).to_f32(), [1.0, 2.0]);
+    let selu = file(17, node("Selu", &["x"], vec![]), vec![port("x", FLOAT, &[0])], vec![], FLOAT);
+    let got = answered(&selu, vec![Tensor::f32("x", &[2], &[1.0, -1.0])]).to_f32();
+    assert!((got[0] - 1.050_701).abs() < 1e-5 && (got[1] + 1.111_330_7).abs() < 1e-5, "{got:?}");
+    let weight = floats("w", &[1, 1, 2, 2], &[1.0; 4]);
+    let conv = file(17, node("Conv", &["x", "w"], vec![word("auto_pad", "VALID")]), vec![port("x", FLOAT, &[0, 1, 3, 3])], vec![weight], FLOAT);
+    let got = answered(&conv, vec![Tensor::f32("x", &[1, 1, 3, 3], &[1.0; 9])]);
+    assert_eq!((got.shape.clone(), got.to_f32()), (vec![1, 1, 2, 2], vec![4.0; 4]));
+}
+
+#[test]
+fn products_of_eight_bits_are_exact_on_every_processor() {
+    // the sum of two such products is beyond 16 bits
+    let weights = small("b", INT8, &[4, 1], &[127, 127, -128, 127]);
+    let inputs = || vec![port("x", UINT8, &[0, 4])];
+    let bytes = file(17, node("MatMulInteger", &["x", "b"], vec![]), inputs(), vec![weights.clone()], INT32);
+    let call = || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 4], data: vec![255, 255, 0, 255].into() }];
+    assert_eq!(answered(&bytes, call()).to_f64(), [f64::from(3 * 255 * 127)]);
+    let constants = vec![
+        floats("s", &[], &[0.5]),
+        small("z", UINT8, &[], &[0]),
+        weights,
+        floats("bs", &[], &[0.01]),
+        small("bz", INT8, &[], &[0]),
+        floats("ys", &[], &[4.0]),
+        small("yz", UINT8, &[], &[10]),
+    ];
+    let reads = ["x", "s", "z", "b", "bs", "bz", "ys", "yz"];
+    let bytes = file(17, node("QLinearMatMul", &reads, vec![]), inputs(), constants, UINT8);
+    // 255 · 0.5 · 127 · 0.01 · 3 / 4 + 10
+    assert_eq!(answered(&bytes, call()).to_f64(), [131.0]);
+}
+
+#[test]
+fn what_cannot_be_run_is_named_in_few_words() {
+    let x = |lengths: &[i64]| vec![port("x", FLOAT, lengths)];
+    let cubic = node("Resize", &["x", "", "s"], vec![word("mode", "cubic")]);
+    let lstm = node("LSTM", &["x", "w", "r", "", "l"], vec![int("hidden_size", 1)]);
+    let weights = || vec![floats("w", &[1, 4, 1], &[1.0; 4]), floats("r", &[1, 4, 1], &[1.0; 4]), small("l", INT32, &[1], &[1])];
+    let lower = node("MaxPool", &["x"], vec![
+        word("auto_pad", "SAME_LOWER"),
+        AttributeProto { name: "kernel_shape".into(), r#type: AttributeType::Ints as i32, ints: vec![2, 2], ..Default::default() },
+    ]);
+    let scaler = NodeProto { domain: "ai.onnx.ml".into(), ..node("Scaler", &["x"], vec![]) };
+    let cases = [
+        (file(17, cubic, x(&[0, 1, 2, 2]), vec![floats("s", &[4], &[1.0, 1.0, 2.0, 2.0])], FLOAT), "node the_Resize (Resize, ai.onnx 17): rten computes the mode cubic as linear"),
+        (file(17, lstm, x(&[0, 1, 1]), weights(), FLOAT), "node the_LSTM (LSTM, ai.onnx 17): rten ignores the lengths of sequences"),
+        (file(17, lower, x(&[0, 1, 2, 2]), vec![], FLOAT), "node the_MaxPool (MaxPool, ai.onnx 17): rten pads SAME_LOWER as SAME_UPPER"),
+        (file(17, scaler, x(&[0, 4]), vec![], FLOAT), "node the_Scaler (Scaler, ai.onnx.ml 3): rten cannot load it: "),
+        (file(17, node("Nowhere", &["x"], vec![]), x(&[0]), vec![], FLOAT), "node the_Nowhere (Nowhere, ai.onnx 17): rten cannot load it: "),
+        (file(17, node("Relu", &["gone"], vec![]), x(&[0]), vec![], FLOAT), "node the_Relu (Relu): reads gone, which nothing makes"),
+    ];
+    for (bytes, said) in cases {
+        let error = load(&bytes).unwrap_err();
+        assert!(error.starts_with(said) && !error.contains('\n') && error.chars().count() < 340, "{error}");
+    }
+    // values that a node does not take
+    let gather = file(17, node("Gather", &["t", "x"], vec![]), vec![port("x", INT64, &[0])], vec![floats("t", &[2], &[1.0, 2.0])], FLOAT);
+    let model = load(&gather).unwrap();
+    let error = answer(&model, vec![Tensor::i64("x", &[1], &[7])]).unwrap_err();
+    assert!(error.starts_with("model: cannot run: node the_Gather (Gather, ai.onnx 17): rten: "), "{error}");
+    assert_eq!(answer(&model, vec![Tensor::i64("x", &[1], &[1])]).unwrap().to_f32(), [2.0]);
+}
+
+#[test]
+fn a_panic_is_an_error_of_its_call() {
+    let inputs = vec![port("x", INT64, &[0]), port("z", INT64, &[0])];
+    let model = load(&file(17, node("Div", &["x", "z"], vec![]), inputs, vec![], INT64)).unwrap();
+    let call = |z| vec![Tensor::i64("x", &[1], &[6]), Tensor::i64("z", &[1], &[z])];
+    let error = answer(&model, call(0)).unwrap_err();
+    assert!(error.starts_with("model: cannot run: rten: it panicked: ") && error.contains("zero"), "{error}");
+    assert_eq!(answer(&model, call(2)).unwrap().to_f64(), [3.0]);
+}
+
+#[test]
+fn weights_may_lie_in_files_of_any_name() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("parts")).unwrap();
+    let numbers: Vec<u8> = [9.0_f32, 3.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    std::fs::write(folder.path().join("parts/weights.bin"), numbers).unwrap();
+    let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+    let external_data = vec![entry("location", "parts/weights.bin"), entry("offset", "4")];
+    let weights = TensorProto { external_data, data_location: Some(1), ..tensor("w", FLOAT, &[2]) };
+    // without a length, as some exporters write it
+    let bytes = file(17, node("Mul", &["x", "w"], vec![]), vec![port("x", FLOAT, &[2])], vec![weights], FLOAT);
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, bytes).unwrap();
+    let options = ModelOptions { backend: Backend::Rten, ..ModelOptions::default() };
+    let model = Model::read(&path, &options).unwrap();
+    assert_eq!(answer(&model, vec![Tensor::f32("x", &[2], &[1.0, 2.0])]).unwrap().to_f32(), [3.0, 8.0]);
+}
