@@ -30,9 +30,9 @@ pub struct AttributeProto {
     pub sparse_tensor: ::core::option::Option<SparseTensorProto>,
     #[prost(message, optional, tag = "14")]
     pub tp: ::core::option::Option<TypeProto>,
-    #[prost(float, repeated, tag = "7")]
+    #[prost(float, repeated, packed = "false", tag = "7")]
     pub floats: ::prost::alloc::vec::Vec<f32>,
-    #[prost(int64, repeated, tag = "8")]
+    #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: ::prost::alloc::vec::Vec<i64>,
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
@@ -284,7 +284,7 @@ pub struct GraphProto {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
+    #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: ::prost::alloc::vec::Vec<i64>,
     #[prost(int32, tag = "2")]
     pub data_type: i32,
@@ -464,7 +464,7 @@ pub struct SparseTensorProto {
     pub values: ::core::option::Option<TensorProto>,
     #[prost(message, optional, tag = "2")]
     pub indices: ::core::option::Option<TensorProto>,
-    #[prost(int64, repeated, tag = "3")]
+    #[prost(int64, repeated, packed = "false", tag = "3")]
     pub dims: ::prost::alloc::vec::Vec<i64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -253,10 +253,12 @@ fn what_cannot_be_run_is_named_in_few_words() {
 fn a_panic_is_an_error_of_its_call() {
     let inputs = vec![port("x", INT64, &[0]), port("z", INT64, &[0])];
     let model = load(&file(17, node("Div", &["x", "z"], vec![]), inputs, vec![], INT64)).unwrap();
-    let call = |z| vec![Tensor::i64("x", &[1], &[6]), Tensor::i64("z", &[1], &[z])];
-    let error = answer(&model, call(0)).unwrap_err();
-    assert!(error.starts_with("model: cannot run: rten: it panicked: ") && error.contains("zero"), "{error}");
-    assert_eq!(answer(&model, call(2)).unwrap().to_f64(), [3.0]);
+    let call = |x, z| vec![Tensor::i64("x", &[1], &[x]), Tensor::i64("z", &[1], &[z])];
+    // the only quotient that 32 bits do not hold
+    let error = answer(&model, call(i32::MIN.into(), -1)).unwrap_err();
+    assert!(error.starts_with("model: cannot run: rten: it panicked: ") && error.contains("overflow"), "{error}");
+    assert!(answer(&model, call(6, 0)).unwrap_err().contains("node the_Div (Div, ai.onnx 17): rten: "));
+    assert_eq!(answer(&model, call(6, 2)).unwrap().to_f64(), [3.0]);
 }
 
 #[test]
