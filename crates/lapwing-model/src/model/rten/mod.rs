@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::rten::{Model, ModelOptions as LoadOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
+use ::rten::{LoadError, LoadErrorKind, Model, ModelOptions as LoadOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
 
 use self::prepare::Prepared;
 use super::batch::BatchResult;
@@ -63,18 +63,17 @@ impl RtenExecutor {
     ) -> Result<Self, EngineError> {
         file.check()?;
         values::check(&ports)?;
-        let Prepared { bytes, external, operators, notes } = prepare::prepare(file)?;
-        let loaded = catch_unwind(AssertUnwindSafe(|| {
-            let mut options = LoadOptions::with_all_ops();
-            options.enable_optimization(true).prepack_weights(true);
-            for (name, data) in external {
-                options.external_data(&name, data);
+        let Prepared { bytes, external, operators, mut notes } = prepare::prepare(file)?;
+        let model = match load(bytes, external, true)? {
+            Ok(model) => model,
+            // its optimiser fails where two outputs are the same tensor, and the like
+            Err(error) if error.kind() == LoadErrorKind::OptimizeError => {
+                let Prepared { bytes, external, .. } = prepare::prepare(file)?;
+                let model = load(bytes, external, false)?.map_err(|error| words::load(&error, &operators))?;
+                notes.push(words::short(&format!("rten runs it without optimisations: {error}")));
+                model
             }
-            options.load(bytes)
-        }));
-        let model = match loaded {
-            Ok(loaded) => loaded.map_err(|error| words::load(&error, &operators))?,
-            Err(panic) => return Err(EngineError::part("graph", format!("rten cannot load it: {}", words::panic(&*panic)))),
+            Err(error) => return Err(words::load(&error, &operators)),
         };
         let find = |what: &str, port: &TensorSpec| {
             let missing = || EngineError::part(format!("{what} {}", port.name), "rten does not have it");
@@ -114,6 +113,19 @@ impl RtenExecutor {
         ran.postprocessing_ns += done.elapsed();
         Ok(())
     }
+}
+
+/// Loads what was prepared.
+fn load(bytes: Vec<u8>, external: Vec<(String, Vec<u8>)>, optimised: bool) -> Result<Result<Model, LoadError>, EngineError> {
+    let loaded = catch_unwind(AssertUnwindSafe(|| {
+        let mut options = LoadOptions::with_all_ops();
+        options.enable_optimization(optimised).prepack_weights(true);
+        for (name, data) in external {
+            options.external_data(&name, data);
+        }
+        options.load(bytes)
+    }));
+    loaded.map_err(|panic| EngineError::part("graph", format!("rten cannot load it: {}", words::panic(&*panic))))
 }
 
 /// The threads in which one thread has rten run models; started by the first run.

@@ -2,7 +2,7 @@
 //! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
 
 use super::known::{Known, attribute, integer, is_onnx};
-use super::rewrite::{Nodes, made, whole, wholes};
+use super::rewrite::{Nodes, constant, made, whole, wholes};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
@@ -42,7 +42,16 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> bool {
             let result = parts.made("Concat", &tensors, &node.attribute);
             parts.quantized(&result, 0)
         }
+        "QLinearSoftmax"
+            if is_microsoft && (integer(node, "opset").is_some_and(|opset| opset >= 13) || integer(node, "axis") == Some(-1)) =>
+        {
+            let x = parts.dequantized(0, None);
+            let axis = whole("axis", integer(node, "axis").unwrap_or(-1));
+            let result = parts.made("Softmax", &[&x], &[axis]);
+            parts.quantized(&result, 3)
+        }
         "QGemm" if is_microsoft => parts.gemm(),
+        "DynamicQuantizeLSTM" if is_microsoft && saturates() => parts.lstm(known),
         _ => false,
     };
     if written {
@@ -149,6 +158,41 @@ impl<'a> Parts<'a> {
             }
         };
         self.quantized(&result, 6)
+    }
+
+    /// An LSTM whose weights are quantized, and whose inputs would be for each product; in single precision they are not.
+    fn lstm(&mut self, known: &Known) -> bool {
+        let mut reads = vec![self.input(0).to_owned()];
+        for (weight, scale) in [(1, 8), (2, 10)] {
+            let Some(axes) = known.rank(self.input(scale)).filter(|rank| (1..=2).contains(rank)) else { return false };
+            // one scale for each direction, or each of its columns: those are the weights' last axis
+            let axes: &[i64] = if axes == 1 { &[1, 2] } else { &[1] };
+            let tensor = TensorProto {
+                data_type: DataType::Int64 as i32,
+                dims: vec![axes.len() as i64],
+                int64_data: axes.to_vec(),
+                ..TensorProto::default()
+            };
+            self.count += 1;
+            let places = format!("{}/{}", self.output(), self.count);
+            self.nodes.push(constant(self.node, &self.count.to_string(), tensor, &places));
+            let mut number = self.in_single(self.input(weight));
+            if !self.input(scale + 1).is_empty() {
+                let zero = self.in_single(self.input(scale + 1));
+                let zero = self.made("Unsqueeze", &[&zero, &places], &[]);
+                number = self.made("Sub", &[&number, &zero], &[]);
+            }
+            let factor = self.made("Unsqueeze", &[self.input(scale), &places], &[]);
+            let number = self.made("Mul", &[&number, &factor], &[]);
+            reads.push(self.made("Transpose", &[&number], &[wholes("perm", &[0, 2, 1])]));
+        }
+        reads.extend((3..7).map(|at| self.input(at).to_owned()));
+        if !self.input(4).is_empty() || !self.input(7).is_empty() {
+            return false;
+        }
+        let whole = NodeProto { op_type: "LSTM".to_owned(), domain: String::new(), input: reads, ..self.node.clone() };
+        self.nodes.push(whole);
+        true
     }
 
     fn gemm(&mut self) -> bool {
