@@ -9,7 +9,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_plan::exec::{Batch, CpuPrecision, Input};
 use lapwing_plan::fuse::fuse;
 use lapwing_plan::lower::lower;
@@ -42,8 +42,8 @@ static ALLOCATOR: Counting = Counting;
 /// Counts the allocations of each run of a fixture's plan. The inputs are ids and masks of ones, and rows of halves.
 fn allocations(fixture: &str, precision: CpuPrecision, lengths: &[usize]) -> Result<Vec<usize>, Box<dyn Error>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans");
-    let graph = Graph::read(&folder.join(format!("{fixture}.onnx")))?;
-    let mut plan = lower(&graph.typed)?;
+    let graph = ShapedGraph::read(&folder.join(format!("{fixture}.onnx")))?;
+    let mut plan = lower(&graph)?;
     fuse(&mut plan);
     let executor = CpuExecutor::new(plan, CpuOptions { precision, ..CpuOptions::default() })?;
     let tokens: usize = lengths.iter().sum();

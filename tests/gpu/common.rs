@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use lapwing_engine::cpu;
 use lapwing_engine::gpu::device::{CudaDevice, Driver};
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_plan::exec::{Batch, Input};
 use lapwing_plan::plan::{ElementType, Lookup, Op, Plan, Rows};
 use lapwing_plan::{fuse, lower};
@@ -73,7 +73,7 @@ pub(crate) fn fixtures() -> Vec<String> {
 /// A fixture's plan.
 pub(crate) fn plan(name: &str) -> Plan {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans").join(format!("{name}.onnx"));
-    let mut plan = lower::lower(&Graph::read(&path).unwrap().typed).unwrap();
+    let mut plan = lower::lower(&ShapedGraph::read(&path).unwrap()).unwrap();
     fuse::fuse(&mut plan);
     plan
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use lapwing_engine::gpu::{CudaExecutor, CudaState, DeviceRequest, GemmPolicy};
 use lapwing_engine::placement::FallbackCause;
 use lapwing_model::{Model, ModelOptions, Workspace};
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_plan::exec::{Batch, GpuPrecision};
 
 use super::common::{OwnedBatch, Random, device, is_real, on_cpu, plan};
@@ -31,8 +31,9 @@ fn alone(name: &str, faults: &str, test: impl Fn()) {
     assert!(output.status.success() && message.contains("1 passed"), "{message}\n{wrong}");
 }
 
-fn graph(name: &str) -> Graph {
-    Graph::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx"))).unwrap()
+fn graph(name: &str) -> std::sync::Arc<ShapedGraph> {
+    ShapedGraph::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx")))
+        .unwrap()
 }
 
 fn request(or_cpu: bool) -> ModelOptions {
@@ -51,7 +52,7 @@ fn answer(model: &Model, workspace: &mut Workspace) -> Result<Vec<u8>, String> {
 #[test]
 fn a_device_that_fails_leaves_the_model_to_the_processor() {
     with_faults("a_device_that_fails_leaves_the_model_to_the_processor", "launch:3", || {
-        let model = Model::new(graph("bert-post-1"), &request(true)).unwrap();
+        let model = Model::new(&graph("bert-post-1"), &request(true)).unwrap();
         let mut workspace = Workspace::default();
         let placement = model.placement();
         assert_eq!((&*placement.device, placement.device_name.as_deref()), ("cuda:0", Some("lapwing-emulated")));
@@ -65,7 +66,7 @@ fn a_device_that_fails_leaves_the_model_to_the_processor() {
         assert_eq!((&*placement.device, fallback.cause), ("cpu", FallbackCause::Device));
         assert!(fallback.detail.starts_with("cuda:0: ") && fallback.detail.contains("700"), "{fallback:?}");
         // from here on it equals a model that was never on a device
-        let cpu = Model::new(graph("bert-post-1"), &ModelOptions::default()).unwrap();
+        let cpu = Model::new(&graph("bert-post-1"), &ModelOptions::default()).unwrap();
         assert_eq!(answer(&model, &mut workspace), answer(&cpu, &mut Workspace::default()));
     });
 }
@@ -73,7 +74,7 @@ fn a_device_that_fails_leaves_the_model_to_the_processor() {
 #[test]
 fn a_device_that_fails_fails_the_model_where_nothing_else_may_run_it() {
     with_faults("a_device_that_fails_fails_the_model_where_nothing_else_may_run_it", "launch:2", || {
-        let model = Model::new(graph("mlp-3"), &request(false)).unwrap();
+        let model = Model::new(&graph("mlp-3"), &request(false)).unwrap();
         let mut workspace = Workspace::default();
         assert!(answer(&model, &mut workspace).is_ok());
         for _ in 0..2 {
@@ -87,7 +88,7 @@ fn a_device_that_fails_fails_the_model_where_nothing_else_may_run_it() {
 #[test]
 fn a_device_without_memory_is_a_reason() {
     with_faults("a_device_without_memory_is_a_reason", "alloc:1", || {
-        let model = Model::new(graph("mlp-3"), &request(true)).unwrap();
+        let model = Model::new(&graph("mlp-3"), &request(true)).unwrap();
         let fallback = model.placement().fallback.clone().unwrap();
         assert_eq!(fallback.cause, FallbackCause::Memory);
         assert!(answer(&model, &mut Workspace::default()).is_ok());
@@ -96,9 +97,9 @@ fn a_device_without_memory_is_a_reason() {
 
 #[test]
 fn a_model_without_a_plan_is_refused_by_its_node() {
-    let message = Model::new(graph("refused-conv"), &request(false)).unwrap_err().to_string();
+    let message = Model::new(&graph("refused-conv"), &request(false)).unwrap_err().to_string();
     assert!(message.starts_with("device: only plans run there: the_conv (Conv"), "{message}");
-    let model = Model::new(graph("refused-conv"), &request(true)).unwrap();
+    let model = Model::new(&graph("refused-conv"), &request(true)).unwrap();
     let fallback = model.placement().fallback.clone().unwrap();
     assert_eq!((fallback.cause, model.executor().name()), (FallbackCause::Node, "rten"));
     assert!(fallback.detail.starts_with("the_conv (Conv"), "{fallback:?}");

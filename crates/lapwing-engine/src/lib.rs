@@ -8,12 +8,12 @@
 //! use lapwing_engine::cpu::{CpuExecutor, CpuOptions, CpuState};
 //! use lapwing_plan::exec::{Batch, Input};
 //! use lapwing_plan::lower::lower;
-//! use lapwing_onnx::Graph;
+//! use lapwing_onnx::shaped::ShapedGraph;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
-//! let mut plan = lower(&Graph::parse(onnx, None)?.typed)?;
+//! let mut plan = lower(&ShapedGraph::parse(onnx, None)?)?;
 //! lapwing_plan::fuse::fuse(&mut plan);
 //! let executor = CpuExecutor::new(plan, CpuOptions::default())?;
 //!

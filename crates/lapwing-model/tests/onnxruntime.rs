@@ -171,8 +171,12 @@ fn quantised_softmax() -> Vec<u8> {
 
 /// `(x + 1) · 2·10⁹` in whole numbers of 64 bits, which 32 do not hold.
 fn beyond() -> Vec<u8> {
-    let constant =
-        |name: &str, value: i64| TensorProto { name: name.into(), data_type: INT64, int64_data: vec![value], ..Default::default() };
+    let constant = |name: &str, value: i64| TensorProto {
+        name: name.into(),
+        data_type: INT64,
+        int64_data: vec![value],
+        ..Default::default()
+    };
     model(GraphProto {
         node: vec![node("Add", "", &["x", "one"], &["more"], vec![]), node("Mul", "", &["more", "many"], &["y"], vec![])],
         input: vec![port("x", INT64, &[0])],

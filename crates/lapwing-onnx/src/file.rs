@@ -1,4 +1,4 @@
-//! An ONNX file, decoded and checked for what any executor could be led astray by; tract imports it when it is asked for the graph.
+//! An ONNX file, decoded and checked for what any executor could be led astray by; shapes are inferred when it is asked for the graph.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,9 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::EngineError;
-use crate::graph::Graph;
-use crate::normal::{self, AxisNames};
+use crate::check;
+use crate::normal;
 use crate::shaped::ShapedGraph;
-use crate::{check, dequantize};
 
 /// Where the bytes of a model are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,12 +34,10 @@ pub struct OnnxFile {
     pub opset: i64,
     /// The program that wrote the file; may be empty.
     pub producer: String,
-    /// The messages of the file; its nodes are in order, and their names unique; its inputs' open axes have names; activations are
-    /// dequantized by arithmetic.
+    /// The messages of the file; its nodes are in order, and their names unique; its inputs' open axes have names.
     pub proto: ModelProto,
     folder: Option<String>,
-    graph: OnceLock<Result<Graph, EngineError>>,
-    shaped: OnceLock<Result<Arc<ShapedGraph>, EngineError>>,
+    graph: OnceLock<Result<Arc<ShapedGraph>, EngineError>>,
 }
 
 impl OnnxFile {
@@ -74,23 +71,13 @@ impl OnnxFile {
         let operators = operators(&proto);
         if let Some(graph) = &mut proto.graph {
             normal::order_nodes(graph);
-            normal::name_axes(graph, AxisNames::Apart);
-            dequantize::spell_out(graph);
+            normal::name_axes(graph);
             name_apart(graph);
         }
         let opset =
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let producer = proto.producer_name.clone();
-        Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new(), shaped: OnceLock::new() })
-    }
-
-    /// The model in tract's form, which is made once.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::Model`] names the part that tract does not take.
-    pub fn graph(&self) -> Result<Graph, EngineError> {
-        self.graph.get_or_init(|| Graph::of(&self.proto, self.folder.as_deref())).clone()
+        Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new() })
     }
 
     /// The graph with what is known of its tensors, which is found once.
@@ -98,9 +85,9 @@ impl OnnxFile {
     /// # Errors
     ///
     /// [`EngineError::Model`] names the node that no call can run.
-    pub fn shaped(&self) -> Result<Arc<ShapedGraph>, EngineError> {
+    pub fn graph(&self) -> Result<Arc<ShapedGraph>, EngineError> {
         let folder = self.folder.as_deref().map(Path::new);
-        self.shaped.get_or_init(|| ShapedGraph::of(&self.proto, folder).map(Arc::new)).clone()
+        self.graph.get_or_init(|| ShapedGraph::of(&self.proto, folder).map(Arc::new)).clone()
     }
 
     /// Checks what an executor that reads the file may rely on: shapes that fit their data, tensors that are made before they are read, and
@@ -127,13 +114,13 @@ impl OnnxFile {
     }
 }
 
-impl Graph {
+impl ShapedGraph {
     /// Reads a file. External weights must lie in its folder.
     ///
     /// # Errors
     ///
     /// [`EngineError::File`] if it cannot be read; [`EngineError::Model`] names the faulty part.
-    pub fn read(path: &Path) -> Result<Self, EngineError> {
+    pub fn read(path: &Path) -> Result<Arc<Self>, EngineError> {
         OnnxFile::read(path)?.graph()
     }
 
@@ -142,7 +129,7 @@ impl Graph {
     /// # Errors
     ///
     /// [`EngineError::Model`] names the faulty part.
-    pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Self, EngineError> {
+    pub fn parse(bytes: &[u8], folder: Option<&str>) -> Result<Arc<Self>, EngineError> {
         OnnxFile::decode(Bytes::copy_from_slice(bytes), ModelSource::Memory(Bytes::new()), folder.map(str::to_owned))?.graph()
     }
 }

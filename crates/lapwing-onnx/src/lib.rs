@@ -6,17 +6,12 @@
 
 mod check;
 mod constant;
-mod cost;
-mod dequantize;
 mod error;
 mod file;
 mod fold;
-mod graph;
 mod infer;
-mod message;
 pub mod messages;
 mod normal;
-mod open;
 pub mod ports;
 pub mod shaped;
 mod sizes;
@@ -27,8 +22,6 @@ mod work;
 
 pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
-pub use self::graph::Graph;
 pub use self::infer::evaluate;
 pub use self::normal::{NodeOrder, node_order};
-pub use self::open::DynamicGraph;
 pub use self::work::Work;

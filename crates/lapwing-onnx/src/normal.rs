@@ -1,8 +1,6 @@
-//! Brings a graph into the form that the importer expects: nodes after what they read, and a name for each open axis.
+//! Brings a graph into a form that all readers expect: nodes after what they read, and a name for each open axis.
 //!
-//! ONNX leaves an axis open in several ways: without a value, with -1 or 0 (exporters that know no names), as `?`, as `unk__12`
-//! (tf2onnx), or by a name with signs in it. tract reads these as "unknown", and does not begin to infer shapes while a length of an
-//! input is unknown.
+//! ONNX leaves an axis open in several ways: without a value, with -1 or 0 (exporters that know no names), as `?`, or by a name.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -10,16 +8,6 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use crate::messages::GraphProto;
 use crate::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use crate::messages::type_proto::Value::TensorType;
-
-/// How open axes get names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AxisNames {
-    /// An axis without a name gets its own: nothing is assumed. An expression stays one.
-    Apart,
-    /// Axes without a name at the same place of two inputs are the same one, as the rows of a batch and its tokens are; and expressions
-    /// become names.
-    Shared,
-}
 
 /// Puts each node behind those whose outputs it reads, and otherwise leaves the order as it is. Nodes of a cycle, and those that read
 /// from one, come last, as they were. Subgraphs are ordered too.
@@ -97,58 +85,27 @@ fn reads(node: &crate::messages::NodeProto) -> HashSet<&str> {
     inputs.chain(graphs.flat_map(|graph| graph.node.iter().flat_map(reads))).collect()
 }
 
-/// Names the open axes of the inputs that the importer would not know. Returns whether there were any.
-pub(crate) fn name_axes(graph: &mut GraphProto, names: AxisNames) -> bool {
+/// Names the open axes of the inputs that have no name: each gets its own, so that nothing is assumed.
+pub(crate) fn name_axes(graph: &mut GraphProto) {
     let weights: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
-    let mut any = false;
     for input in graph.input.iter_mut().filter(|input| !weights.contains(input.name.as_str())) {
         let Some(TensorType(tensor)) = input.r#type.as_mut().and_then(|kind| kind.value.as_mut()) else { continue };
         for (axis, dim) in tensor.shape.iter_mut().flat_map(|shape| &mut shape.dim).enumerate() {
-            let own = format!("axis_{}_{axis}", plain(&input.name));
-            let name = match &dim.value {
-                Some(DimValue(length)) if *length > 0 => continue,
-                Some(DimParam(name)) if is_expression(name) && names == AxisNames::Apart => continue,
-                Some(DimParam(name)) if !matches!(name.trim(), "" | "?") && *name != own => symbol(name),
-                _ if names == AxisNames::Shared => format!("axis_{axis}"),
-                _ => own,
+            let is_named = match &dim.value {
+                Some(DimValue(length)) => *length > 0,
+                Some(DimParam(name)) => !matches!(name.trim(), "" | "?"),
+                None => false,
             };
-            if !matches!(&dim.value, Some(DimParam(given)) if *given == name) {
-                any = true;
-                dim.value = Some(DimParam(name));
+            if !is_named {
+                dim.value = Some(DimParam(format!("axis_{}_{axis}", plain(&input.name))));
             }
         }
     }
-    any
 }
 
-/// Whether a name computes with others: `past + sequence`, `2*batch`.
-fn is_expression(name: &str) -> bool {
-    name.contains(['+', '*', '/', '(']) || name.contains(" - ")
-}
-
-/// An axis's name as a symbol that the importer takes: it has a meaning of its own for `unk__`, for numbers and for signs.
-fn symbol(name: &str) -> String {
-    let plain = plain(name);
-    let is_taken = plain.starts_with("unk__") || plain.starts_with(|c: char| c.is_ascii_digit());
-    if is_taken { format!("axis_{plain}") } else { plain }
-}
-
-/// A name as a part of a symbol's: letters, digits and underscores.
+/// A name as a part of an axis's: letters, digits and underscores.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
-}
-
-/// Forgets the shapes that the file gives for what its nodes make: they may be wrong, or have names that the inputs do not, and no
-/// length can then be put in the place of a name.
-pub(crate) fn forget_shapes(graph: &mut GraphProto) {
-    graph.value_info.clear();
-    for output in &mut graph.output {
-        if let Some(TensorType(tensor)) = output.r#type.as_mut().and_then(|kind| kind.value.as_mut()) {
-            tensor.shape = None;
-        }
-    }
-    let attributes = graph.node.iter_mut().flat_map(|node| &mut node.attribute);
-    attributes.flat_map(|attribute| attribute.g.iter_mut().chain(&mut attribute.graphs)).for_each(forget_shapes);
 }
 
 #[cfg(test)]
@@ -221,21 +178,16 @@ mod tests {
         let first = input("x:0", &[None, Some(DimValue(-1)), Some(DimValue(0)), Some(DimValue(8)), param("sequence")]);
         let second = input("y", &[param("?"), param("unk__3"), param("past + 1"), param("Dimension.1"), param("")]);
         let mut graph = GraphProto { input: vec![first, second], ..Default::default() };
-        let mut shared = graph.clone();
-        assert!(name_axes(&mut graph, AxisNames::Apart));
+        name_axes(&mut graph);
         assert_eq!(axes(&graph, 0), ["axis_x_0_0", "axis_x_0_1", "axis_x_0_2", "8", "sequence"]);
-        assert_eq!(axes(&graph, 1), ["axis_y_0", "axis_unk__3", "past + 1", "Dimension_1", "axis_y_4"]);
-        assert!(!name_axes(&mut graph, AxisNames::Apart));
-        // also of axes that had none before
-        assert!(name_axes(&mut shared, AxisNames::Apart) && name_axes(&mut shared, AxisNames::Shared));
-        assert_eq!(axes(&shared, 0), ["axis_0", "axis_1", "axis_2", "8", "sequence"]);
-        assert_eq!(axes(&shared, 1), ["axis_0", "axis_unk__3", "past___1", "Dimension_1", "axis_4"]);
+        assert_eq!(axes(&graph, 1), ["axis_y_0", "unk__3", "past + 1", "Dimension.1", "axis_y_4"]);
     }
 
     #[test]
     fn a_weight_is_no_input() {
         let mut graph = GraphProto { input: vec![input("w", &[None])], ..Default::default() };
         graph.initializer.push(crate::messages::TensorProto { name: "w".into(), ..Default::default() });
-        assert!(!name_axes(&mut graph, AxisNames::Apart));
+        name_axes(&mut graph);
+        assert_eq!(axes(&graph, 0), ["none"]);
     }
 }

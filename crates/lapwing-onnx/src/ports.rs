@@ -7,10 +7,9 @@ use crate::messages::tensor_shape_proto::Dimension;
 use crate::messages::tensor_shape_proto::dimension::Value::DimValue;
 use crate::messages::type_proto::Value::TensorType;
 use crate::messages::{ModelProto, ValueInfoProto};
-use tract_onnx::prelude::{DatumType, OutletId, TractError, TypedFact};
 
 use crate::EngineError;
-use crate::Graph;
+use crate::shaped::{Length, ShapedGraph, TensorId};
 use crate::tensor::{Datatype, TensorSpec};
 
 /// Checks that the inputs and outputs of a file are tensors of types that a call can have, as far as the file says.
@@ -89,67 +88,48 @@ const fn served(kind: DataType) -> Option<Datatype> {
     })
 }
 
-/// The inputs, in the model's order.
-///
-/// # Errors
-///
-/// [`EngineError::Model`] names the port whose element type is unknown.
-pub fn inputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
-    let model = &graph.typed;
-    let port = |(at, outlet): (usize, &OutletId)| {
-        let name = model.node(outlet.node).name.clone();
-        let part = format!("input {name}");
-        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
-        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
-        let open = graph.open.as_ref().map(|open| open.input(at)).transpose().map_err(fails)?;
-        Ok(TensorSpec { shape: open.unwrap_or(made.shape), ..made })
-    };
-    model.inputs.iter().enumerate().map(port).collect()
+/// The inputs and outputs of a graph, in its own order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphPorts {
+    /// The inputs: as the file says.
+    pub inputs: Vec<TensorSpec>,
+    /// The outputs: as inferred, else as the file declares them. A length is `None` where it changes with a call.
+    pub outputs: Vec<TensorSpec>,
+    /// The places of the outputs of which not even the number of axes is known before a call: their shapes are empty, which says nothing.
+    pub unranked: Vec<usize>,
 }
 
-/// The outputs, in the model's order.
-///
-/// # Errors
-///
-/// [`EngineError::Model`] names the port whose element type is unknown.
-pub fn outputs(graph: &Graph) -> Result<Vec<TensorSpec>, EngineError> {
-    let model = &graph.typed;
-    // a model may support a single length only; the outputs then have the shapes for that length
-    let open = graph.open.as_ref().and_then(|open| open.outputs().ok());
-    let port = |(at, outlet): (usize, &OutletId)| {
-        let name = model.outlet_label(*outlet).unwrap_or(&model.node(outlet.node).name).to_owned();
-        let part = format!("output {name}");
-        let fails = |e: TractError| EngineError::part(&part, format!("{e:#}"));
-        let made = port(part.clone(), name, model.outlet_fact(*outlet).map_err(fails)?)?;
-        let shape = open.as_ref().and_then(|open| open.get(at).cloned()).unwrap_or(made.shape);
-        Ok(TensorSpec { shape, ..made })
-    };
-    model.outputs.iter().enumerate().map(port).collect()
+impl GraphPorts {
+    /// Those of a graph.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the port whose element type is unknown, or none that a call can have, and the input of unknown rank.
+    pub fn of(graph: &ShapedGraph) -> Result<Self, EngineError> {
+        let spec = |what: &str, id: &TensorId| {
+            let fact = graph.tensor(*id);
+            let part = || format!("{what} {}", fact.name);
+            let unknown = || EngineError::part(part(), "it is no tensor of an element type that a call can have");
+            let datatype = fact.datatype.ok_or_else(unknown)?;
+            let shape = fact.shape.iter().flatten().map(fixed).collect();
+            Ok(TensorSpec { name: fact.name.clone(), datatype, shape })
+        };
+        for id in &graph.inputs {
+            if graph.tensor(*id).shape.is_none() {
+                let part = format!("input {}", graph.tensor(*id).name);
+                return Err(EngineError::part(part, "the file does not say how many axes it has"));
+            }
+        }
+        let outputs = graph.outputs.iter().enumerate();
+        let unranked = outputs.filter(|(_, id)| graph.tensor(**id).shape.is_none()).map(|(place, _)| place).collect();
+        Ok(Self {
+            inputs: graph.inputs.iter().map(|id| spec("input", id)).collect::<Result<_, _>>()?,
+            outputs: graph.outputs.iter().map(|id| spec("output", id)).collect::<Result<_, _>>()?,
+            unranked,
+        })
+    }
 }
 
-fn port(part: String, name: String, fact: &TypedFact) -> Result<TensorSpec, EngineError> {
-    let datatype = datatype(fact.datum_type)
-        .ok_or_else(|| EngineError::part(part, format!("its element type, {:?}, is not supported", fact.datum_type)))?;
-    let shape = fact.shape.iter().map(|dim| dim.to_i64().ok().and_then(|length| usize::try_from(length).ok())).collect();
-    Ok(TensorSpec { name, datatype, shape })
-}
-
-/// The protocol's type for one of tract's; `None` if there is none.
-#[must_use]
-pub fn datatype(kind: DatumType) -> Option<Datatype> {
-    Some(match kind {
-        DatumType::Bool => Datatype::Bool,
-        DatumType::U8 => Datatype::Uint8,
-        DatumType::U16 => Datatype::Uint16,
-        DatumType::U32 => Datatype::Uint32,
-        DatumType::U64 => Datatype::Uint64,
-        DatumType::I8 => Datatype::Int8,
-        DatumType::I16 => Datatype::Int16,
-        DatumType::I32 => Datatype::Int32,
-        DatumType::I64 | DatumType::TDim => Datatype::Int64,
-        DatumType::F16 => Datatype::Fp16,
-        DatumType::F32 => Datatype::Fp32,
-        DatumType::F64 => Datatype::Fp64,
-        _ => return None,
-    })
+fn fixed(length: &Length) -> Option<usize> {
+    if let Length::Value(number) = length { usize::try_from(*number).ok() } else { None }
 }

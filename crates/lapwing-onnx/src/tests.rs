@@ -5,13 +5,14 @@ use std::path::Path;
 use crate::messages::tensor_proto::DataType;
 use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto};
 
+use crate::check;
 use crate::file::name_apart;
-use crate::{Graph, check};
+use crate::shaped::ShapedGraph;
 
 const DIGITS: &[u8] = include_bytes!("../../../tests/fixtures/digits/digits.onnx");
 
 fn error_of(bytes: &[u8]) -> String {
-    Graph::parse(bytes, None).unwrap_err().to_string()
+    ShapedGraph::parse(bytes, None).unwrap_err().to_string()
 }
 
 fn node(name: &str, reads: &[&str], makes: &str) -> NodeProto {
@@ -41,7 +42,7 @@ fn what_is_no_model_is_refused() {
         let message = error_of(&DIGITS[..end]);
         assert!(message.starts_with("file: ") || message.starts_with("graph: "), "{end}: {message}");
     }
-    let none = Graph::read(Path::new("/nowhere/model.onnx")).unwrap_err().to_string();
+    let none = ShapedGraph::read(Path::new("/nowhere/model.onnx")).unwrap_err().to_string();
     assert_eq!(none, "/nowhere/model.onnx: No such file or directory (os error 2)");
 }
 
@@ -50,7 +51,7 @@ fn any_byte_may_be_wrong_without_a_panic() {
     for at in (0..DIGITS.len()).step_by(1499) {
         let mut bytes = DIGITS.to_vec();
         bytes[at] ^= 0x55;
-        drop(Graph::parse(&bytes, None)); // if the byte belongs to a weight, the model is still valid
+        drop(ShapedGraph::parse(&bytes, None)); // if the byte belongs to a weight, the model is still valid
     }
 }
 
@@ -105,7 +106,7 @@ fn weights_outside_of_the_folder_are_not_read() {
         let model = model(vec![node("a", &["w", "w"], "y")], vec![outside(location)]);
         assert_eq!(checked(&model), "initializer w: lies outside of the file, which has no folder");
         std::fs::write(&file, prost::Message::encode_to_vec(&model)).unwrap();
-        let message = Graph::read(&file).unwrap_err().to_string();
+        let message = ShapedGraph::read(&file).unwrap_err().to_string();
         assert!(message.starts_with("initializer w: lies ") && message.contains(location), "{message}");
     }
 }

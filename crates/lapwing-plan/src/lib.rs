@@ -8,13 +8,13 @@
 //! ```
 //! use lapwing_plan::fuse::fuse;
 //! use lapwing_plan::lower::lower;
-//! use lapwing_onnx::Graph;
+//! use lapwing_onnx::OnnxFile;
 //! use lapwing_plan::plan::BatchSize;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
-//! let mut plan = lower(&Graph::parse(onnx, None)?.typed)?;
+//! let mut plan = lower(&*OnnxFile::parse(onnx.to_vec().into())?.graph()?)?;
 //! fuse(&mut plan);
 //! assert_eq!((plan.inputs[0].name.as_str(), plan.outputs[0].name.as_str()), ("in", "out"));
 //! let flops = |rows| plan.total(BatchSize::uniform(rows, 1)).cost.flops;

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::exec::{CallBatch, RunError};
 use lapwing_plan::lower::lower;
 use lapwing_plan::plan::{BatchSize, ElementType, Plan};
 
 fn plan() -> Plan {
-    lower(&Graph::parse(include_bytes!("../../../tests/fixtures/plans/mlp-3.onnx"), None).unwrap().typed).unwrap()
+    lower(&ShapedGraph::parse(include_bytes!("../../../tests/fixtures/plans/mlp-3.onnx"), None).unwrap()).unwrap()
 }
 
 /// A call of as many numbers; a row has 7.

@@ -13,14 +13,14 @@ use lapwing_ledger::Unit;
 ///
 /// Why the file cannot be read, or has no plan.
 pub(crate) fn plan_demand(path: &Path) -> Result<ModelDemand, String> {
-    use lapwing_onnx::Graph;
+    use lapwing_onnx::shaped::ShapedGraph;
     use lapwing_plan::plan::BatchSize;
     use lapwing_plan::{fuse, lower};
 
     const LENGTH: usize = 128;
     trial::load(path, &Trial::new(LoadLimits::default())).map_err(|error| error.to_string())?;
-    let graph = Graph::read(path).map_err(|error| error.to_string())?;
-    let mut plan = lower::lower(&graph.typed).map_err(|error| error.to_string())?;
+    let graph = ShapedGraph::read(path).map_err(|error| error.to_string())?;
+    let mut plan = lower::lower(&graph).map_err(|error| error.to_string())?;
     fuse::fuse(&mut plan);
     let (unit, length) =
         if plan.has_tokens() { (Unit::InputToken, plan.longest().map_or(LENGTH, |n| n.min(LENGTH))) } else { (Unit::Row, 1) };

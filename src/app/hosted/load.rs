@@ -78,7 +78,7 @@ fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, R
     let file = OnnxFile::read(path)?;
     let mut options = ModelOptions { unreadable: tried.unreadable, ..options.clone() };
     if let Some(ranges) = config.calibration.on() {
-        options.plan.precision = Calibration::read(ranges.path())?.precision(&file.graph()?)?;
+        options.plan.precision = Calibration::read(ranges.path())?.precision(&*file.graph()?)?;
         options.gpu = options.gpu.map(|request| request.calibrated(&options.plan.precision));
     }
     // the trial ran on the CPU and has no doubts: it need not be done twice

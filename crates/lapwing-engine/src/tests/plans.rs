@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use tract_onnx::prelude::{Framework, InferenceModelExt, TypedModel};
 
 use super::naive;
 use crate::cpu::level::Level;
 use crate::cpu::{CpuExecutor, CpuOptions, CpuState};
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_plan::exec::{Batch, Input, RunError};
 use lapwing_plan::plan::{
     Activation, Arena, BatchSize, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId,
@@ -65,9 +65,9 @@ fn fixtures() -> Vec<Fixture> {
     every().into_iter().map(read).collect()
 }
 
-fn load(name: &str) -> TypedModel {
+fn load(name: &str) -> std::sync::Arc<ShapedGraph> {
     let path = folder().join(format!("{name}.onnx"));
-    tract_onnx::onnx().model_for_path(path).unwrap().into_typed().unwrap().into_decluttered().unwrap()
+    ShapedGraph::read(&path).unwrap()
 }
 
 /// The plan as lowered, and as fused.

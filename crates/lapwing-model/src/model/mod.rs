@@ -29,9 +29,10 @@ pub use self::verify::Verification;
 use lapwing_engine::cpu::CpuExecutor;
 use lapwing_engine::gpu::CudaExecutor;
 use lapwing_engine::placement::Placement;
+use lapwing_onnx::OnnxFile;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_onnx::{EngineError, UnsupportedNode};
-use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::Plan;
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
@@ -83,8 +84,8 @@ impl Model {
     /// # Errors
     ///
     /// As for [`Self::of`].
-    pub fn new(graph: Graph, options: &ModelOptions) -> Result<Self, EngineError> {
-        Ok(Self::from(select::select(None, || Ok(graph), options)?))
+    pub fn new(graph: &Arc<ShapedGraph>, options: &ModelOptions) -> Result<Self, EngineError> {
+        Ok(Self::from(select::select(None, || Ok(Arc::clone(graph)), options)?))
     }
 
     /// Its inputs, in its own order.

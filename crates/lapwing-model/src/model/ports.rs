@@ -1,8 +1,9 @@
 //! What a model reads and answers, as its executor has it.
 
 use lapwing_onnx::EngineError;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::TensorSpec;
-use lapwing_onnx::{Graph, OnnxFile, ports};
+use lapwing_onnx::{OnnxFile, ports};
 
 /// The inputs and outputs of a model, in its own order.
 #[derive(Clone, Debug)]
@@ -17,8 +18,9 @@ impl Ports {
     /// # Errors
     ///
     /// [`EngineError::Model`] names the port whose element type is unknown.
-    pub(crate) fn of(graph: &Graph) -> Result<Self, EngineError> {
-        Ok(Self { inputs: ports::inputs(graph)?, outputs: ports::outputs(graph)? })
+    pub(crate) fn of(graph: &ShapedGraph) -> Result<Self, EngineError> {
+        let ports::GraphPorts { inputs, outputs, .. } = ports::GraphPorts::of(graph)?;
+        Ok(Self { inputs, outputs })
     }
 
     /// Those that a file declares.

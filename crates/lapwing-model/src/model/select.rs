@@ -2,6 +2,7 @@
 //! rten; or the one that was named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use super::executor::{Executor, ExecutorName};
 use super::onnxruntime::{self, OnnxRuntimeExecutor};
@@ -16,8 +17,9 @@ use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
 use super::without_gpu as plan_on_gpu;
 use crate::choice::Backend;
+use lapwing_onnx::OnnxFile;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::{EngineError, UnsupportedNode};
-use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::exec::CpuPrecision;
 use lapwing_plan::lower::lower;
 use lapwing_plan::plan::Plan;
@@ -64,23 +66,26 @@ impl Selected {
 /// Runtime; [`EngineError::NoPlan`] if a plan is required and there is none.
 pub(crate) fn select(
     file: Option<&OnnxFile>,
-    graph: impl FnOnce() -> Result<Graph, EngineError>,
+    graph: impl FnOnce() -> Result<Arc<ShapedGraph>, EngineError>,
     options: &ModelOptions,
 ) -> Result<Selected, EngineError> {
     let chosen = match options.backend {
         Backend::Auto => {
             let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
             // the importer asserts what a file may not hold
-            let graph = || catch_unwind(AssertUnwindSafe(graph)).unwrap_or_else(|_| Err(EngineError::part("graph", "its import panicked")));
+            let graph = || {
+                catch_unwind(AssertUnwindSafe(graph)).unwrap_or_else(|_| Err(EngineError::part("graph", "its import panicked")))
+            };
             auto(file, || unreadable.map_or_else(graph, Err), options)?
         }
-        Backend::Plan => plan_alone(graph()?, options)?,
+        Backend::Plan => plan_alone(&*graph()?, options)?,
         Backend::Tabular => {
             let made = file.ok_or_else(|| asked_for("tabular")).and_then(|file| classical(file, options));
             made.map_err(|node| cannot(ExecutorName::Tabular, node.to_string()))??
         }
         Backend::Rten => {
-            let file = file.ok_or_else(|| cannot(ExecutorName::Rten, "it reads files, and the model was given as a graph".to_owned()))?;
+            let file =
+                file.ok_or_else(|| cannot(ExecutorName::Rten, "it reads files, and the model was given as a graph".to_owned()))?;
             rten(file, Ports::declared(file)?, asked_for("rten"), options)?
         }
         Backend::OnnxRuntime => {
@@ -96,7 +101,7 @@ pub(crate) fn select(
 /// The plan of a classical model; else what [`general`] chooses.
 fn auto(
     file: Option<&OnnxFile>,
-    graph: impl FnOnce() -> Result<Graph, EngineError>,
+    graph: impl FnOnce() -> Result<Arc<ShapedGraph>, EngineError>,
     options: &ModelOptions,
 ) -> Result<Selected, EngineError> {
     let is_classical = !matches!(options.plan.precision, CpuPrecision::Int8(_));
@@ -128,7 +133,11 @@ fn classical(file: &OnnxFile, options: &ModelOptions) -> Result<Result<Selected,
 }
 
 /// The plan, else ONNX Runtime, else rten.
-fn general(file: Option<&OnnxFile>, graph: Result<Graph, EngineError>, options: &ModelOptions) -> Result<Selected, EngineError> {
+fn general(
+    file: Option<&OnnxFile>,
+    graph: Result<Arc<ShapedGraph>, EngineError>,
+    options: &ModelOptions,
+) -> Result<Selected, EngineError> {
     let readable = graph.and_then(|graph| Ok((Ports::of(&graph)?, graph)));
     let (ports, node) = match readable {
         Ok((ports, graph)) => match planned(&graph, &ports, options)? {
@@ -166,9 +175,9 @@ fn neither(error: EngineError, reason: &str, options: &ModelOptions) -> EngineEr
     }
 }
 
-fn plan_alone(graph: Graph, options: &ModelOptions) -> Result<Selected, EngineError> {
-    let ports = Ports::of(&graph)?;
-    planned(&graph, &ports, options)?.map_err(|node| match options.plan.precision {
+fn plan_alone(graph: &ShapedGraph, options: &ModelOptions) -> Result<Selected, EngineError> {
+    let ports = Ports::of(graph)?;
+    planned(graph, &ports, options)?.map_err(|node| match options.plan.precision {
         CpuPrecision::Int8(_) => EngineError::NoPlan(node),
         CpuPrecision::Fp32 => cannot(ExecutorName::Plan, node.to_string()),
     })
@@ -179,7 +188,7 @@ fn plan_alone(graph: Graph, options: &ModelOptions) -> Result<Selected, EngineEr
 /// # Errors
 ///
 /// [`EngineError::Device`] where it cannot run on the GPU and no fallback is allowed.
-fn planned(graph: &Graph, ports: &Ports, options: &ModelOptions) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
+fn planned(graph: &ShapedGraph, ports: &Ports, options: &ModelOptions) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
     let plan = match plan(graph) {
         Ok(plan) => plan,
         Err(node) => return Ok(Err(node)),
@@ -205,12 +214,8 @@ fn rten(file: &OnnxFile, ports: Ports, node: UnsupportedNode, options: &ModelOpt
 }
 
 /// The fused plan of a graph.
-fn plan(graph: &Graph) -> Result<Plan, UnsupportedNode> {
-    if let Some(open) = &graph.open {
-        let reason = format!("its shapes are not the same for all lengths: {}", open.reason);
-        return Err(UnsupportedNode { node: open.node().to_owned(), operator: "graph".into(), reason });
-    }
-    let mut plan = lower(&graph.typed)?;
+fn plan(graph: &ShapedGraph) -> Result<Plan, UnsupportedNode> {
+    let mut plan = lower(graph)?;
     lapwing_plan::fuse::fuse(&mut plan);
     Ok(plan)
 }

@@ -144,7 +144,9 @@ fn unary(task: &Task<'_>, from: &Constant) -> Option<Constant> {
         "IsNaN" => Constant::of_ints(Datatype::Bool, shape, from.floats()?.map(|x| x.is_nan().into())),
         operator if is_float(from.datatype) => Constant::of_floats(from.datatype, shape, from.floats()?.map(function(operator)?)),
         "Neg" => Constant::of_ints(from.datatype, shape, from.ints()?.map(i64::wrapping_neg)),
-        "Abs" if from.datatype != Datatype::Uint64 => Constant::of_ints(from.datatype, shape, from.ints()?.map(i64::wrapping_abs)),
+        "Abs" if from.datatype != Datatype::Uint64 => {
+            Constant::of_ints(from.datatype, shape, from.ints()?.map(i64::wrapping_abs))
+        }
         "Sign" if from.datatype != Datatype::Uint64 => Constant::of_ints(from.datatype, shape, from.ints()?.map(i64::signum)),
         _ => None,
     }
@@ -186,10 +188,13 @@ fn dequantise(task: &Task<'_>, from: &Constant) -> Option<Constant> {
     if task.view.node.int("block_size").unwrap_or(0) != 0 || zero.is_some_and(|zero| zero.elements() != scale.elements()) {
         return None;
     }
-    let (scales, zeros): (Vec<f64>, Vec<f64>) = (scale.floats()?.collect(), match zero {
-        Some(zero) => zero.floats()?.collect(),
-        None => vec![0.0; scale.elements()],
-    });
+    let (scales, zeros): (Vec<f64>, Vec<f64>) = (
+        scale.floats()?.collect(),
+        match zero {
+            Some(zero) => zero.floats()?.collect(),
+            None => vec![0.0; scale.elements()],
+        },
+    );
     // how far two elements of different scales are apart
     let (count, inner) = match (scale.shape.len(), scales.len()) {
         (_, 1) => (1, 1),

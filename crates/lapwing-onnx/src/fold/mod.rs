@@ -59,7 +59,8 @@ impl Folding {
         let inputs: Vec<Option<&Constant>> = view.inputs.iter().map(|fact| fact.and_then(|fact| constant(&fact.value))).collect();
         let Some(shape) = shapes.first().cloned().flatten() else { return Ok(None) };
         let read: usize = inputs.iter().flatten().map(|constant| constant.elements()).fold(0, usize::saturating_add);
-        let sizes = shapes.iter().flatten().map(|shape| shape.iter().fold(1_usize, |product, length| product.saturating_mul(*length)));
+        let sizes =
+            shapes.iter().flatten().map(|shape| shape.iter().fold(1_usize, |product, length| product.saturating_mul(*length)));
         let made = sizes.fold(0, usize::saturating_add);
         // numbers take their turn through memory in both directions
         let touched = read.saturating_add(made);

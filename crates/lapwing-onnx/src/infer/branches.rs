@@ -18,7 +18,9 @@ impl<'a> Builder<'a> {
         let condition = inputs.first().copied().flatten().and_then(|id| shared(&self.tensors[id.0]));
         let Some(holds) = condition.and_then(|condition| condition.ints()?.next()) else { return Ok(false) };
         let name = if holds != 0 { "then_branch" } else { "else_branch" };
-        let Some(branch) = graph(proto, name).filter(|branch| branch.output.len() >= proto.output.len()) else { return Ok(false) };
+        let Some(branch) = graph(proto, name).filter(|branch| branch.output.len() >= proto.output.len()) else {
+            return Ok(false);
+        };
         self.enter(branch)?;
         let prefix = self.own_name(proto);
         if let Some(scope) = self.scopes.last_mut() {

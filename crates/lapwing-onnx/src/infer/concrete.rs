@@ -63,7 +63,8 @@ impl<'g> Concrete<'g> {
                 let before = fact.shape.take();
                 // what the rule does not know may be known by its names
                 let known = |shape: &[Length]| {
-                    let lengths = shape.iter().map(|length| evaluate(length, names).and_then(|length| i32::try_from(length).ok()));
+                    let lengths =
+                        shape.iter().map(|length| evaluate(length, names).and_then(|length| i32::try_from(length).ok()));
                     lengths.map(|length| length.filter(|length| *length >= 0).map(Length::Value)).collect::<Option<Vec<_>>>()
                 };
                 fact.shape = match made.shape {

@@ -41,9 +41,8 @@ fn broadcast_of(all: &[Option<&[Length]>], symbols: &mut Symbols) -> Shapes {
 /// The shape that two broadcast to.
 pub(crate) fn broadcast_two(one: &[Length], other: &[Length], symbols: &mut Symbols) -> Result<Vec<Length>, String> {
     let rank = one.len().max(other.len());
-    let length = |shape: &[Length], at: usize| {
-        (at + shape.len()).checked_sub(rank).map_or(Length::Value(1), |own| shape[own].clone())
-    };
+    let length =
+        |shape: &[Length], at: usize| (at + shape.len()).checked_sub(rank).map_or(Length::Value(1), |own| shape[own].clone());
     let fails = || format!("the shapes {} and {} cannot be broadcast", shown(one), shown(other));
     (0..rank).map(|at| symbols.broadcast(&length(one, at), &length(other, at)).ok_or_else(fails)).collect()
 }

@@ -18,20 +18,13 @@ pub(crate) fn reshape(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
     reshaped(from, &wanted, takes_zero, symbols).map(|shape| vec![Some(shape)])
 }
 
-fn reshaped(
-    from: Option<&[Length]>,
-    wanted: &[Length],
-    takes_zero: bool,
-    symbols: &mut Symbols,
-) -> Result<Vec<Length>, String> {
+fn reshaped(from: Option<&[Length]>, wanted: &[Length], takes_zero: bool, symbols: &mut Symbols) -> Result<Vec<Length>, String> {
     let mut made = Vec::with_capacity(wanted.len());
     let mut open = None;
     for (at, length) in wanted.iter().enumerate() {
         made.push(match length {
             Length::Value(0) if !takes_zero => match from {
-                Some(from) => {
-                    from.get(at).cloned().ok_or_else(|| format!("keeps axis {at} of the shape {}", shown(from)))?
-                }
+                Some(from) => from.get(at).cloned().ok_or_else(|| format!("keeps axis {at} of the shape {}", shown(from)))?,
                 None => symbols.fresh(),
             },
             Length::Value(-1) if open.is_none() => {

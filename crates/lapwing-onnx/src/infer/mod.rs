@@ -35,8 +35,8 @@ use crate::shaped::{Constant, KnownValue, ShapedGraph, ShapedNode, TensorFact, T
 use crate::tensor::{Datatype, text_data};
 
 pub(crate) use self::concrete::Concrete;
-pub use self::lengths::evaluate;
 use self::lengths::Symbols;
+pub use self::lengths::evaluate;
 use self::node::{Made, made};
 use self::scope::{Scope, declared};
 pub(crate) use self::select::taken;
@@ -246,9 +246,7 @@ fn given(proto: &NodeProto, folder: Option<&Path>) -> Result<Option<Constant>, S
     if let Some(tensor) = find("value").and_then(|attribute| attribute.t.as_ref()) {
         return if constant::datatype(tensor.data_type).is_some() { constant::read(tensor, folder).map(Some) } else { Ok(None) };
     }
-    let floats = |shape: &[usize], given: &[f32]| {
-        Constant::of_floats(Datatype::Fp32, shape, given.iter().map(|x| f64::from(*x)))
-    };
+    let floats = |shape: &[usize], given: &[f32]| Constant::of_floats(Datatype::Fp32, shape, given.iter().map(|x| f64::from(*x)));
     let ints = |shape: &[usize], given: &[i64]| Constant::of_ints(Datatype::Int64, shape, given.iter().copied());
     let texts = |shape: &[usize], given: &[Vec<u8>]| {
         Some(Constant { datatype: Datatype::Bytes, shape: shape.to_vec(), data: text_data(given) })

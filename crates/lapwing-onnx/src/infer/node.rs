@@ -79,9 +79,10 @@ impl Made {
     fn know(&mut self, values: Vec<Length>) {
         let numbers: Option<Vec<i64>> =
             values.iter().map(|value| if let Length::Value(number) = value { Some((*number).into()) } else { None }).collect();
-        let constant = numbers.zip(self.datatype).zip(self.shape.as_deref().and_then(fixed)).and_then(
-            |((numbers, datatype), shape)| Constant::of_ints(datatype, &shape, numbers.into_iter()),
-        );
+        let constant = numbers
+            .zip(self.datatype)
+            .zip(self.shape.as_deref().and_then(fixed))
+            .and_then(|((numbers, datatype), shape)| Constant::of_ints(datatype, &shape, numbers.into_iter()));
         self.value = constant.map_or(KnownValue::Lengths(values), |constant| KnownValue::Constant(Arc::new(constant)));
     }
 }
@@ -115,6 +116,7 @@ fn check(shape: &[Length]) -> Result<(), Reason> {
     if shape.iter().any(|length| matches!(length, Length::Value(number) if *number < 0)) {
         return Err(format!("makes the shape {}", shown(shape)));
     }
-    let numbers = shape.iter().filter_map(|length| if let Length::Value(number) = length { Some(i64::from(*number)) } else { None });
+    let numbers =
+        shape.iter().filter_map(|length| if let Length::Value(number) = length { Some(i64::from(*number)) } else { None });
     sizes::elements(&numbers.filter(|number| *number > 0).collect::<Vec<_>>()).map(drop)
 }

@@ -18,24 +18,85 @@ pub(crate) fn rule(domain: &str, operator: &str) -> Option<Rule> {
 
 fn standard(operator: &str) -> Option<Rule> {
     Some(match operator {
-        "Abs" | "Acos" | "Acosh" | "Asin" | "Asinh" | "Atan" | "Atanh" | "Bernoulli" | "BitwiseNot" | "Cast" | "CastLike" | "Ceil"
-        | "Celu" | "Clip" | "Cos" | "Cosh" | "CumSum" | "DequantizeLinear" | "Elu" | "Erf" | "Exp" | "EyeLike" | "Floor" | "Gelu"
-        | "GroupNormalization" | "HardSigmoid" | "HardSwish" | "Hardmax" | "Identity" | "InstanceNormalization" | "IsInf" | "IsNaN"
-        | "LRN" | "LeakyRelu" | "Log" | "LogSoftmax" | "LpNormalization" | "MeanVarianceNormalization" | "Mish" | "Neg" | "Not"
-        | "PRelu" | "QuantizeLinear" | "RMSNormalization" | "RandomNormalLike" | "RandomUniformLike" | "Reciprocal" | "Relu"
-        | "ReverseSequence" | "RotaryEmbedding" | "Round" | "Scatter" | "ScatterElements" | "ScatterND" | "Selu" | "Shrink"
-        | "Sigmoid" | "Sign" | "Sin" | "Sinh" | "Softmax" | "Softplus" | "Softsign" | "Sqrt" | "Swish" | "Tan" | "Tanh"
-        | "TensorScatter" | "ThresholdedRelu" | "Trilu" => each::first,
+        "Abs"
+        | "Acos"
+        | "Acosh"
+        | "Asin"
+        | "Asinh"
+        | "Atan"
+        | "Atanh"
+        | "Bernoulli"
+        | "BitwiseNot"
+        | "Cast"
+        | "CastLike"
+        | "Ceil"
+        | "Celu"
+        | "Clip"
+        | "Cos"
+        | "Cosh"
+        | "CumSum"
+        | "DequantizeLinear"
+        | "Elu"
+        | "Erf"
+        | "Exp"
+        | "EyeLike"
+        | "Floor"
+        | "Gelu"
+        | "GroupNormalization"
+        | "HardSigmoid"
+        | "HardSwish"
+        | "Hardmax"
+        | "Identity"
+        | "InstanceNormalization"
+        | "IsInf"
+        | "IsNaN"
+        | "LRN"
+        | "LeakyRelu"
+        | "Log"
+        | "LogSoftmax"
+        | "LpNormalization"
+        | "MeanVarianceNormalization"
+        | "Mish"
+        | "Neg"
+        | "Not"
+        | "PRelu"
+        | "QuantizeLinear"
+        | "RMSNormalization"
+        | "RandomNormalLike"
+        | "RandomUniformLike"
+        | "Reciprocal"
+        | "Relu"
+        | "ReverseSequence"
+        | "RotaryEmbedding"
+        | "Round"
+        | "Scatter"
+        | "ScatterElements"
+        | "ScatterND"
+        | "Selu"
+        | "Shrink"
+        | "Sigmoid"
+        | "Sign"
+        | "Sin"
+        | "Sinh"
+        | "Softmax"
+        | "Softplus"
+        | "Softsign"
+        | "Sqrt"
+        | "Swish"
+        | "Tan"
+        | "Tanh"
+        | "TensorScatter"
+        | "ThresholdedRelu"
+        | "Trilu" => each::first,
         "Dropout" => each::with_mask,
-        "Add" | "And" | "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" | "Div" | "Equal" | "Greater" | "GreaterOrEqual"
-        | "Less" | "LessOrEqual" | "Max" | "Mean" | "Min" | "Mod" | "Mul" | "Or" | "Pow" | "Sub" | "Sum" | "Where" | "Xor" => {
-            each::broadcast
-        }
+        "Add" | "And" | "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" | "Div" | "Equal" | "Greater"
+        | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Max" | "Mean" | "Min" | "Mod" | "Mul" | "Or" | "Pow" | "Sub" | "Sum"
+        | "Where" | "Xor" => each::broadcast,
         "BatchNormalization" => each::batch_norm,
         "LayerNormalization" => each::layer_norm,
         "DynamicQuantizeLinear" => each::dynamic_quantise,
-        "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd"
-        | "ReduceSum" | "ReduceSumSquare" => each::reduce,
+        "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin"
+        | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" => each::reduce,
         "ArgMax" | "ArgMin" => each::arg,
         "Reshape" => layout::reshape,
         "Flatten" => layout::flatten,
@@ -89,8 +150,10 @@ fn standard(operator: &str) -> Option<Rule> {
 /// Operators that ONNX Runtime adds, and that its optimiser writes.
 fn fused(operator: &str) -> Option<Rule> {
     Some(match operator {
-        "BiasGelu" | "BiasSoftmax" | "FastGelu" | "Gelu" | "GroupNorm" | "QLinearLeakyRelu" | "QLinearSigmoid" | "QLinearSoftmax"
-        | "QuantizeLinear" | "DequantizeLinear" | "QuickGelu" | "RotaryEmbedding" | "Inverse" | "Trilu" => each::first,
+        "BiasGelu" | "BiasSoftmax" | "FastGelu" | "Gelu" | "GroupNorm" | "QLinearLeakyRelu" | "QLinearSigmoid"
+        | "QLinearSoftmax" | "QuantizeLinear" | "DequantizeLinear" | "QuickGelu" | "RotaryEmbedding" | "Inverse" | "Trilu" => {
+            each::first
+        }
         "LayerNormalization" | "SimplifiedLayerNormalization" => each::layer_norm,
         "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization" => each::skip_norm,
         "QLinearAdd" | "QLinearMul" => each::quantised_broadcast,

@@ -24,7 +24,8 @@ impl<'a> Scope<'a> {
     pub(crate) fn of(graph: &'a GraphProto) -> Self {
         let infos = graph.value_info.iter().chain(&graph.output).map(|info| (info.name.as_str(), info)).collect();
         let dims = graph.input.iter().filter_map(tensor_type).flat_map(|tensor| &tensor.shape).flat_map(|shape| &shape.dim);
-        let axes = dims.filter_map(|dim| if let Some(DimParam(name)) = &dim.value { Some(name.as_str()) } else { None }).collect();
+        let axes =
+            dims.filter_map(|dim| if let Some(DimParam(name)) = &dim.value { Some(name.as_str()) } else { None }).collect();
         Self { tensors: HashMap::new(), infos, axes, prefix: None }
     }
 

@@ -52,9 +52,8 @@ fn join(view: &View<'_>, symbols: &mut Symbols, places: &[usize]) -> Shapes {
             made[at] = symbols.fresh();
             continue;
         };
-        let is_alike = |axis: usize| {
-            axis == at || !matches!((&shape[axis], &made[axis]), (Length::Value(a), Length::Value(b)) if a != b)
-        };
+        let is_alike =
+            |axis: usize| axis == at || !matches!((&shape[axis], &made[axis]), (Length::Value(a), Length::Value(b)) if a != b);
         if shape.len() != made.len() || !(0..made.len()).all(is_alike) {
             return Err(format!("the shapes {} and {} cannot be joined along axis {at}", shown(first), shown(shape)));
         }
@@ -78,9 +77,11 @@ pub(crate) fn split(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
     let (at, parts) = (view.axis(0, shape.len())?, view.node.outputs.len());
     let given = match view.has(1) {
         true => view.lengths(1),
-        false => view.node.ints("split").filter(|given| !given.is_empty()).map(|given| {
-            given.iter().map(|length| symbols.of(*length)).collect::<Vec<_>>()
-        }),
+        false => view
+            .node
+            .ints("split")
+            .filter(|given| !given.is_empty())
+            .map(|given| given.iter().map(|length| symbols.of(*length)).collect::<Vec<_>>()),
     };
     let lengths = match given {
         Some(lengths) => {
@@ -214,9 +215,11 @@ pub(crate) fn pad(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
     let Some(shape) = view.required(0)? else { return Ok(vec![None]) };
     let pads = match view.has(1) {
         true => view.lengths(1),
-        false => view.node.ints("pads").or_else(|| view.node.ints("paddings")).map(|pads| {
-            pads.iter().map(|number| symbols.of(*number)).collect()
-        }),
+        false => view
+            .node
+            .ints("pads")
+            .or_else(|| view.node.ints("paddings"))
+            .map(|pads| pads.iter().map(|number| symbols.of(*number)).collect()),
     };
     let numbers = if view.has(3) { view.ints(3) } else { Some((0..shape.len() as i64).collect()) };
     let (Some(pads), Some(numbers)) = (pads, numbers) else { return Ok(vec![Some(symbols.some(shape.len()))]) };

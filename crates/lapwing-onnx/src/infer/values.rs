@@ -81,7 +81,9 @@ fn choose(view: &View<'_>, count: usize) -> Option<Vec<Length>> {
     let conditions: Vec<Length> = view.ints(0)?.into_iter().map(|holds| Length::Value(i32::from(holds != 0))).collect();
     let chosen = pairs(view.lengths(1)?, view.lengths(2)?, count)?;
     let indices = pairs(conditions, vec![Length::Value(0)], count)?;
-    Some(indices.into_iter().zip(chosen).map(|((holds, _), (yes, no))| if holds == Length::Value(1) { yes } else { no }).collect())
+    Some(
+        indices.into_iter().zip(chosen).map(|((holds, _), (yes, no))| if holds == Length::Value(1) { yes } else { no }).collect(),
+    )
 }
 
 fn arithmetic(view: &View<'_>, count: usize, symbols: &mut Symbols) -> Option<Vec<Length>> {

@@ -40,7 +40,14 @@ impl Window {
     }
 
     /// The length behind a window of `kernel` over `length`.
-    fn over(&self, axis: usize, length: &Length, kernel: &Length, is_ceil: bool, symbols: &mut Symbols) -> Result<Length, Reason> {
+    fn over(
+        &self,
+        axis: usize,
+        length: &Length,
+        kernel: &Length,
+        is_ceil: bool,
+        symbols: &mut Symbols,
+    ) -> Result<Length, Reason> {
         let stride = self.strides[axis];
         let step = symbols.of(stride);
         let Padding::Fixed(pads) = &self.pads else { return Ok(symbols.div_ceil(length, &step)) };
@@ -202,7 +209,6 @@ pub(crate) fn roi_align(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
     let length = |name: &str, symbols: &mut Symbols| symbols.of(view.node.int(name).unwrap_or(1));
     let channels = view.required(0)?.and_then(|x| x.get(1).cloned()).unwrap_or_else(|| symbols.fresh());
     let regions = view.required(1)?.and_then(|regions| regions.first().cloned()).unwrap_or_else(|| symbols.fresh());
-    let shape: Shape =
-        Some(vec![regions, channels, length("output_height", symbols), length("output_width", symbols)]);
+    let shape: Shape = Some(vec![regions, channels, length("output_height", symbols), length("output_width", symbols)]);
     Ok(vec![shape])
 }

@@ -48,29 +48,44 @@ fn kind(node: &ShapedNode) -> Option<Kind> {
         return None;
     }
     Some(match node.operator.as_str() {
-        "Cast" | "CastLike" | "Concat" | "ConstantOfShape" | "DepthToSpace" | "Expand" | "EyeLike" | "Gather" | "GatherElements"
-        | "GatherND" | "NonZero" | "OneHot" | "Pad" | "QLinearConcat" | "Range" | "ReverseSequence" | "Scatter" | "ScatterElements"
-        | "ScatterND" | "Slice" | "SpaceToDepth" | "Split" | "Tile" | "Transpose" | "Trilu" | "Compress" | "Unsqueeze" | "Squeeze"
-        | "Reshape" => Kind::Moves,
-        "Abs" | "Acos" | "Acosh" | "And" | "Asin" | "Asinh" | "Atan" | "Atanh" | "Add" | "BitShift" | "Ceil" | "Celu" | "Clip" | "Cos"
-        | "Cosh" | "CumSum" | "Div" | "Elu" | "Equal" | "Erf" | "Exp" | "FastGelu" | "Floor" | "Gelu" | "Greater"
-        | "GreaterOrEqual" | "HardSigmoid" | "HardSwish" | "IsInf" | "IsNaN" | "LeakyRelu" | "Less" | "LessOrEqual" | "Log" | "Mish"
-        | "Mod" | "Mul" | "Neg" | "Not" | "Or" | "PRelu" | "Pow" | "QLinearAdd" | "QLinearLeakyRelu" | "QLinearMul"
-        | "QLinearSigmoid" | "QuickGelu" | "RandomNormalLike" | "RandomUniformLike" | "RandomNormal" | "RandomUniform"
-        | "Reciprocal" | "Relu" | "Round" | "Selu" | "Shrink" | "Sigmoid" | "Sign" | "Sin" | "Sinh" | "Softplus" | "Softsign"
-        | "Sqrt" | "Sub" | "Swish" | "Tan" | "Tanh" | "ThresholdedRelu" | "Where" | "Xor" | "Resize" | "Upsample" => Kind::Made(1),
+        "Cast" | "CastLike" | "Concat" | "ConstantOfShape" | "DepthToSpace" | "Expand" | "EyeLike" | "Gather"
+        | "GatherElements" | "GatherND" | "NonZero" | "OneHot" | "Pad" | "QLinearConcat" | "Range" | "ReverseSequence"
+        | "Scatter" | "ScatterElements" | "ScatterND" | "Slice" | "SpaceToDepth" | "Split" | "Tile" | "Transpose" | "Trilu"
+        | "Compress" | "Unsqueeze" | "Squeeze" | "Reshape" => Kind::Moves,
+        "Abs" | "Acos" | "Acosh" | "And" | "Asin" | "Asinh" | "Atan" | "Atanh" | "Add" | "BitShift" | "Ceil" | "Celu"
+        | "Clip" | "Cos" | "Cosh" | "CumSum" | "Div" | "Elu" | "Equal" | "Erf" | "Exp" | "FastGelu" | "Floor" | "Gelu"
+        | "Greater" | "GreaterOrEqual" | "HardSigmoid" | "HardSwish" | "IsInf" | "IsNaN" | "LeakyRelu" | "Less"
+        | "LessOrEqual" | "Log" | "Mish" | "Mod" | "Mul" | "Neg" | "Not" | "Or" | "PRelu" | "Pow" | "QLinearAdd"
+        | "QLinearLeakyRelu" | "QLinearMul" | "QLinearSigmoid" | "QuickGelu" | "RandomNormalLike" | "RandomUniformLike"
+        | "RandomNormal" | "RandomUniform" | "Reciprocal" | "Relu" | "Round" | "Selu" | "Shrink" | "Sigmoid" | "Sign" | "Sin"
+        | "Sinh" | "Softplus" | "Softsign" | "Sqrt" | "Sub" | "Swish" | "Tan" | "Tanh" | "ThresholdedRelu" | "Where" | "Xor"
+        | "Resize" | "Upsample" => Kind::Made(1),
         "BiasGelu" | "DequantizeLinear" | "QuantizeLinear" | "BatchNormalization" => Kind::Made(2),
         "RotaryEmbedding" => Kind::Made(3),
         "DynamicQuantizeLinear" => Kind::Made(4),
         "Softmax" | "LogSoftmax" | "QLinearSoftmax" | "Hardmax" | "LRN" => Kind::Made(5),
         "Max" | "Mean" | "Min" | "Sum" => Kind::Many,
-        "LayerNormalization" | "InstanceNormalization" | "GroupNormalization" | "LpNormalization"
+        "LayerNormalization"
+        | "InstanceNormalization"
+        | "GroupNormalization"
+        | "LpNormalization"
         | "MeanVarianceNormalization" => Kind::Norm(5),
         "SkipLayerNormalization" => Kind::Norm(5),
         "SimplifiedLayerNormalization" | "RMSNormalization" | "SkipSimplifiedLayerNormalization" => Kind::Norm(3),
         "EmbedLayerNormalization" => Kind::Made(9),
-        "ReduceL1" | "ReduceLogSum" | "ReduceMax" | "ReduceMean" | "ReduceMin" | "ReduceProd" | "ReduceSum" | "ArgMax" | "ArgMin"
-        | "GlobalAveragePool" | "GlobalMaxPool" | "QLinearGlobalAveragePool" | "TopK" => Kind::Read(1),
+        "ReduceL1"
+        | "ReduceLogSum"
+        | "ReduceMax"
+        | "ReduceMean"
+        | "ReduceMin"
+        | "ReduceProd"
+        | "ReduceSum"
+        | "ArgMax"
+        | "ArgMin"
+        | "GlobalAveragePool"
+        | "GlobalMaxPool"
+        | "QLinearGlobalAveragePool"
+        | "TopK" => Kind::Read(1),
         "ReduceL2" | "ReduceSumSquare" | "GlobalLpPool" => Kind::Read(2),
         "ReduceLogSumExp" => Kind::Read(3),
         "AveragePool" | "LpPool" | "MaxPool" | "QLinearAveragePool" => Kind::Window,

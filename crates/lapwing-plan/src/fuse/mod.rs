@@ -1,6 +1,7 @@
 //! Fusion: nodes that one kernel can compute in one pass over its rows become one node. Every step keeps the plan valid
 //! and its results the same. No step looks at names.
 
+mod activation;
 mod embed;
 mod epilogue;
 mod maps;
@@ -19,6 +20,7 @@ pub fn fuse(plan: &mut Plan) {
     prune(plan);
     share::merge(plan);
     maps::steady(plan);
+    activation::find(plan);
     norm::find(plan);
     pool::find(plan);
     prune(plan);

@@ -2,35 +2,18 @@
 //! the product of queries and keys and the product with the values; in between, only operations that lead to a softmax
 //! of scaled and masked scores are supported.
 
-use tract_onnx::prelude::TypedNode;
-use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use lapwing_onnx::shaped::ShapedNode;
 
+use super::constant::scalar;
 use super::form::{Axis, Matrix, Score, Scores};
 use super::linear::EinsumAxis;
-use super::{Lowering, TensorForm, scalar};
-use crate::plan::{Binary, Columns, Instruction, Op, Program, Rows, ValueId};
+use super::{Lowering, TensorForm};
+use crate::plan::{Binary, Columns, Fold, Instruction, Op, Program, Rows, ValueId};
 
 /// A number below this absorbs any score that it is added to.
 const ABSORBS: f32 = -1e30;
 
 impl Scores {
-    /// The scores after a change of axes.
-    pub(crate) fn changed(&self, op: &AxisOp) -> Result<Self, String> {
-        let mut axes = self.axes.clone();
-        match op {
-            AxisOp::Add(at) => axes.insert(*at, Score::One),
-            AxisOp::Rm(at) if axes[*at] == Score::One => {
-                axes.remove(*at);
-            }
-            AxisOp::Move(from, to) => {
-                let axis = axes.remove(*from);
-                axes.insert(*to, axis);
-            }
-            other => return Err(format!("changes the axes of scores by {other:?}")),
-        }
-        Ok(Self { axes, ..self.clone() })
-    }
-
     /// The softmax over the keys.
     pub(crate) fn softmax(&self, axis: usize) -> Result<Self, String> {
         if self.axes.get(axis) != Some(&Score::Key) || self.is_softmax {
@@ -44,7 +27,7 @@ impl Scores {
         let fits = |(axis, score): (&Axis, &Score)| match axis {
             Axis::Batch => *score == Score::Batch,
             Axis::Token => *score == Score::Key,
-            Axis::Column(_) => false,
+            Axis::Column(_) | Axis::BatchAnd(_) => false,
             Axis::One | Axis::Spread(_) => true,
         };
         matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
@@ -53,7 +36,7 @@ impl Scores {
 
 impl Lowering<'_> {
     /// The product of queries and keys.
-    pub(crate) fn scores(&mut self, node: &TypedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
+    pub(crate) fn scores(&mut self, node: &ShapedNode, axes: &[EinsumAxis], q: &Matrix, k: &Matrix) -> Result<Scores, String> {
         let no = || "multiplies two matrices in a way that no attention does".to_owned();
         let of = |matrix: &Matrix, place: Option<usize>| place.map(|place| matrix.axes[place]);
         let rank = axes.iter().filter_map(|axis| axis.out).max().map_or(0, |last| last + 1);
@@ -97,11 +80,11 @@ impl Lowering<'_> {
         let (heads, head) = (length(heads), length(head));
         let (q, first) = self.unscaled(node, q);
         let (k, second) = self.unscaled(node, k);
-        Ok(Scores { q, k, heads, head, scale: first * second, bias: None, axes: out, is_softmax: false })
+        Ok(Scores { q, k, heads, head, scale: first * second, bias: None, axes: out, is_softmax: false, is_guarded: false })
     }
 
     /// If the value was last multiplied by a factor: the value before that, and the factor.
-    fn unscaled(&mut self, node: &TypedNode, matrix: &Matrix) -> (ValueId, f32) {
+    fn unscaled(&mut self, node: &ShapedNode, matrix: &Matrix) -> (ValueId, f32) {
         let value = self.float(node, matrix);
         let Some(made) = self.plan.nodes.iter().find(|made| made.output == value) else { return (value, 1.0) };
         let Op::Map { program, args } = &made.op else { return (value, 1.0) };
@@ -118,7 +101,7 @@ impl Lowering<'_> {
     }
 
     /// Scores that are multiplied by a scalar or have a mask added; `None` if no input is scores.
-    pub(crate) fn scored(&mut self, node: &TypedNode, op: Binary) -> Result<Option<Scores>, String> {
+    pub(crate) fn scored(&mut self, node: &ShapedNode, op: Binary) -> Result<Option<Scores>, String> {
         let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
             (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
             (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
@@ -143,7 +126,7 @@ impl Lowering<'_> {
         Ok(Some(made))
     }
 
-    fn times(&mut self, node: &TypedNode, scores: Scores, factor: f32) -> Scores {
+    fn times(&mut self, node: &ShapedNode, scores: Scores, factor: f32) -> Scores {
         let bias = scores.bias.map(|bias| {
             let steps = vec![Instruction::Arg(0), Instruction::Scalar(factor), Instruction::Binary(Binary::Mul, 0, 1)];
             self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias] })
@@ -151,7 +134,7 @@ impl Lowering<'_> {
         Scores { scale: scores.scale * factor, bias, ..scores }
     }
 
-    fn biased(&mut self, node: &TypedNode, scores: Scores, more: ValueId) -> Scores {
+    fn biased(&mut self, node: &ShapedNode, scores: Scores, more: ValueId) -> Scores {
         let bias = match scores.bias {
             None => more,
             Some(bias) => {
@@ -162,8 +145,27 @@ impl Lowering<'_> {
         Scores { bias: Some(bias), ..scores }
     }
 
+    /// Whether a bias may be infinite: those of it that are finite leave each sequence a softmax.
+    fn is_infinite(&self, bias: ValueId) -> bool {
+        let Some(made) = self.plan.nodes.iter().find(|made| made.output == bias) else { return true };
+        let Op::Map { program, args } = &made.op else { return true };
+        let is_input = |arg: &ValueId| self.plan.inputs.iter().any(|port| port.value == *arg);
+        let is_finite = |number: &Instruction| !matches!(number, Instruction::Scalar(number) if number.is_infinite());
+        !program.code().iter().all(is_finite) || args.iter().any(|arg| !is_input(arg) && self.is_infinite(*arg))
+    }
+
+    /// Zero for the sequences whose every key has an infinite bias, where the softmax is no number.
+    fn zero_where_all_masked(&mut self, node: &ShapedNode, value: ValueId, bias: ValueId) -> ValueId {
+        let most = self.push(&node.name, Rows::Batch, 1, Op::Pool { x: bias, fold: Fold::Max });
+        let is_masked = Instruction::Binary(Binary::Greater, 1, 2);
+        let steps = [Instruction::Arg(0), Instruction::Arg(1), Instruction::Scalar(f32::NEG_INFINITY), is_masked];
+        let program = Program::new([&steps[..], &[Instruction::Scalar(0.0), Instruction::Where(3, 0, 4)]].concat());
+        let width = self.plan.value(value).width;
+        self.push(&node.name, Rows::Token, width, Op::Map { program, args: vec![value, most] })
+    }
+
     /// Scores of which some are replaced by a number so low that adding it would have the same effect.
-    pub(crate) fn masked(&mut self, node: &TypedNode) -> Result<Option<Scores>, String> {
+    pub(crate) fn masked(&mut self, node: &ShapedNode) -> Result<Option<Scores>, String> {
         let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
             (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
             (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
@@ -184,7 +186,7 @@ impl Lowering<'_> {
     /// The product with the values.
     pub(crate) fn attend(
         &mut self,
-        node: &TypedNode,
+        node: &ShapedNode,
         axes: &[EinsumAxis],
         scores: &Scores,
         v: &Matrix,
@@ -237,7 +239,10 @@ impl Lowering<'_> {
             scale: scores.scale,
             bias: scores.bias,
         };
-        let value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
+        let mut value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
+        if let Some(bias) = scores.bias.filter(|bias| scores.is_guarded && self.is_infinite(*bias)) {
+            value = self.zero_where_all_masked(node, value, bias);
+        }
         let sizes = if scores.heads > 1 { vec![scores.heads, head_out] } else { vec![head_out] };
         Ok(Matrix { value, axes: out, sizes }.squeezed())
     }

@@ -1,66 +1,138 @@
-//! Operators that change axes or take parts of a tensor, without arithmetic.
+//! Operators that turn axes, spread tensors, or take and join parts of them, without arithmetic.
 
 use std::sync::Arc;
 
-use tract_onnx::prelude::{TDim, Tensor, TypedNode};
-use tract_onnx::tract_core::internal::DimLike;
-use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Slice, TypedConcat};
-use tract_onnx::tract_core::ops::change_axes::AxisOp;
+use lapwing_onnx::shaped::ShapedNode;
+use lapwing_onnx::tensor::Datatype;
 
-use super::form::{Axis, Matrix};
-use super::{Lowered, Lowering, TensorForm};
-use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows};
+use super::constant::{of_floats, of_integer, of_rank, part, permuted, with_shape};
+use super::extent::{Extent, Values, extent};
+use super::form::{Axis, Matrix, Place, Places};
+use super::reshape::rank;
+use super::{Lowered, Lowering, TensorForm, axis_of};
+use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows, ValueId};
 
 impl Lowering<'_> {
-    pub(crate) fn change_axes(&mut self, node: &TypedNode, op: &AxisOp) -> Lowered {
-        let made = match self.input(node, 0)? {
-            TensorForm::Matrix(matrix) => TensorForm::Matrix(changed(matrix, op)?),
-            TensorForm::Const(tensor) => TensorForm::Const(changed_const(tensor, op)?),
-            TensorForm::ByPosition(tensor, axis, from) => {
-                let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
-                TensorForm::ByPosition(changed_const(tensor, op)?, axis, *from)
-            }
-            TensorForm::Positions { from, axis, rank } => {
-                let axis = moved(*axis, op).ok_or("changes the axis of the tokens")?;
-                let rank = if matches!(op, AxisOp::Add(_)) { rank + 1 } else { rank - 1 };
-                TensorForm::Positions { from: *from, axis, rank }
-            }
-            TensorForm::Scores(scores) => TensorForm::Scores(scores.changed(op)?),
-            count @ TensorForm::Count { .. } => count.clone(),
+    pub(crate) fn transpose(&mut self, node: &ShapedNode) -> Lowered {
+        let form = self.input(node, 0)?;
+        let rank = rank(&form);
+        let order = match node.ints("perm") {
+            Some(order) => order.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<_>, _>>()?,
+            None => (0..rank).rev().collect(),
         };
-        Ok(Some(made))
+        if order.len() != rank {
+            return Err(format!("turns {} axes of {rank}", order.len()));
+        }
+        let to = |axis: usize| order.iter().position(|from| *from == axis).unwrap_or(axis);
+        Ok(vec![match form {
+            TensorForm::Matrix(matrix) => {
+                TensorForm::Matrix(matrix.with_axes(order.iter().map(|axis| matrix.axes[*axis]).collect()))
+            }
+            TensorForm::Const(constant) => TensorForm::Const(permuted(&constant, &order)?.into()),
+            TensorForm::ByPosition(constant, axis, from) => {
+                TensorForm::ByPosition(permuted(&constant, &order)?.into(), to(axis), from)
+            }
+            TensorForm::Places(places) => TensorForm::Places(places.moved(rank, to)),
+            TensorForm::Scores(mut scores) => {
+                scores.axes = order.iter().map(|axis| scores.axes[*axis]).collect();
+                TensorForm::Scores(scores)
+            }
+            count @ TensorForm::Count { .. } => count,
+            TensorForm::Flat(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
+                return Err("turns the axes of merged tokens".into());
+            }
+        }])
     }
 
     /// A slice of an axis: of columns, of positions, or the first token.
-    pub(crate) fn slice(&mut self, node: &TypedNode, op: &Slice) -> Lowered {
-        let from = op.start.to_usize().map_err(|_| format!("begins at {}", op.start))?;
-        let made = match self.input(node, 0)?.clone() {
-            TensorForm::Const(tensor) => match op.end.to_usize() {
-                Ok(to) => {
-                    let part = tensor.slice(op.axis, from, to).map_err(|e| format!("{e:#}"))?;
-                    TensorForm::Const(Arc::new(part))
-                }
-                Err(_) if self.is_tokens(&(op.end.clone() - from)) => TensorForm::ByPosition(tensor, op.axis, from),
-                Err(_) => return Err(format!("ends at {}", op.end)),
-            },
-            TensorForm::Matrix(matrix) => match (matrix.axes[op.axis], op.end.to_usize()) {
-                (Axis::Token, Ok(1)) if from == 0 => TensorForm::Matrix(self.first_token(node, &matrix)),
-                (Axis::Column(column), Ok(to)) => TensorForm::Matrix(self.columns(node, &matrix, column, from, to)?),
-                (Axis::One, Ok(1)) if from == 0 => TensorForm::Matrix(matrix),
-                (axis, _) => return Err(format!("cuts {from}..{} out of {axis:?}", op.end)),
-            },
-            TensorForm::ByPosition(..) | TensorForm::Positions { .. } | TensorForm::Count { .. } | TensorForm::Scores(_) => {
-                return Err("slices something that is not a matrix".into());
+    pub(crate) fn slice(&mut self, node: &ShapedNode) -> Lowered {
+        let mut form = self.input(node, 0)?;
+        let rank = rank(&form);
+        let ends = |attribute: &str, slot: usize| -> Result<Vec<Option<Values>>, String> {
+            match node.ints(attribute) {
+                Some(numbers) => Ok(numbers.iter().map(|number| Some([held(*number); 3])).collect()),
+                None => self.lengths(node, slot),
             }
         };
-        Ok(Some(made))
+        let (starts, stops) = (ends("starts", 1)?, ends("ends", 2)?);
+        let axes = match self.numbers(node, "axes", 3)? {
+            Some(axes) => axes.into_iter().map(|axis| axis_of(axis, rank)).collect::<Result<Vec<_>, _>>()?,
+            None => (0..starts.len()).collect(),
+        };
+        if self
+            .constant(node, 4)?
+            .is_some_and(|steps| super::constant::integers(&steps).map_or(true, |s| s.iter().any(|s| *s != 1)))
+        {
+            return Err("takes every other element, or backwards".into());
+        }
+        if starts.len() != axes.len() || stops.len() != axes.len() {
+            return Err("has as many axes as neither starts nor ends".into());
+        }
+        for (at, axis) in axes.into_iter().enumerate() {
+            let (Some(start), Some(stop)) = (starts[at], stops[at]) else {
+                return Err("cuts at lengths that are not known".into());
+            };
+            form = self.cut(node, form, axis, start, stop)?;
+        }
+        Ok(vec![form])
     }
 
-    pub(crate) fn is_tokens(&self, length: &TDim) -> bool {
-        self.token.as_ref() == Some(length)
+    fn cut(
+        &mut self,
+        node: &ShapedNode,
+        form: TensorForm,
+        axis: usize,
+        start: Values,
+        stop: Values,
+    ) -> Result<TensorForm, String> {
+        let fixed = |values: Values| values.iter().all(|value| *value == values[0]).then_some(values[0]);
+        let begin = fixed(start).ok_or("begins at a length of the call")?;
+        // what an end amounts to on an axis of a fixed length
+        let within = |length: usize| -> Option<(usize, usize)> {
+            let place = |at: i32| {
+                let from_end = if at < 0 { i64::from(at) + length as i64 } else { i64::from(at) };
+                usize::try_from(from_end.max(0)).unwrap_or(0).min(length)
+            };
+            let (from, to) = (place(begin), place(fixed(stop)?));
+            Some((from, to.max(from)))
+        };
+        let is_to_the_end = stop[0] == i32::MAX;
+        Ok(match form {
+            TensorForm::Const(constant) => match within(constant.shape[axis]) {
+                Some((from, to)) => TensorForm::Const(part(&constant, axis, from, to)?.into()),
+                None => {
+                    let from = usize::try_from(begin).map_err(|_| "begins from the end")?;
+                    let length = [0, 1, 2].map(|at| stop[at] - begin);
+                    if extent(length) != Extent::Token {
+                        return Err("ends at a length that is not that of the tokens".into());
+                    }
+                    TensorForm::ByPosition(constant, axis, from)
+                }
+            },
+            TensorForm::Matrix(matrix) => match matrix.axes[axis] {
+                Axis::Column(column) => {
+                    let (from, to) = within(matrix.sizes[column]).ok_or("cuts columns at a length of the call")?;
+                    if to == from {
+                        return Err("takes no columns".into());
+                    }
+                    TensorForm::Matrix(self.columns(node, &matrix, column, from, to)?)
+                }
+                Axis::Batch | Axis::Token | Axis::One if begin == 0 && is_to_the_end => TensorForm::Matrix(matrix),
+                Axis::Token if begin == 0 && extent(stop) == Extent::Token => TensorForm::Matrix(matrix),
+                Axis::Batch if begin == 0 && extent(stop) == Extent::Batch => TensorForm::Matrix(matrix),
+                Axis::Token if begin == 0 && stop == [1; 3] => TensorForm::Matrix(self.first_token(node, &matrix)),
+                Axis::One if within(1) == Some((0, 1)) => TensorForm::Matrix(matrix),
+                // all of it is taken, however long it is
+                Axis::Spread(_) if begin == 0 => TensorForm::Matrix(matrix),
+                other => return Err(format!("cuts {begin}..{} out of {other:?}", stop[0])),
+            },
+            form @ (TensorForm::ByPosition(..) | TensorForm::Places(_)) if begin == 0 && is_to_the_end => form,
+            form @ TensorForm::Places(_) if begin == 0 && extent(stop) == Extent::Token => form,
+            _ => return Err("slices something that is not a matrix".into()),
+        })
     }
 
-    pub(crate) fn first_token(&mut self, node: &TypedNode, matrix: &Matrix) -> Matrix {
+    pub(crate) fn first_token(&mut self, node: &ShapedNode, matrix: &Matrix) -> Matrix {
         let x = self.float(node, matrix);
         let op = Op::Pool { x, fold: Fold::First };
         let value = self.push(&node.name, Rows::Batch, matrix.width(), op);
@@ -70,12 +142,15 @@ impl Lowering<'_> {
 
     pub(crate) fn columns(
         &mut self,
-        node: &TypedNode,
+        node: &ShapedNode,
         matrix: &Matrix,
         column: usize,
         from: usize,
         to: usize,
     ) -> Result<Matrix, String> {
+        if from == 0 && to == matrix.sizes[column] {
+            return Ok(matrix.clone());
+        }
         if column > 0 {
             return Err("slices columns that are not contiguous".into());
         }
@@ -88,50 +163,96 @@ impl Lowering<'_> {
         Ok(Matrix { value, axes: matrix.axes.clone(), sizes }.squeezed())
     }
 
+    /// Parts of columns, one behind the other.
+    pub(crate) fn split(&mut self, node: &ShapedNode) -> Lowered {
+        let matrix = self.matrix(node, 0)?;
+        let axis = axis_of(node.int("axis").unwrap_or(0), matrix.axes.len())?;
+        let Axis::Column(column) = matrix.axes[axis] else { return Err(format!("splits {:?}", matrix.axes[axis])) };
+        let (length, count) = (matrix.sizes[column], node.outputs.len());
+        let parts = match self.numbers(node, "split", 1)? {
+            Some(parts) => {
+                parts.into_iter().map(|part| usize::try_from(part).map_err(|_| format!("has a part of {part}"))).collect()
+            }
+            // the last part may be shorter
+            None => {
+                let each = length.div_ceil(count.max(1));
+                Ok((0..count).map(|at| each.min(length.saturating_sub(at * each))).collect())
+            }
+        };
+        let parts: Vec<usize> = parts?;
+        if parts.iter().sum::<usize>() != length || parts.contains(&0) {
+            return Err(format!("splits {length} columns into {parts:?}"));
+        }
+        let mut from = 0;
+        let mut made = Vec::with_capacity(count);
+        for part in parts {
+            made.push(TensorForm::Matrix(self.columns(node, &matrix, column, from, from + part)?));
+            from += part;
+        }
+        Ok(made)
+    }
+
     /// Broadcasts axes of length one, which maps do implicitly.
-    pub(crate) fn broadcast(&mut self, node: &TypedNode, op: &MultiBroadcastTo) -> Lowered {
-        let made = match self.input(node, 0)?.clone() {
+    pub(crate) fn expand(&mut self, node: &ShapedNode) -> Lowered {
+        let lengths = self.lengths(node, 1)?;
+        let form = self.input(node, 0)?;
+        let rank = rank(&form).max(lengths.len());
+        Ok(vec![match form {
             TensorForm::Matrix(matrix) => {
-                let mut axes = vec![Axis::One; op.shape.rank() - matrix.axes.len()];
-                axes.extend(&matrix.axes);
-                for (axis, dim) in axes.iter_mut().zip(op.shape.iter()) {
-                    let length = dim.to_usize().ok();
-                    if *axis == Axis::One && length != Some(1) {
-                        *axis = Axis::Spread(length);
+                let mut axes = matrix.of_rank(rank).axes;
+                let behind = rank - lengths.len();
+                for (axis, values) in axes.iter_mut().skip(behind).zip(&lengths) {
+                    if *axis == Axis::One && !matches!(values, Some([1, 1, 1] | [-1, -1, -1])) {
+                        let length = values.map(extent);
+                        *axis = Axis::Spread(if let Some(Extent::Fixed(length)) = length { Some(length) } else { None });
                     }
                 }
                 TensorForm::Matrix(matrix.with_axes(axes))
             }
-            TensorForm::ByPosition(tensor, axis, from) => {
-                let added = op.shape.rank() - tensor.rank();
-                let mut shape = vec![1; added];
-                shape.extend(tensor.shape());
-                let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                TensorForm::ByPosition(Arc::new(tensor), axis + added, from)
+            TensorForm::ByPosition(constant, axis, from) => {
+                let added = rank - constant.shape.len();
+                TensorForm::ByPosition(of_rank(&constant, rank).into(), axis + added, from)
             }
-            TensorForm::Positions { from, axis, rank } => {
-                let added = op.shape.rank() - rank;
-                TensorForm::Positions { from, axis: axis + added, rank: rank + added }
-            }
+            TensorForm::Places(places) => TensorForm::Places(places.of_rank(rank)),
             // maps broadcast it again
-            TensorForm::Const(tensor) => {
-                let mut shape = vec![1; op.shape.rank() - tensor.rank()];
-                shape.extend(tensor.shape());
-                let tensor = (*tensor).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                TensorForm::Const(Arc::new(tensor))
-            }
+            TensorForm::Const(constant) => TensorForm::Const(of_rank(&constant, rank).into()),
             count @ TensorForm::Count { .. } => count,
-            TensorForm::Scores(_) => return Err("broadcasts something that is not a matrix".into()),
-        };
-        Ok(Some(made))
+            TensorForm::Scores(_) | TensorForm::NaNs(_) | TensorForm::Flat(..) | TensorForm::Tuple(_) => {
+                return Err("broadcasts something that is not a matrix".into());
+            }
+        }])
     }
 
-    /// Concatenates columns along the outermost column axis, so that each part stays contiguous.
-    pub(crate) fn concat(&mut self, node: &TypedNode, op: &TypedConcat) -> Lowered {
-        let mut parts = Vec::with_capacity(node.inputs.len());
-        for slot in 0..node.inputs.len() {
+    /// A tensor of one number: maps broadcast it.
+    pub(crate) fn filled(&mut self, node: &ShapedNode) -> Lowered {
+        let output = node.outputs.first().copied().flatten().ok_or("makes nothing")?;
+        let number = match node.constant("value") {
+            Some(number) => super::constant::scalar(&number).ok_or("fills by no number")?,
+            None => 0.0,
+        };
+        let ones = vec![1; self.lengths(node, 0)?.len()];
+        let made = match self.graph.tensor(output).datatype {
+            None | Some(Datatype::Fp32) => of_floats(ones, &[number]),
+            Some(kind) => with_shape(&super::constant::cast(&of_integer(number as i64), kind)?, ones),
+        };
+        Ok(vec![TensorForm::Const(Arc::new(made))])
+    }
+
+    /// Concatenates columns along the outermost column axis, so that each part stays contiguous; or places, for a lookup by several.
+    pub(crate) fn concat(&mut self, node: &ShapedNode) -> Lowered {
+        let forms = (0..node.inputs.len()).map(|slot| self.input(node, slot)).collect::<Result<Vec<_>, _>>()?;
+        let rank = forms.first().map(rank).ok_or("joins nothing")?;
+        let axis = axis_of(node.int("axis").unwrap_or(0), rank)?;
+        if let Some(tuple) = tuple(&forms, axis) {
+            return Ok(vec![TensorForm::Tuple(tuple)]);
+        }
+        if let [only] = &forms[..] {
+            return Ok(vec![only.clone()]);
+        }
+        let mut parts = Vec::with_capacity(forms.len());
+        for slot in 0..forms.len() {
             parts.push(
-                outermost(&self.matrix(node, slot)?, op.axis)
+                outermost(&self.matrix(node, slot)?, axis)
                     .ok_or("concatenates along an axis that is not the outermost column axis")?,
             );
         }
@@ -143,19 +264,38 @@ impl Lowering<'_> {
         let mut sizes = first.sizes.clone();
         sizes[0] = parts.iter().map(|part| part.sizes[0]).sum();
         let value = self.push(&node.name, first.rows(), sizes.iter().product(), Op::Concat(values));
-        Ok(Some(TensorForm::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())))
+        Ok(vec![TensorForm::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())])
     }
 
     /// The matrix's value as float32.
-    pub(crate) fn float(&mut self, node: &TypedNode, matrix: &Matrix) -> crate::plan::ValueId {
+    pub(crate) fn float(&mut self, node: &ShapedNode, matrix: &Matrix) -> ValueId {
         if self.plan.value(matrix.value).kind == ElementType::F32 { matrix.value } else { self.copied(matrix, &node.name) }
     }
 
     /// A float32 copy with a value of its own.
-    pub(crate) fn copied(&mut self, matrix: &Matrix, name: &str) -> crate::plan::ValueId {
+    pub(crate) fn copied(&mut self, matrix: &Matrix, name: &str) -> ValueId {
         let program = Program::new(vec![Instruction::Arg(0)]);
         self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
     }
+}
+
+/// A number as a 32-bit one: those beyond mean an end.
+fn held(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// Places that are joined along a last axis of length one.
+fn tuple(forms: &[TensorForm], axis: usize) -> Option<Vec<Places>> {
+    let mut joined = Vec::with_capacity(forms.len());
+    for form in forms {
+        let TensorForm::Places(places) = form else { return None };
+        let is_last = axis + 1 == places.rank && places.terms.iter().all(|term: &Place| term.at != axis);
+        if !is_last {
+            return None;
+        }
+        joined.push(places.clone().moved(axis, |at| at));
+    }
+    Some(joined)
 }
 
 /// The matrix with the axis at `at` as its outermost column axis, even if it is of length one; `None` if it is any
@@ -170,45 +310,6 @@ fn outermost(matrix: &Matrix, at: usize) -> Option<Matrix> {
             let sizes = std::iter::once(1).chain(matrix.sizes.iter().copied()).collect();
             Some(Matrix { value: matrix.value, axes, sizes })
         }
-        _ => None,
-    }
-}
-
-fn changed(matrix: &Matrix, op: &AxisOp) -> Result<Matrix, String> {
-    let mut axes = matrix.axes.clone();
-    match op {
-        AxisOp::Add(at) => axes.insert(*at, Axis::One),
-        AxisOp::Rm(at) if axes[*at] == Axis::One => {
-            axes.remove(*at);
-        }
-        AxisOp::Rm(at) => return Err(format!("removes axis {at}, which is {:?}", axes[*at])),
-        AxisOp::Move(from, to) => {
-            let axis = axes.remove(*from);
-            axes.insert(*to, axis);
-        }
-        AxisOp::Reshape(at, from, to) => {
-            let lengths = |dims: &[TDim]| -> Option<Vec<usize>> { dims.iter().map(|dim| dim.to_usize().ok()).collect() };
-            let (Some(from), Some(to)) = (lengths(from), lengths(to)) else {
-                return Err("merges or splits the batch or token axis".into());
-            };
-            return matrix.reshaped(*at, &from, &to).ok_or_else(|| "merges columns that are not contiguous".into());
-        }
-    }
-    Ok(matrix.with_axes(axes))
-}
-
-fn changed_const(tensor: &Tensor, op: &AxisOp) -> Result<Arc<Tensor>, String> {
-    let mut tensor = tensor.clone();
-    op.change_tensor(&mut tensor, false).map_err(|e| format!("{e:#}"))?;
-    Ok(Arc::new(tensor))
-}
-
-/// The index of an axis after the change.
-fn moved(axis: usize, op: &AxisOp) -> Option<usize> {
-    match op {
-        AxisOp::Add(at) => Some(if *at <= axis { axis + 1 } else { axis }),
-        AxisOp::Rm(at) if *at == axis => None,
-        AxisOp::Rm(at) => Some(if *at < axis { axis - 1 } else { axis }),
         _ => None,
     }
 }

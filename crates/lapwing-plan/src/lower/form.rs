@@ -11,6 +11,8 @@ pub(crate) enum Axis {
     Token,
     /// A column axis; its index in [`Matrix::sizes`].
     Column(usize),
+    /// The sequences and a column axis behind them, merged into one; its index as above.
+    BatchAnd(usize),
     /// Of length one.
     One,
     /// An axis that is broadcast to this length, or, with `None`, to a length that the batch determines; maps broadcast
@@ -52,14 +54,43 @@ impl Matrix {
             Axis::Batch => Some(0),
             Axis::Token => Some(1),
             Axis::Column(place) => Some(2 + place),
-            Axis::One | Axis::Spread(_) => None,
+            Axis::One | Axis::Spread(_) | Axis::BatchAnd(_) => None,
         };
-        self.axes.iter().filter_map(order).is_sorted()
+        !self.is_merged() && self.axes.iter().filter_map(order).is_sorted()
+    }
+
+    /// Whether the axis at `at` has all columns of a row.
+    pub(crate) fn is_only_column(&self, at: usize) -> bool {
+        match self.axes.get(at) {
+            Some(Axis::Column(0)) => self.sizes.len() == 1,
+            Some(Axis::One) => self.sizes.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether the axes from `at` on have all columns of a row, in their order, and nothing else.
+    pub(crate) fn is_all_columns(&self, at: usize) -> bool {
+        let columns: Vec<usize> =
+            self.axes[at..].iter().filter_map(|axis| if let Axis::Column(place) = axis { Some(*place) } else { None }).collect();
+        let is_rest = self.axes[at..].iter().all(|axis| matches!(axis, Axis::Column(_) | Axis::One));
+        is_rest && columns.len() == self.sizes.len() && columns.is_sorted()
+    }
+
+    /// Whether an axis is one of columns merged with the batch.
+    pub(crate) fn is_merged(&self) -> bool {
+        self.axes.iter().any(|axis| matches!(axis, Axis::BatchAnd(_)))
     }
 
     /// The same value with other axes.
     pub(crate) fn with_axes(&self, axes: Vec<Axis>) -> Self {
         Self { axes, ..self.clone() }
+    }
+
+    /// With axes of length one before its own, so that it has `rank` of them.
+    pub(crate) fn of_rank(&self, rank: usize) -> Self {
+        let mut axes = vec![Axis::One; rank.saturating_sub(self.axes.len())];
+        axes.extend(&self.axes);
+        self.with_axes(axes)
     }
 
     /// Drops column axes of length one, so that equal matrices compare equal.
@@ -69,6 +100,8 @@ impl Matrix {
             for axis in &mut self.axes {
                 match axis {
                     Axis::Column(place) if *place == column => *axis = Axis::One,
+                    Axis::BatchAnd(place) if *place == column => *axis = Axis::Batch,
+                    Axis::BatchAnd(place) if *place > column => *place -= 1,
                     Axis::Column(place) if *place > column => *place -= 1,
                     _ => {}
                 }
@@ -86,7 +119,7 @@ impl Matrix {
             match axis {
                 Axis::Column(place) => columns.push(*place),
                 Axis::One => {}
-                Axis::Batch | Axis::Token | Axis::Spread(_) => return None,
+                Axis::Batch | Axis::Token | Axis::Spread(_) | Axis::BatchAnd(_) => return None,
             }
         }
         let first = columns.first().copied().unwrap_or(self.sizes.len());
@@ -99,6 +132,7 @@ impl Matrix {
         sizes.splice(first..first + columns.len(), to.iter().copied());
         let moved = |axis: &Axis| match axis {
             Axis::Column(place) if *place >= first + columns.len() => Axis::Column(place + to.len() - columns.len()),
+            Axis::BatchAnd(place) if *place >= first + columns.len() => Axis::BatchAnd(place + to.len() - columns.len()),
             other => *other,
         };
         let mut axes: Vec<Axis> = self.axes[..at].iter().map(moved).collect();
@@ -138,6 +172,51 @@ mod tests {
     }
 }
 
+/// Whole numbers that are sums of indices: of the sequence in its batch, and of the token in its sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The number of axes.
+    pub(crate) rank: usize,
+    /// What is added to the indices.
+    pub(crate) from: usize,
+    /// The indices that are added.
+    pub(crate) terms: Vec<Place>,
+}
+
+/// The index along one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Which index: of the batch or of the tokens.
+    pub(crate) of: Axis,
+    /// The axis along which it counts.
+    pub(crate) at: usize,
+    /// Whether it is multiplied by the number of tokens.
+    pub(crate) by_tokens: bool,
+}
+
+impl Places {
+    /// The axis along which these are the tokens' positions, if they are nothing else.
+    pub(crate) fn positions(&self) -> Option<usize> {
+        match self.terms[..] {
+            [Place { of: Axis::Token, at, by_tokens: false }] => Some(at),
+            _ => None,
+        }
+    }
+
+    /// With axes of length one before its own.
+    pub(crate) fn of_rank(mut self, rank: usize) -> Self {
+        let added = rank.saturating_sub(self.rank);
+        self.terms.iter_mut().for_each(|term| term.at += added);
+        Self { rank: self.rank + added, ..self }
+    }
+
+    /// With each axis moved.
+    pub(crate) fn moved(mut self, rank: usize, to: impl Fn(usize) -> usize) -> Self {
+        self.terms.iter_mut().for_each(|term| term.at = to(term.at));
+        Self { rank, ..self }
+    }
+}
+
 /// The meaning of one axis of scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Score {
@@ -149,7 +228,7 @@ pub(crate) enum Score {
 }
 
 /// Scores of queries against keys, or their softmax.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scores {
     pub(crate) q: ValueId,
     pub(crate) k: ValueId,
@@ -160,4 +239,6 @@ pub(crate) struct Scores {
     pub(crate) bias: Option<ValueId>,
     pub(crate) axes: Vec<Score>,
     pub(crate) is_softmax: bool,
+    /// Whether what is no number, as of a sequence whose keys are all masked, has been made zero.
+    pub(crate) is_guarded: bool,
 }

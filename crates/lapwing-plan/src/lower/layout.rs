@@ -1,15 +1,15 @@
 //! The layout of a map's result, derived from its operands.
 
-use tract_onnx::prelude::Tensor;
+use lapwing_onnx::shaped::Constant;
 
-use super::floats;
+use super::constant::{floats, permuted};
 use super::form::{Axis, Matrix};
 
 /// An operand of a map.
 #[derive(Debug)]
 pub(crate) enum Operand {
     Matrix(Matrix),
-    Const(Tensor),
+    Const(Constant),
 }
 
 /// The layout of a map's result: that of its widest operand, with a row for each token if any operand has one.
@@ -38,13 +38,13 @@ pub(crate) fn common(operands: &[Operand]) -> Result<Matrix, String> {
     if layout.sizes.is_empty() {
         for operand in operands {
             let Operand::Const(tensor) = operand else { continue };
-            if tensor.len() == 1 {
+            if tensor.elements() == 1 {
                 continue;
             }
-            if !layout.sizes.is_empty() || tensor.rank() != layout.axes.len() {
+            if !layout.sizes.is_empty() || tensor.shape.len() != layout.axes.len() {
                 return Err("broadcasts over columns of several constants".into());
             }
-            for (place, length) in tensor.shape().iter().enumerate().filter(|(_, length)| **length > 1) {
+            for (place, length) in tensor.shape.iter().enumerate().filter(|(_, length)| **length > 1) {
                 if layout.axes[place] != Axis::One && layout.axes[place] != Axis::Spread(Some(*length)) {
                     return Err(format!("has a constant along {:?}", layout.axes[place]));
                 }
@@ -57,12 +57,12 @@ pub(crate) fn common(operands: &[Operand]) -> Result<Matrix, String> {
 }
 
 /// A constant as a row in the layout of the matrix.
-pub(crate) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> {
-    if tensor.rank() != layout.axes.len() {
+pub(crate) fn row(tensor: &Constant, layout: &Matrix) -> Result<Vec<f32>, String> {
+    if tensor.shape.len() != layout.axes.len() {
         return Err("has a constant of another rank".into());
     }
     let columns = layout.columns();
-    for (place, length) in tensor.shape().iter().enumerate() {
+    for (place, length) in tensor.shape.iter().enumerate() {
         let fits = match layout.axes[place] {
             Axis::Column(column) => *length == layout.sizes[column] || *length == 1,
             _ => *length == 1,
@@ -72,9 +72,9 @@ pub(crate) fn row(tensor: &Tensor, layout: &Matrix) -> Result<Vec<f32>, String> 
         }
     }
     let mut order = columns.clone();
-    order.extend((0..tensor.rank()).filter(|place| !columns.contains(place)));
-    let turned = tensor.clone().permute_axes(&order).map_err(|e| format!("{e:#}"))?;
-    let lengths = &turned.shape()[..columns.len()];
+    order.extend((0..tensor.shape.len()).filter(|place| !columns.contains(place)));
+    let turned = permuted(tensor, &order)?;
+    let lengths = &turned.shape[..columns.len()];
     let data = floats(&turned)?;
     let at = |index: usize| {
         let (mut rest, mut offset, mut stride) = (index, 0, 1);

@@ -1,39 +1,127 @@
-//! Matrix products with a weight.
+//! Matrix products: with a weight, or of two matrices inside an attention.
 
-use tract_onnx::prelude::{DatumType, Tensor, TypedNode};
-use tract_onnx::tract_core::axes::Axis as MappedAxis;
-use tract_onnx::tract_core::ops::einsum::EinSum;
+use lapwing_onnx::shaped::{Constant, ShapedNode};
+use lapwing_onnx::tensor::Datatype;
 
+use super::constant::{floats, of_floats, of_rank, permuted, with_shape};
 use super::form::{Axis, Matrix};
-use super::{Lowered, Lowering, TensorForm, floats};
-use crate::plan::{Activation, Op};
+use super::layout::Operand;
+use super::reshape::rank;
+use super::{Lowered, Lowering, TensorForm};
+use crate::plan::{Activation, Binary, Instruction, Op};
 
 impl Lowering<'_> {
-    /// An einsum: of a matrix and a weight, or of two matrices inside an attention.
-    pub(crate) fn einsum(&mut self, node: &TypedNode, op: &EinSum) -> Lowered {
-        if op.q_params.is_some() || node.inputs.len() != 2 || op.operating_dt != DatumType::F32 {
-            return Err("is not a product of two float32 tensors".into());
+    pub(crate) fn matmul(&mut self, node: &ShapedNode) -> Lowered {
+        let (a, b) = (self.input(node, 0)?, self.input(node, 1)?);
+        let (rank_a, rank_b) = (rank(&a), rank(&b));
+        if rank_a == 0 || rank_b == 0 {
+            return Err("multiplies a number".into());
         }
-        let axes: Vec<EinsumAxis> = op.axes.iter_all_axes().map(EinsumAxis::new).collect::<Result<_, _>>()?;
-        let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
-            (TensorForm::Matrix(x), TensorForm::Const(weight)) => TensorForm::Matrix(self.linear(node, &axes, &x, &weight)?),
-            (TensorForm::Const(weight), TensorForm::Matrix(x)) => {
-                let turned: Vec<_> = axes.iter().map(EinsumAxis::turned).collect();
-                TensorForm::Matrix(self.linear(node, &turned, &x, &weight)?)
-            }
-            (TensorForm::Matrix(a), TensorForm::Matrix(b)) => TensorForm::Scores(self.scores(node, &axes, &a, &b)?),
-            (TensorForm::Scores(scores), TensorForm::Matrix(v)) => TensorForm::Matrix(self.attend(node, &axes, &scores, &v)?),
-            (TensorForm::Matrix(v), TensorForm::Scores(scores)) => {
-                let turned: Vec<_> = axes.iter().map(EinsumAxis::turned).collect();
-                TensorForm::Matrix(self.attend(node, &turned, &scores, &v)?)
-            }
-            _ => return Err("multiplies operands that are not matrices".into()),
-        };
-        Ok(Some(made))
+        // a vector is a row of the left operand, or a column of the right one, without an axis of its own in the result
+        let (row, column) = (usize::from(rank_a > 1), usize::from(rank_b > 1));
+        let (outer_a, outer_b) = (rank_a - 1 - row, rank_b - 1 - column);
+        let outer = outer_a.max(outer_b);
+        let mut axes = Vec::new();
+        for place in 0..outer {
+            let own = |count: usize| (place + count).checked_sub(outer);
+            axes.push(EinsumAxis { a: own(outer_a), b: own(outer_b), out: Some(place) });
+        }
+        if row == 1 {
+            axes.push(EinsumAxis { a: Some(rank_a - 2), b: None, out: Some(outer) });
+        }
+        axes.push(EinsumAxis { a: Some(rank_a - 1), b: Some(rank_b - 1 - column), out: None });
+        if column == 1 {
+            axes.push(EinsumAxis { a: None, b: Some(rank_b - 1), out: Some(outer + row) });
+        }
+        self.product(node, &axes, a, b).map(|made| vec![made])
     }
 
-    fn linear(&mut self, node: &TypedNode, axes: &[EinsumAxis], x: &Matrix, weight: &Tensor) -> Result<Matrix, String> {
-        let shape = weight.shape();
+    /// `alpha · A · B + beta · C`, each of A and B turned if the node says so.
+    pub(crate) fn gemm(&mut self, node: &ShapedNode) -> Lowered {
+        let is_turned = |name: &str| node.int(name).unwrap_or(0) != 0;
+        let (turn_a, turn_b) = (usize::from(is_turned("transA")), usize::from(is_turned("transB")));
+        let axes = [
+            EinsumAxis { a: Some(turn_a), b: None, out: Some(0) },
+            EinsumAxis { a: Some(1 - turn_a), b: Some(turn_b), out: None },
+            EinsumAxis { a: None, b: Some(1 - turn_b), out: Some(1) },
+        ];
+        let product = self.product(node, &axes, self.input(node, 0)?, self.input(node, 1)?)?;
+        let TensorForm::Matrix(mut product) = product else { return Err("is no product with a weight".into()) };
+        let alpha = node.float("alpha").unwrap_or(1.0);
+        if alpha.to_bits() != 1.0_f32.to_bits() {
+            product = self.mapped(node, &[Operand::Matrix(product)], &|places| {
+                vec![Instruction::Scalar(alpha), Instruction::Binary(Binary::Mul, places[0], places.len())]
+            })?;
+        }
+        if let Some(added) = Self::tensor(node, 2) {
+            let beta = node.float("beta").unwrap_or(1.0);
+            let mut operand = self.operand(node, self.form(added).ok_or("input 2 is no matrix")?)?;
+            if beta.to_bits() != 1.0_f32.to_bits() {
+                operand = match operand {
+                    Operand::Const(constant) => {
+                        let times: Vec<f32> = floats(&constant)?.into_iter().map(|x| x * beta).collect();
+                        Operand::Const(of_floats(constant.shape.clone(), &times))
+                    }
+                    Operand::Matrix(_) => return Err("adds a multiple of a matrix".into()),
+                };
+            }
+            product = self.mapped(node, &[Operand::Matrix(product), operand], &|places| {
+                vec![Instruction::Binary(Binary::Add, places[0], places[1])]
+            })?;
+        }
+        Ok(vec![TensorForm::Matrix(product)])
+    }
+
+    /// An einsum of two operands, each letter at most once in each of them.
+    pub(crate) fn einsum(&mut self, node: &ShapedNode) -> Lowered {
+        let equation: String = node.word("equation").unwrap_or("").chars().filter(|c| !c.is_whitespace()).collect();
+        let (operands, out) = equation.split_once("->").ok_or("does not name the axes of its result")?;
+        let parts: Vec<Vec<char>> = operands.split(',').chain([out]).map(|part| part.chars().collect()).collect();
+        let [a, b, out] = &parts[..] else { return Err("is not a product of two tensors".into()) };
+        let mut letters: Vec<char> = out.iter().chain(a).chain(b).copied().collect();
+        letters.sort_unstable();
+        letters.dedup();
+        let place = |part: &[char], letter: char| part.iter().position(|own| *own == letter);
+        let is_twice = |part: &[char]| part.iter().any(|letter| part.iter().filter(|own| *own == letter).count() > 1);
+        if letters.iter().any(|letter| !letter.is_ascii_alphabetic()) || parts.iter().any(|part| is_twice(part)) {
+            return Err(format!("has the equation {equation}"));
+        }
+        let axes: Vec<EinsumAxis> = letters
+            .iter()
+            .map(|letter| EinsumAxis { a: place(a, *letter), b: place(b, *letter), out: place(out, *letter) })
+            .collect();
+        self.product(node, &axes, self.input(node, 0)?, self.input(node, 1)?).map(|made| vec![made])
+    }
+
+    /// A product of a matrix and a weight, or of two matrices inside an attention.
+    fn product(
+        &mut self,
+        node: &ShapedNode,
+        axes: &[EinsumAxis],
+        left: TensorForm,
+        right: TensorForm,
+    ) -> Result<TensorForm, String> {
+        let output = node.outputs.first().copied().flatten();
+        if output.and_then(|output| self.graph.tensor(output).datatype).is_some_and(|kind| kind != Datatype::Fp32) {
+            return Err("is not a product of two float32 tensors".into());
+        }
+        let turned = || axes.iter().map(EinsumAxis::turned).collect::<Vec<_>>();
+        Ok(match (left, right) {
+            (TensorForm::Matrix(x), TensorForm::Const(weight)) => TensorForm::Matrix(self.linear(node, axes, &x, &weight)?),
+            (TensorForm::Const(weight), TensorForm::Matrix(x)) => {
+                TensorForm::Matrix(self.linear(node, &turned(), &x, &weight)?)
+            }
+            (TensorForm::Matrix(a), TensorForm::Matrix(b)) => TensorForm::Scores(self.scores(node, axes, &a, &b)?),
+            (TensorForm::Scores(scores), TensorForm::Matrix(v)) => TensorForm::Matrix(self.attend(node, axes, &scores, &v)?),
+            (TensorForm::Matrix(v), TensorForm::Scores(scores)) => {
+                TensorForm::Matrix(self.attend(node, &turned(), &scores, &v)?)
+            }
+            _ => return Err("multiplies operands that are not matrices".into()),
+        })
+    }
+
+    fn linear(&mut self, node: &ShapedNode, axes: &[EinsumAxis], x: &Matrix, weight: &Constant) -> Result<Matrix, String> {
+        let shape = &weight.shape;
         let is_wide = |axis: &&EinsumAxis| axis.b.is_some_and(|place| shape[place] > 1);
         // the weight's summed axes in the order of x's columns, then its output axes in their order
         let mut summed = Vec::new();
@@ -52,7 +140,9 @@ impl Lowering<'_> {
         let is_lost =
             |axis: &&EinsumAxis| axis.b.is_none() && axis.out.is_none() && axis.a.is_some_and(|a| x.axes[a] != Axis::One);
         let is_free = |axis: &&EinsumAxis| axis.out.is_none() && axis.b.is_some_and(|b| shape[b] > 1 && !summed.contains(&b));
-        if axes.iter().any(|axis| is_lost(&axis) || is_free(&axis)) {
+        let is_summed_row =
+            |axis: &&EinsumAxis| axis.out.is_none() && axis.a.is_some_and(|a| !matches!(x.axes[a], Axis::One | Axis::Column(_)));
+        if axes.iter().any(|axis| is_lost(&axis) || is_free(&axis) || is_summed_row(&axis)) {
             return Err("sums over more than columns".into());
         }
         let columns: Vec<usize> = made.iter().filter_map(|axis| axis.b).collect();
@@ -81,14 +171,44 @@ impl Lowering<'_> {
         }
         Ok(Matrix { value, axes: out, sizes }.squeezed())
     }
+
+    /// An operand of a map.
+    pub(crate) fn operand(&mut self, node: &ShapedNode, form: TensorForm) -> Result<Operand, String> {
+        Ok(match form {
+            TensorForm::Const(constant) => Operand::Const((*constant).clone()),
+            TensorForm::Matrix(matrix) => Operand::Matrix(matrix),
+            TensorForm::ByPosition(tensor, axis, from) => Operand::Matrix(self.by_position(node, &tensor, axis, from)?),
+            TensorForm::Places(_) | TensorForm::Tuple(_) => {
+                return Err("works on the tokens' places, as for relative positions".into());
+            }
+            TensorForm::Flat(..) => return Err("works on merged batch and tokens".into()),
+            TensorForm::Count { .. } => return Err("works with the number of tokens".into()),
+            TensorForm::Scores(_) | TensorForm::NaNs(_) => return Err("works on scores in a way that no attention does".into()),
+        })
+    }
+}
+
+/// Operands with as many axes as the one that has most.
+pub(crate) fn aligned(operands: &[Operand]) -> Vec<Operand> {
+    let rank = |operand: &Operand| match operand {
+        Operand::Matrix(matrix) => matrix.axes.len(),
+        Operand::Const(constant) => constant.shape.len(),
+    };
+    let most = operands.iter().map(rank).max().unwrap_or(0);
+    let align = |operand: &Operand| match operand {
+        Operand::Matrix(matrix) => Operand::Matrix(matrix.of_rank(most)),
+        // a number takes any rank
+        Operand::Const(constant) if constant.elements() == 1 => Operand::Const(with_shape(constant, vec![1; most])),
+        Operand::Const(constant) => Operand::Const(of_rank(constant, most)),
+    };
+    operands.iter().map(align).collect()
 }
 
 /// The elements with the tensor's axes in this order; omitted axes must be of length one.
-fn ordered(tensor: &Tensor, order: &[usize]) -> Result<Vec<f32>, String> {
+fn ordered(tensor: &Constant, order: &[usize]) -> Result<Vec<f32>, String> {
     let mut all = order.to_vec();
-    all.extend((0..tensor.rank()).filter(|axis| !order.contains(axis)));
-    let turned = tensor.clone().permute_axes(&all).map_err(|e| format!("{e:#}"))?;
-    floats(&turned)
+    all.extend((0..tensor.shape.len()).filter(|axis| !order.contains(axis)));
+    floats(&permuted(tensor, &all)?)
 }
 
 /// One axis of an einsum: its index in both operands and in the output.
@@ -100,15 +220,6 @@ pub(crate) struct EinsumAxis {
 }
 
 impl EinsumAxis {
-    fn new(axis: &MappedAxis) -> Result<Self, String> {
-        let only = |places: &[usize]| match places {
-            [] => Ok(None),
-            [place] => Ok(Some(*place)),
-            _ => Err("takes a diagonal".to_owned()),
-        };
-        Ok(Self { a: only(&axis.inputs[0])?, b: only(&axis.inputs[1])?, out: only(&axis.outputs[0])? })
-    }
-
     /// With the operands swapped.
     fn turned(&self) -> Self {
         Self { a: self.b, b: self.a, out: self.out }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tract_onnx::prelude::{DatumType, TDim, Tensor, TypedNode};
-use tract_onnx::tract_core::internal::DimLike;
-use tract_onnx::tract_core::ops::array::{CumSum, Gather};
+use lapwing_onnx::shaped::{Constant, ShapedNode};
 
-use super::form::{Axis, Matrix};
-use super::{Lowered, Lowering, TensorForm, dimension, floats, scalar};
+use super::constant::{floats, integers, of_floats, scalar, with_shape};
+use super::extent::{Extent, extent};
+use super::form::{Axis, Matrix, Place, Places};
+use super::reshape::rank;
+use super::{Lowered, Lowering, TensorForm, axis_of};
 use crate::plan::{Columns, ElementType, Lookup, Op, Rows};
 
 /// The most ids per row of a lookup: each is a node.
@@ -17,69 +18,124 @@ const WIDEST: usize = 64;
 const EXACT: usize = 1 << 24;
 
 impl Lowering<'_> {
-    /// The positions of the tokens, starting from a number.
-    pub(crate) fn range(&mut self, node: &TypedNode) -> Lowered {
-        let ends: Vec<Option<TDim>> = (0..3)
-            .map(|slot| if let Ok(TensorForm::Const(tensor)) = self.input(node, slot) { dimension(tensor) } else { None })
-            .collect();
-        let [Some(from), Some(to), Some(step)] = &ends[..] else {
-            return Err("counts between numbers that are not constants".into());
+    /// The positions of the tokens, starting from a number; or the indices of the batch.
+    pub(crate) fn range(&mut self, node: &ShapedNode) -> Lowered {
+        let end = |slot: usize| -> Result<_, String> {
+            let ends = self.lengths(node, slot)?;
+            ends.first().copied().flatten().ok_or_else(|| "counts between numbers that are not known".to_owned())
         };
-        let (Ok(from), Ok(1)) = (from.to_usize(), step.to_i64()) else { return Err(format!("counts from {from} by {step}")) };
-        if !self.is_tokens(&(to.clone() - from)) {
-            return Err(format!("counts to {to}, which is not the number of tokens"));
-        }
-        Ok(Some(TensorForm::Positions { from, axis: 0, rank: 1 }))
+        let (from, to, step) = (end(0)?, end(1)?, end(2)?);
+        let (Extent::Fixed(start), [1, 1, 1]) = (extent(from), step) else {
+            return Err(format!("counts from {} by {}", from[0], step[0]));
+        };
+        let of = match extent([0, 1, 2].map(|at| to[at] - from[at])) {
+            Extent::Token => Axis::Token,
+            Extent::Batch if start == 0 => Axis::Batch,
+            _ => return Err("counts to a number that is not that of the tokens".into()),
+        };
+        let term = Place { of, at: 0, by_tokens: false };
+        Ok(vec![TensorForm::Places(Places { rank: 1, from: start, terms: vec![term] })])
     }
 
     /// The cumulative sum over tokens.
-    pub(crate) fn running(&mut self, node: &TypedNode, op: &CumSum) -> Lowered {
+    pub(crate) fn running(&mut self, node: &ShapedNode) -> Lowered {
         let matrix = self.matrix(node, 0)?;
-        if op.exclusive || op.reverse {
+        if node.int("exclusive").unwrap_or(0) != 0 || node.int("reverse").unwrap_or(0) != 0 {
             return Err("sums without the token itself, or from the end".into());
         }
-        if matrix.axes[op.axis] != Axis::Token {
-            return Err(format!("sums along {:?}", matrix.axes[op.axis]));
+        let axis = self.constant(node, 1)?.and_then(|axis| integers(&axis).ok()?.first().copied()).ok_or("has no axis")?;
+        let axis = axis_of(axis, matrix.axes.len())?;
+        if matrix.axes[axis] != Axis::Token {
+            return Err(format!("sums along {:?}", matrix.axes[axis]));
         }
         let x = self.float(node, &matrix);
         let value = self.push(&node.name, Rows::Token, matrix.width(), Op::CumSum(x));
-        Ok(Some(TensorForm::Matrix(Matrix { value, ..matrix })))
+        Ok(vec![TensorForm::Matrix(Matrix { value, ..matrix })])
     }
 
     /// Rows of a table by ids or by position; or the first token.
-    pub(crate) fn gather(&mut self, node: &TypedNode, op: &Gather) -> Lowered {
-        let made = match (self.input(node, 0)?.clone(), self.input(node, 1)?.clone()) {
-            (TensorForm::Const(table), TensorForm::Matrix(ids)) => self.embed(node, op.axis, &table, &ids)?,
-            (TensorForm::Const(table), TensorForm::ByPosition(ids, axis, from)) => {
-                let picked = picked(&table, op.axis, &ids, axis, from)?;
-                TensorForm::ByPosition(picked, axis, 0)
+    pub(crate) fn gather(&mut self, node: &ShapedNode) -> Lowered {
+        let source = self.input(node, 0)?;
+        let axis = axis_of(node.int("axis").unwrap_or(0), rank(&source))?;
+        let made = match (source, self.input(node, 1)?) {
+            (TensorForm::Const(table), TensorForm::Matrix(ids)) => self.embed(node, axis, &table, &ids)?,
+            (TensorForm::Const(table), TensorForm::ByPosition(ids, of_ids, from)) => {
+                let picked = picked(&table, axis, &ids, of_ids, from)?;
+                TensorForm::ByPosition(picked, of_ids, 0)
             }
-            (TensorForm::Const(table), TensorForm::Positions { from, axis, rank }) if op.axis == 0 => {
-                let mut shape = vec![1; rank - 1];
-                shape.insert(axis, table.shape()[0]);
-                shape.extend(&table.shape()[1..]);
-                let table = (*table).clone().into_shape(&shape).map_err(|e| format!("{e:#}"))?;
-                TensorForm::ByPosition(Arc::new(table), axis, from)
+            (TensorForm::Const(table), TensorForm::Places(places)) => {
+                let at = places.positions().ok_or("looks up places that are not the tokens' positions")?;
+                // the axis along which the table is read becomes that of the tokens; others before it must be of length one
+                if table.shape[..axis].iter().any(|length| *length > 1) {
+                    return Err(format!("looks up along axis {axis} of the table"));
+                }
+                let mut shape = vec![1; axis + places.rank];
+                shape[axis + at] = table.shape[axis];
+                shape.extend(&table.shape[axis + 1..]);
+                TensorForm::ByPosition(with_shape(&table, shape).into(), axis + at, places.from)
             }
             (TensorForm::Const(table), TensorForm::Const(ids)) => {
-                if op.axis != 0 {
-                    return Err(format!("looks up along axis {} of the table", op.axis));
+                if axis != 0 {
+                    return Err(format!("looks up along axis {axis} of the table"));
                 }
                 let data = rows_of(&table, &ids, 0)?;
-                let shape: Vec<usize> = ids.shape().iter().chain(&table.shape()[1..]).copied().collect();
-                TensorForm::Const(Tensor::from_shape(&shape, &data).map_err(|e| format!("{e:#}"))?.into())
+                let shape: Vec<usize> = ids.shape.iter().chain(&table.shape[1..]).copied().collect();
+                TensorForm::Const(of_floats(shape, &data).into())
             }
-            (TensorForm::Matrix(matrix), TensorForm::Const(index)) => {
-                TensorForm::Matrix(self.part(node, op.axis, &matrix, &index)?)
+            (TensorForm::Matrix(matrix), TensorForm::Const(index)) => TensorForm::Matrix(self.part(node, axis, &matrix, &index)?),
+            (TensorForm::Flat(matrix, ones), TensorForm::Places(places)) if axis == 0 => {
+                let axes = merged_axes(&places)?.into_iter().chain(std::iter::repeat_n(Axis::One, ones)).collect();
+                TensorForm::Matrix(matrix.with_axes(axes))
             }
             _ => return Err("looks up in something that is not a table".into()),
         };
-        Ok(Some(made))
+        Ok(vec![made])
+    }
+
+    /// The elements of a row that is the same for each sequence, by ids.
+    pub(crate) fn gather_elements(&mut self, node: &ShapedNode) -> Lowered {
+        let no = "looks up elements of more than one row";
+        let (Some(row), ids) = (self.constant(node, 0)?, self.input(node, 1)?) else { return Err(no.into()) };
+        let axis = axis_of(node.int("axis").unwrap_or(0), row.shape.len())?;
+        if row.elements() != row.shape[axis] {
+            return Err(no.into());
+        }
+        let numbers = floats(&row)?;
+        // elements that are all alike are looked up before any call
+        if let Some(first) = numbers.first()
+            && numbers.iter().all(|number| number == first)
+        {
+            let one = super::constant::part(&with_shape(&row, vec![numbers.len()]), 0, 0, 1)?;
+            return Ok(vec![TensorForm::Const(with_shape(&one, vec![1; rank(&ids)]).into())]);
+        }
+        let TensorForm::Matrix(ids) = ids else { return Err(no.into()) };
+        let table = with_shape(&row, vec![numbers.len()]);
+        Ok(vec![self.embed(node, 0, &table, &ids)?])
+    }
+
+    /// The elements of a matrix by their sequence and token, which only changes its axes.
+    pub(crate) fn gather_nd(&mut self, node: &ShapedNode) -> Lowered {
+        let matrix = self.matrix(node, 0)?;
+        let no = "looks up elements in a way that changes more than axes";
+        if node.int("batch_dims").unwrap_or(0) != 0 {
+            return Err(no.into());
+        }
+        let TensorForm::Tuple(places) = self.input(node, 1)? else { return Err(no.into()) };
+        let rank = places.first().map_or(0, |first| first.rank);
+        let mut axes = vec![Axis::One; rank];
+        for (own, places) in matrix.axes.iter().zip(&places) {
+            match places.terms[..] {
+                [Place { of, at, by_tokens: false }] if of == *own && places.from == 0 && axes[at] == Axis::One => axes[at] = of,
+                _ => return Err(no.into()),
+            }
+        }
+        axes.extend(matrix.axes.iter().skip(places.len()));
+        Ok(vec![TensorForm::Matrix(matrix.with_axes(axes))])
     }
 
     /// The first token, or one column.
-    fn part(&mut self, node: &TypedNode, axis: usize, matrix: &Matrix, index: &Tensor) -> Result<Matrix, String> {
-        let at = scalar(index).filter(|_| index.rank() <= 1).ok_or("takes parts of a matrix by several indices")?;
+    fn part(&mut self, node: &ShapedNode, axis: usize, matrix: &Matrix, index: &Constant) -> Result<Matrix, String> {
+        let at = scalar(index).filter(|_| index.shape.len() <= 1).ok_or("takes parts of a matrix by several indices")?;
         let mut part = match matrix.axes[axis] {
             Axis::Token if at == 0.0 => self.first_token(node, matrix),
             Axis::Column(column) => {
@@ -91,21 +147,20 @@ impl Lowering<'_> {
             Axis::One if at == 0.0 => matrix.clone(),
             other => return Err(format!("takes number {at} of {other:?}")),
         };
-        if index.rank() == 0 {
+        if index.shape.is_empty() {
             part.axes.remove(axis);
         }
         Ok(part)
     }
 
-    fn embed(&mut self, node: &TypedNode, axis: usize, table: &Tensor, ids: &Matrix) -> Result<TensorForm, String> {
-        if axis != 0 || table.rank() < 1 {
+    fn embed(&mut self, node: &ShapedNode, axis: usize, table: &Constant, ids: &Matrix) -> Result<TensorForm, String> {
+        if axis != 0 || table.shape.is_empty() {
             return Err(format!("looks up along axis {axis} of the table"));
         }
-        let is_whole = self.model.outlet_fact(node.inputs[1]).is_ok_and(|fact| fact.datum_type.is_integer());
-        if !is_whole || ids.sizes.len() > 1 || ids.width() > WIDEST {
+        if !self.is_whole(node, 1) || ids.sizes.len() > 1 || ids.width() > WIDEST {
             return Err(format!("looks up ids of {:?} a row", ids.sizes));
         }
-        let (rows, width): (usize, usize) = (table.shape()[0], table.shape()[1..].iter().product());
+        let (rows, width): (usize, usize) = (table.shape[0], table.shape[1..].iter().product());
         let weight = self.weight(&node.name, rows, width, floats(table)?);
         let count = ids.width();
         let mut found = Vec::with_capacity(count);
@@ -123,14 +178,20 @@ impl Lowering<'_> {
             _ => self.push(&node.name, ids.rows(), count * width, Op::Concat(found)),
         };
         let mut axes = ids.axes.clone();
-        axes.extend((0..table.rank() - 1).map(|column| Axis::Column(ids.sizes.len() + column)));
-        let sizes = ids.sizes.iter().chain(&table.shape()[1..]).copied().collect();
+        axes.extend((0..table.shape.len() - 1).map(|column| Axis::Column(ids.sizes.len() + column)));
+        let sizes = ids.sizes.iter().chain(&table.shape[1..]).copied().collect();
         Ok(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed()))
     }
 
     /// A matrix with a row for each token, from a constant sliced by position.
-    pub(crate) fn by_position(&mut self, node: &TypedNode, tensor: &Tensor, axis: usize, from: usize) -> Result<Matrix, String> {
-        let shape = tensor.shape();
+    pub(crate) fn by_position(
+        &mut self,
+        node: &ShapedNode,
+        tensor: &Constant,
+        axis: usize,
+        from: usize,
+    ) -> Result<Matrix, String> {
+        let shape = &tensor.shape;
         if shape[..axis].iter().any(|length| *length > 1) {
             return Err("is cut by position behind other axes".into());
         }
@@ -144,30 +205,44 @@ impl Lowering<'_> {
     }
 }
 
+/// The axes of what is looked up in merged batch and tokens: the index of the batch times the number of tokens, plus that of the token.
+fn merged_axes(places: &Places) -> Result<Vec<Axis>, String> {
+    let at = |of: Axis, by_tokens: bool| {
+        let term = |term: &&Place| term.of == of && term.by_tokens == by_tokens;
+        places.terms.iter().find(term).map(|term| term.at)
+    };
+    match (at(Axis::Batch, true), at(Axis::Token, false), places.terms.len(), places.from) {
+        (Some(batch), Some(token), 2, 0) if batch != token => {
+            let mut axes = vec![Axis::One; places.rank];
+            (axes[batch], axes[token]) = (Axis::Batch, Axis::Token);
+            Ok(axes)
+        }
+        _ => Err("looks up merged tokens in a way that changes more than axes".into()),
+    }
+}
+
 /// The rows of a table at ids that were sliced by position, which is again a table by position.
-fn picked(table: &Tensor, along: usize, ids: &Tensor, axis: usize, from: usize) -> Result<Arc<Tensor>, String> {
-    if along != 0 || ids.len() != ids.shape()[axis] {
+fn picked(table: &Constant, along: usize, ids: &Constant, axis: usize, from: usize) -> Result<Arc<Constant>, String> {
+    if along != 0 || ids.elements() != ids.shape[axis] {
         return Err("looks up positions with other axes".into());
     }
     let data = rows_of(table, ids, from)?;
-    let width: usize = table.shape()[1..].iter().product();
+    let width: usize = table.shape[1..].iter().product();
     let mut shape = vec![1; axis];
     shape.push(data.len() / width.max(1));
-    shape.extend(vec![1; ids.rank() - axis - 1]);
-    shape.extend(&table.shape()[1..]);
-    Tensor::from_shape(&shape, &data).map(Arc::new).map_err(|e| format!("{e:#}"))
+    shape.extend(vec![1; ids.shape.len() - axis - 1]);
+    shape.extend(&table.shape[1..]);
+    Ok(of_floats(shape, &data).into())
 }
 
 /// The rows of a table at the ids from index `from` on, contiguous.
-fn rows_of(table: &Tensor, ids: &Tensor, from: usize) -> Result<Vec<f32>, String> {
-    let ids = ids.cast_to_dt(DatumType::I64).map_err(|e| format!("{e:#}"))?;
-    let ids = ids.to_plain_array_view::<i64>().map_err(|e| format!("{e:#}"))?;
-    let width: usize = table.shape()[1..].iter().product();
+fn rows_of(table: &Constant, ids: &Constant, from: usize) -> Result<Vec<f32>, String> {
+    let width: usize = table.shape[1..].iter().product();
     let rows = floats(table)?;
-    let count = table.shape()[0];
+    let count = table.shape[0];
     let mut data = Vec::new();
-    for id in ids.iter().skip(from) {
-        let row = if *id < 0 { usize::try_from(*id + count as i64) } else { usize::try_from(*id) };
+    for id in integers(ids)?.into_iter().skip(from) {
+        let row = if id < 0 { usize::try_from(id + count as i64) } else { usize::try_from(id) };
         let row = row.ok().filter(|row| *row < count).ok_or_else(|| format!("row {id} of a table of {count}"))?;
         data.extend_from_slice(&rows[row * width..(row + 1) * width]);
     }

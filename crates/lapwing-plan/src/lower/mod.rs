@@ -1,249 +1,272 @@
-//! Lowers a model to a plan. tract reads the ONNX file, infers shapes and simplifies; its graph is walked once, and
-//! every tensor is interpreted as a matrix with a row for each sequence or token. A tensor that has no such form makes
-//! the model unsupported, and the error names its node. Names and sizes are never used to guess what a model is.
+//! Lowers a model to a plan. The graph is walked once, and every tensor is interpreted as a matrix with a row for each sequence or
+//! token. A tensor that has no such form makes the model unsupported, and the error names its node. Names and sizes are never used to
+//! guess what a model is.
 
+mod activations;
 mod attention;
 mod axes;
+mod constant;
+mod extent;
 mod form;
 mod layout;
 mod linear;
 mod lookups;
 mod maps;
+mod norms;
+mod reduce;
+mod reshape;
+mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tract_onnx::prelude::{DatumType, OutletId, TDim, Tensor, TypedFact, TypedModel, TypedNode};
-use tract_onnx::tract_core::internal::DimLike;
-use tract_onnx::tract_core::ops::array::{CumSum, Gather, MultiBroadcastTo, Range, Slice, TypedConcat};
-use tract_onnx::tract_core::ops::binary::TypedBinOp;
-use tract_onnx::tract_core::ops::cast::Cast;
-use tract_onnx::tract_core::ops::change_axes::AxisOp;
-use tract_onnx::tract_core::ops::einsum::EinSum;
-use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
-use tract_onnx::tract_core::ops::konst::Const;
-use tract_onnx::tract_core::ops::logic::Iff;
-use tract_onnx::tract_core::ops::nn::{Reduce, RmsNorm, Softmax};
-use tract_onnx::tract_core::ops::source::TypedSource;
-
-use self::form::{Axis, Matrix, Scores};
-use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::shaped::{Constant, KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
+use lapwing_onnx::tensor::Datatype;
+
+use self::extent::{AxisNames, Extent, Values};
+use self::form::{Axis, Matrix, Places, Scores};
+use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]
 enum TensorForm {
-    /// A constant, the same for every batch.
-    Const(Arc<Tensor>),
+    /// A constant, the same for every batch. Where the model spreads it over batch or tokens, its axis is of length one.
+    Const(Arc<Constant>),
     /// A value of the plan.
     Matrix(Matrix),
     /// A constant that is sliced along the tokens: the tensor, the axis, and the first index.
-    ByPosition(Arc<Tensor>, usize, usize),
-    /// The token's position in its sequence plus `from`, along `axis` of `rank` axes.
-    Positions { from: usize, axis: usize, rank: usize },
+    ByPosition(Arc<Constant>, usize, usize),
+    /// Whole numbers that say where something lies.
+    Places(Places),
+    /// Several of them, one behind the other along the last axis.
+    Tuple(Vec<Places>),
+    /// A matrix of one column with batch and tokens merged into one axis, before this many axes of length one.
+    Flat(Matrix, usize),
     /// The number of tokens of the sequence, or its reciprocal.
     Count { is_reciprocal: bool },
     /// Scores inside an attention.
     Scores(Scores),
+    /// Which of these scores are no numbers.
+    NaNs(Scores),
 }
 
-/// Lowers a simplified graph. Nodes that no output depends on are left out.
+/// Lowers a graph. Nodes that no output depends on are left out.
 ///
 /// # Errors
 ///
 /// [`UnsupportedNode`] names the first unsupported node.
-pub fn lower(model: &TypedModel) -> Result<Plan, UnsupportedNode> {
-    let mut lowering = Lowering::new(model)?;
+pub fn lower(graph: &ShapedGraph) -> Result<Plan, UnsupportedNode> {
+    let mut lowering = Lowering::new(graph)?;
     // in the model's order, not in that of their first use
-    for outlet in &model.inputs {
-        let node = model.node(outlet.node);
-        if let Some(made) = lowering.source(node).map_err(|reason| refused(node, reason))? {
-            lowering.known.insert(*outlet, made);
-        }
+    for input in &graph.inputs {
+        let matrix = lowering.source(*input).map_err(|reason| refused_port(graph, *input, "input", reason))?;
+        lowering.known.insert(*input, TensorForm::Matrix(matrix));
     }
-    let order = model.eval_order().map_err(|e| refused_model(format!("{e:#}")))?;
-    for id in order {
-        let node = model.node(id);
-        if node.op.is::<TypedSource>() {
-            continue;
-        }
+    let is_needed = needed(graph);
+    for (node, _) in graph.nodes.iter().zip(is_needed).filter(|(_, is_needed)| *is_needed) {
         let made = lowering.node(node).map_err(|reason| refused(node, reason))?;
-        if let Some(made) = made {
-            lowering.known.insert(OutletId::new(id, 0), made);
+        for (output, form) in node.outputs.iter().zip(made) {
+            if let Some(output) = output {
+                lowering.known.insert(*output, form);
+            }
         }
     }
-    for outlet in &model.outputs {
-        let node = model.node(outlet.node);
-        let name = model.outlet_label(*outlet).unwrap_or(&node.name).to_owned();
-        lowering.output(*outlet, name).map_err(|reason| refused(node, reason))?;
+    for output in &graph.outputs {
+        lowering.output(*output).map_err(|reason| match maker(graph, *output) {
+            Some(node) => refused(node, reason),
+            None => refused_port(graph, *output, "output", reason),
+        })?;
     }
+    tokens::check(graph, &lowering.plan)?;
     Ok(lowering.plan)
 }
 
-fn refused(node: &TypedNode, reason: String) -> UnsupportedNode {
-    UnsupportedNode { node: node.name.clone(), operator: node.op.name().into_owned(), reason }
+/// Which nodes an output depends on: not those whose results are known without them.
+fn needed(graph: &ShapedGraph) -> Vec<bool> {
+    let is_open = |tensor: TensorId| matches!(graph.tensor(tensor).value, KnownValue::Unknown);
+    let mut tensors = vec![false; graph.tensors.len()];
+    graph.outputs.iter().for_each(|output| tensors[output.0] = true);
+    let mut needed = vec![false; graph.nodes.len()];
+    for (at, node) in graph.nodes.iter().enumerate().rev() {
+        if node.outputs.iter().flatten().any(|output| tensors[output.0] && is_open(*output)) {
+            needed[at] = true;
+            node.inputs.iter().flatten().for_each(|input| tensors[input.0] = true);
+        }
+    }
+    needed
 }
 
-fn refused_model(reason: String) -> UnsupportedNode {
-    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason }
+fn maker(graph: &ShapedGraph, tensor: TensorId) -> Option<&ShapedNode> {
+    graph.nodes.iter().find(|node| node.outputs.contains(&Some(tensor)))
+}
+
+fn refused(node: &ShapedNode, reason: String) -> UnsupportedNode {
+    let operator = if matches!(node.domain.as_str(), "" | "ai.onnx") {
+        node.operator.clone()
+    } else {
+        format!("{}.{}", node.domain, node.operator)
+    };
+    UnsupportedNode { node: node.name.clone(), operator, reason }
+}
+
+fn refused_port(graph: &ShapedGraph, tensor: TensorId, kind: &str, reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: graph.tensor(tensor).name.clone(), operator: kind.to_owned(), reason }
 }
 
 /// The state of one walk over the graph.
 struct Lowering<'m> {
-    model: &'m TypedModel,
+    graph: &'m ShapedGraph,
     plan: Plan,
-    known: HashMap<OutletId, TensorForm>,
-    /// The symbolic dimension of the tokens; `None` in a model without sequences.
-    token: Option<TDim>,
-    batch: TDim,
+    known: HashMap<TensorId, TensorForm>,
+    names: AxisNames,
 }
 
-/// The form of a node's result, or why the node is not supported.
-type Lowered = Result<Option<TensorForm>, String>;
+/// The forms of a node's results, or why the node is not supported.
+type Lowered = Result<Vec<TensorForm>, String>;
 
 impl<'m> Lowering<'m> {
-    fn new(model: &'m TypedModel) -> Result<Self, UnsupportedNode> {
-        let (mut batch, mut token) = (None, None);
-        for input in &model.inputs {
-            let node = model.node(input.node);
-            let fact = model.outlet_fact(*input).map_err(|e| refused(node, format!("{e:#}")))?;
-            for (axis, dim) in fact.shape.iter().enumerate() {
-                let slot = match axis {
-                    0 => &mut batch,
-                    1 if dim.to_i64().is_err() => &mut token,
-                    _ if dim.to_i64().is_err() => return Err(refused(node, format!("axis {axis} has no fixed length"))),
-                    _ => continue,
+    /// The names of batch and tokens: each open first and second axis of an input. [`tokens::check`] sees to it that they are the same.
+    fn new(graph: &'m ShapedGraph) -> Result<Self, UnsupportedNode> {
+        let mut names = AxisNames::default();
+        for input in &graph.inputs {
+            let fails = |reason: String| Err(refused_port(graph, *input, "input", reason));
+            let Some(shape) = &graph.tensor(*input).shape else { return fails("its number of axes is not known".into()) };
+            for (axis, length) in shape.iter().enumerate() {
+                let name = match (axis, length) {
+                    (0, Length::Value(length)) => {
+                        return fails(format!("axis 0 has the fixed length {length}; it must be the batch's"));
+                    }
+                    (_, Length::Value(_)) => continue,
+                    (0 | 1, Length::Var(symbol)) => symbol.name.clone(),
+                    _ => return fails(format!("axis {axis} has no fixed length")),
                 };
-                if dim.to_i64().is_ok() {
-                    return Err(refused(node, format!("axis 0 has the fixed length {dim}; it must be the batch's")));
-                }
-                match slot {
-                    None => *slot = Some(dim.clone()),
-                    Some(known) if known == dim => {}
-                    Some(known) => return Err(refused(node, format!("axis {axis} is {dim}, that of another input is {known}"))),
+                let names = if axis == 0 { &mut names.batch } else { &mut names.token };
+                if !names.contains(&name) {
+                    names.push(name);
                 }
             }
         }
-        let batch = batch.ok_or_else(|| refused_model("no input has a batch axis".into()))?;
-        if token.as_ref() == Some(&batch) {
-            return Err(refused_model(format!("batch and tokens have the same length {batch}")));
+        if let Some(name) = names.token.iter().find(|name| names.batch.contains(name)) {
+            return Err(refused_model(format!("batch and tokens have the same length {name}")));
         }
-        Ok(Self { model, plan: Plan::default(), known: HashMap::new(), token, batch })
+        if names.batch.is_empty() {
+            return Err(refused_model("no input has a batch axis".into()));
+        }
+        Ok(Self { graph, plan: Plan::default(), known: HashMap::new(), names })
     }
 
-    fn node(&mut self, node: &TypedNode) -> Lowered {
-        let op = &node.op;
-        if let Some(op) = op.downcast_ref::<Const>() {
-            return Ok(Some(TensorForm::Const(op.val().clone())));
+    fn node(&mut self, node: &ShapedNode) -> Lowered {
+        if node.domain == "com.microsoft" {
+            return match node.operator.as_str() {
+                "SkipLayerNormalization" => self.skip_layer_norm(node),
+                "Gelu" | "FastGelu" | "BiasGelu" => self.gelu_of_sum(node),
+                _ => Err("the plan has no such operator".into()),
+            };
         }
-        if let Some(op) = op.downcast_ref::<EinSum>() {
-            return self.einsum(node, op);
+        if !matches!(node.domain.as_str(), "" | "ai.onnx") {
+            return Err("the plan has no such operator".into());
         }
-        if let Some(op) = op.downcast_ref::<TypedBinOp>() {
-            return self.binary(node, op);
+        match node.operator.as_str() {
+            "MatMul" => self.matmul(node),
+            "Gemm" => self.gemm(node),
+            "Einsum" => self.einsum(node),
+            "Reshape" | "Flatten" => self.reshape(node),
+            "Squeeze" => self.squeeze(node),
+            "Unsqueeze" => self.unsqueeze(node),
+            "Transpose" => self.transpose(node),
+            "Expand" => self.expand(node),
+            "ConstantOfShape" => self.filled(node),
+            "Slice" => self.slice(node),
+            "Split" => self.split(node),
+            "Concat" => self.concat(node),
+            "Identity" | "Dropout" => Ok(vec![self.input(node, 0)?]),
+            "Gather" => self.gather(node),
+            "GatherElements" => self.gather_elements(node),
+            "IsNaN" => self.is_nan(node),
+            "GatherND" => self.gather_nd(node),
+            "CumSum" => self.running(node),
+            "Range" => self.range(node),
+            "Cast" => self.cast(node),
+            "Where" => self.choose(node),
+            "Softmax" => self.softmax(node),
+            "LayerNormalization" => self.layer_norm(node),
+            "RMSNormalization" | "SimplifiedLayerNormalization" => self.rms_norm(node),
+            "Clip" => self.clip(node),
+            "PRelu" => self.parametric(node),
+            "BatchNormalization" => self.batch_norm(node),
+            operator if operator.starts_with("Reduce") => self.reduce(node),
+            operator => match activations::composed(node)? {
+                Some(code) => self.map(node, 1, &|_| code.clone()),
+                None if maps::is_unary(operator) => self.unary(node),
+                None => self.binary(node),
+            },
         }
-        if let Some(op) = op.downcast_ref::<ElementWiseOp>() {
-            return self.unary(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<Cast>() {
-            return self.cast(node, op);
-        }
-        if op.is::<Iff>() {
-            return self.choose(node);
-        }
-        if let Some(op) = op.downcast_ref::<AxisOp>() {
-            return self.change_axes(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<Slice>() {
-            return self.slice(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<Gather>() {
-            return self.gather(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<CumSum>() {
-            return self.running(node, op);
-        }
-        if op.is::<Range>() {
-            return self.range(node);
-        }
-        if let Some(op) = op.downcast_ref::<MultiBroadcastTo>() {
-            return self.broadcast(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<TypedConcat>() {
-            return self.concat(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<Reduce>() {
-            return self.reduce(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<RmsNorm>() {
-            return self.rms_norm(node, op);
-        }
-        if let Some(op) = op.downcast_ref::<Softmax>() {
-            return self.softmax(node, op);
-        }
-        Err("the plan has no such operator".into())
     }
 
     // === helpers for all operators ===
 
-    fn source(&mut self, node: &TypedNode) -> Lowered {
-        let fact = &node.outputs[0].fact;
-        let kind = match fact.datum_type {
-            DatumType::F32 => ElementType::F32,
-            DatumType::I64 => ElementType::I64,
-            DatumType::I32 => ElementType::I32,
-            DatumType::Bool => ElementType::Bool,
-            other => return Err(format!("inputs of type {other:?} are not taken")),
+    fn source(&mut self, input: TensorId) -> Result<Matrix, String> {
+        let fact = self.graph.tensor(input);
+        let kind = match fact.datatype {
+            Some(Datatype::Fp32) => ElementType::F32,
+            Some(Datatype::Int64) => ElementType::I64,
+            Some(Datatype::Int32) => ElementType::I32,
+            Some(Datatype::Bool) => ElementType::Bool,
+            other => return Err(format!("inputs of type {} are not taken", other.map_or("unknown", Datatype::name))),
         };
-        let mut axes = Vec::new();
-        let mut sizes = Vec::new();
-        for dim in fact.shape.iter() {
-            axes.push(match dim.to_usize() {
-                Ok(length) => {
+        let (mut axes, mut sizes) = (Vec::new(), Vec::new());
+        for length in fact.shape.iter().flatten() {
+            axes.push(match self.names.extent(length) {
+                Extent::Fixed(length) => {
                     sizes.push(length);
                     Axis::Column(sizes.len() - 1)
                 }
-                Err(_) if *dim == self.batch => Axis::Batch,
-                Err(_) => Axis::Token,
+                Extent::Batch => Axis::Batch,
+                Extent::Token => Axis::Token,
+                Extent::Other | Extent::BatchTimes(_) => return Err(format!("an axis has the length {length}")),
             });
         }
         let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
         let value = self.value(rows, sizes.iter().product(), kind);
-        self.plan.inputs.push(PlanPort { name: node.name.clone(), value, features: sizes.clone() });
-        Ok(Some(TensorForm::Matrix(Matrix { value, axes, sizes }.squeezed())))
+        self.plan.inputs.push(PlanPort { name: fact.name.clone(), value, features: sizes.clone() });
+        Ok(Matrix { value, axes, sizes }.squeezed())
     }
 
-    fn output(&mut self, outlet: OutletId, name: String) -> Result<(), String> {
-        let fact = self.model.outlet_fact(outlet).map_err(|e| format!("{e:#}"))?.clone();
-        if fact.datum_type != DatumType::F32 {
-            return Err(format!("the output is of {:?}, and plans make float32", fact.datum_type));
-        }
-        let matrix = match self.known.get(&outlet) {
-            Some(TensorForm::Matrix(matrix)) => matrix.clone(),
+    fn output(&mut self, output: TensorId) -> Result<(), String> {
+        let fact = self.graph.tensor(output);
+        let matrix = match self.form(output) {
+            Some(TensorForm::Matrix(matrix)) => matrix,
             Some(TensorForm::Const(_)) => return Err("the output is the same for every batch".into()),
             _ => return Err("the output is no matrix with a row for each sequence or token".into()),
         };
+        if fact.datatype != Some(Datatype::Fp32) {
+            let kind = fact.datatype.map_or("an unknown type", Datatype::name);
+            return Err(format!("the output is of {kind}, and plans make float32"));
+        }
         if !matrix.is_plain() {
             return Err("the output's axes are turned".into());
         }
-        let features = self.features(&fact)?;
-        if fact.shape.iter().next() != Some(&self.batch) || features.iter().product::<usize>() != matrix.width() {
-            return Err(format!("the output's shape {:?} does not begin with the batch", fact.shape));
+        let rows = match matrix.rows() {
+            Rows::Batch => &[Axis::Batch][..],
+            Rows::Token => &[Axis::Batch, Axis::Token],
+        };
+        if !matrix.axes.starts_with(rows) {
+            return Err("the output's axes do not begin with the batch and the tokens".into());
         }
-        if matrix.rows() == Rows::Token && fact.shape.get(1) != self.token.as_ref() {
-            return Err(format!("the output's shape {:?} does not have the tokens behind the batch", fact.shape));
-        }
+        let features: Result<Vec<usize>, String> = matrix.axes[rows.len()..]
+            .iter()
+            .map(|axis| match axis {
+                Axis::One => Ok(1),
+                Axis::Column(place) => Ok(matrix.sizes[*place]),
+                other => Err(format!("the output has an axis that is {other:?}")),
+            })
+            .collect();
         // an output that is also an input, or a second output, is copied: each output has its own memory
         let is_taken = self.plan.inputs.iter().chain(&self.plan.outputs).any(|port| port.value == matrix.value);
-        let value = if is_taken { self.copied(&matrix, &name) } else { matrix.value };
-        self.plan.outputs.push(PlanPort { name, value, features });
+        let value = if is_taken { self.copied(&matrix, &fact.name) } else { matrix.value };
+        self.plan.outputs.push(PlanPort { name: fact.name.clone(), value, features: features? });
         Ok(())
-    }
-
-    /// The lengths of a tensor's axes after batch and token.
-    fn features(&self, fact: &TypedFact) -> Result<Vec<usize>, String> {
-        let is_row = |dim: &&TDim| **dim != self.batch && Some(*dim) != self.token.as_ref();
-        fact.shape.iter().filter(is_row).map(|dim| dim.to_usize().map_err(|_| format!("an axis of length {dim}"))).collect()
     }
 
     fn value(&mut self, rows: Rows, width: usize, kind: ElementType) -> ValueId {
@@ -263,45 +286,96 @@ impl<'m> Lowering<'m> {
         output
     }
 
+    /// The form of a tensor; `None` if it has none.
+    fn form(&self, tensor: TensorId) -> Option<TensorForm> {
+        if let Some(form) = self.known.get(&tensor) {
+            return Some(form.clone());
+        }
+        match &self.graph.tensor(tensor).value {
+            KnownValue::Constant(constant) => Some(TensorForm::Const(constant.clone())),
+            KnownValue::Lengths(lengths) => match self.names.extent(lengths.first().filter(|_| lengths.len() == 1)?) {
+                Extent::Token => Some(TensorForm::Count { is_reciprocal: false }),
+                Extent::Fixed(length) => Some(TensorForm::Const(constant::of_integer(length as i64).into())),
+                _ => None,
+            },
+            KnownValue::Unknown => None,
+        }
+    }
+
+    /// The tensor at the node's input `slot`; `None` if it is left out.
+    fn tensor(node: &ShapedNode, slot: usize) -> Option<TensorId> {
+        node.inputs.get(slot).copied().flatten()
+    }
+
     /// The form of the node's input at `slot`.
-    fn input(&self, node: &TypedNode, slot: usize) -> Result<&TensorForm, String> {
-        let outlet = node.inputs.get(slot).ok_or_else(|| format!("has no input {slot}"))?;
-        self.known.get(outlet).ok_or_else(|| format!("input {slot} is not the first output of its node"))
+    fn input(&self, node: &ShapedNode, slot: usize) -> Result<TensorForm, String> {
+        let tensor = Self::tensor(node, slot).ok_or_else(|| format!("has no input {slot}"))?;
+        self.form(tensor).ok_or_else(|| format!("input {slot}, {}, is no matrix", self.graph.tensor(tensor).name))
     }
 
     /// The matrix at the node's input `slot`.
-    fn matrix(&self, node: &TypedNode, slot: usize) -> Result<Matrix, String> {
+    fn matrix(&self, node: &ShapedNode, slot: usize) -> Result<Matrix, String> {
         match self.input(node, slot)? {
-            TensorForm::Matrix(matrix) => Ok(matrix.clone()),
+            TensorForm::Matrix(matrix) => Ok(matrix),
             TensorForm::Const(_) => Err(format!("input {slot} is the same for every batch")),
             TensorForm::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),
-            TensorForm::Positions { .. } => {
+            TensorForm::Places(_) | TensorForm::Tuple(_) => {
                 Err(format!("input {slot} is the tokens' places themselves, as for relative positions"))
             }
+            TensorForm::Flat(..) => Err(format!("input {slot} has batch and tokens merged into one axis")),
             TensorForm::Count { .. } => Err(format!("input {slot} is the number of tokens")),
-            TensorForm::Scores(_) => Err(format!("input {slot} has a row and a column for each token")),
+            TensorForm::Scores(_) | TensorForm::NaNs(_) => Err(format!("input {slot} has a row and a column for each token")),
         }
     }
-}
 
-/// The elements of a tensor as float32.
-fn floats(tensor: &Tensor) -> Result<Vec<f32>, String> {
-    let tensor = tensor.cast_to_dt(DatumType::F32).map_err(|e| format!("{e:#}"))?;
-    let view = tensor.to_plain_array_view::<f32>().map_err(|e| format!("{e:#}"))?;
-    Ok(view.iter().copied().collect())
-}
-
-/// The dimension in a tensor of one element.
-fn dimension(tensor: &Tensor) -> Option<TDim> {
-    let tensor = tensor.cast_to_dt(DatumType::TDim).ok()?;
-    let view = tensor.to_plain_array_view::<TDim>().ok()?;
-    view.iter().next().filter(|_| view.len() == 1).cloned()
-}
-
-/// The only element of a tensor, if it has exactly one.
-fn scalar(tensor: &Tensor) -> Option<f32> {
-    if tensor.len() != 1 {
-        return None;
+    /// The constant at the node's input `slot`; `None` if it is left out.
+    fn constant(&self, node: &ShapedNode, slot: usize) -> Result<Option<Arc<Constant>>, String> {
+        match Self::tensor(node, slot) {
+            None => Ok(None),
+            Some(tensor) => match self.form(tensor) {
+                Some(TensorForm::Const(constant)) => Ok(Some(constant)),
+                _ => Err(format!("input {slot}, {}, is no constant", self.graph.tensor(tensor).name)),
+            },
+        }
     }
-    floats(tensor).ok()?.first().copied()
+
+    /// Whole numbers from an attribute, or from the constant at the input that took its place.
+    fn numbers(&self, node: &ShapedNode, attribute: &str, slot: usize) -> Result<Option<Vec<i64>>, String> {
+        if let Some(numbers) = node.ints(attribute) {
+            return Ok(Some(numbers.to_vec()));
+        }
+        self.constant(node, slot)?.map(|constant| constant::integers(&constant)).transpose()
+    }
+
+    /// The lengths that the input at `slot` states, at the points at which lengths are compared; `None` where one is unknown.
+    fn lengths(&self, node: &ShapedNode, slot: usize) -> Result<Vec<Option<Values>>, String> {
+        let tensor = Self::tensor(node, slot).ok_or_else(|| format!("has no input {slot}"))?;
+        match &self.graph.tensor(tensor).value {
+            KnownValue::Constant(constant) => {
+                let numbers = constant::integers(constant)?;
+                let held = |number: i64| i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX });
+                Ok(numbers.into_iter().map(|number| Some([held(number); 3])).collect())
+            }
+            KnownValue::Lengths(lengths) => Ok(lengths.iter().map(|length| self.names.values(length)).collect()),
+            KnownValue::Unknown => Err(format!("input {slot}, {}, depends on a call's values", self.graph.tensor(tensor).name)),
+        }
+    }
+
+    /// Whether the elements of the node's input at `slot` are whole numbers.
+    fn is_whole(&self, node: &ShapedNode, slot: usize) -> bool {
+        let kind = Self::tensor(node, slot).and_then(|tensor| self.graph.tensor(tensor).datatype);
+        kind.is_some_and(|kind| {
+            !matches!(kind, Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64 | Datatype::Bool)
+        })
+    }
+}
+
+fn refused_model(reason: String) -> UnsupportedNode {
+    UnsupportedNode { node: "model".into(), operator: "graph".into(), reason }
+}
+
+/// An axis as an index; axes below zero count from the end.
+fn axis_of(axis: i64, rank: usize) -> Result<usize, String> {
+    let from_end = if axis < 0 { axis + rank as i64 } else { axis };
+    usize::try_from(from_end).ok().filter(|axis| *axis < rank).ok_or_else(|| format!("axis {axis} is none of {rank}"))
 }

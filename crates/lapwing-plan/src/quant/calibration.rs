@@ -11,7 +11,7 @@ use crate::exec::{CpuPrecision, RowQuant};
 use crate::fuse::fuse;
 use crate::lower::lower;
 use crate::plan::{Op, Plan};
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 
 /// Why a calibration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -143,8 +143,8 @@ impl Calibration {
     /// # Errors
     ///
     /// Those of [`Self::places`], and [`CalibrationError::NoPlan`].
-    pub fn precision(&self, graph: &Graph) -> Result<CpuPrecision, CalibrationError> {
-        let mut plan = lower(&graph.typed).map_err(|e| CalibrationError::NoPlan { reason: e.to_string() })?;
+    pub fn precision(&self, graph: &ShapedGraph) -> Result<CpuPrecision, CalibrationError> {
+        let mut plan = lower(graph).map_err(|e| CalibrationError::NoPlan { reason: e.to_string() })?;
         fuse(&mut plan);
         Ok(CpuPrecision::Int8(self.places(&plan)?))
     }

@@ -1,5 +1,7 @@
 //! The model that is timed, and its inputs.
 
+use std::sync::Arc;
+
 use super::super::cli::{BenchArgs, Products};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
@@ -9,8 +11,9 @@ use lapwing_engine::cpu;
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_ledger::Stamp;
 use lapwing_model::{Device, Model, ModelOptions};
+use lapwing_onnx::OnnxFile;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::Tensor;
-use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::Precision;
 use lapwing_plan::exec::CpuPrecision;
 use lapwing_plan::plan::Plan;
@@ -64,7 +67,7 @@ pub(crate) fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, 
 pub(crate) struct Loaded {
     pub(crate) model: Model,
     /// `None` where the file cannot be imported.
-    pub(crate) graph: Option<Graph>,
+    pub(crate) graph: Option<Arc<ShapedGraph>>,
     /// The plan of a model that another executor runs; it describes the inputs.
     pub(crate) other: Option<Plan>,
     pub(crate) load_ns: u64,
@@ -98,7 +101,7 @@ impl Loaded {
         if model.precision() != args.precision.name() {
             return Err(elsewhere(args.precision, &model));
         }
-        let other = if model.plan().is_some() { None } else { graph.as_ref().and_then(lowered) };
+        let other = if model.plan().is_some() { None } else { graph.as_deref().and_then(lowered) };
         Ok(Self { model, graph, other, load_ns })
     }
 
@@ -129,8 +132,8 @@ pub(crate) fn elsewhere(asked: Precision, model: &Model) -> ToolError {
     ToolError::argument("precision", format!("{} cannot be had on {}: {why}", asked.name(), placement.device))
 }
 
-pub(crate) fn lowered(graph: &Graph) -> Option<Plan> {
-    let mut plan = lower::lower(&graph.typed).ok()?;
+pub(crate) fn lowered(graph: &ShapedGraph) -> Option<Plan> {
+    let mut plan = lower::lower(graph).ok()?;
     fuse::fuse(&mut plan);
     Some(plan)
 }

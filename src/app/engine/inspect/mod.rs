@@ -24,9 +24,10 @@ use super::shapes::{Asked, Shape};
 use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_model::{Device, Model, ModelOptions, NotUsed};
+use lapwing_onnx::OnnxFile;
 use lapwing_onnx::UnsupportedNode;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::TensorSpec;
-use lapwing_onnx::{Graph, OnnxFile};
 use lapwing_plan::plan::{Arena, Plan};
 
 const BATCH: &[u64] = &[1, 32];
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
             Costs { batch: shape.batch, length: shape.length, flops, ..Costs::default() }
         }
     });
-    let counted = || graph.as_ref().map(Graph::parameters);
+    let counted = || graph.as_deref().map(ShapedGraph::parameters);
     let parameters = model.plan().map(Plan::parameters).or_else(counted);
     let about = About {
         model: output::name_of(&args.model),

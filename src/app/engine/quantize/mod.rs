@@ -20,7 +20,7 @@ use lapwing_engine::cpu::{self, CpuExecutor, CpuState};
 use lapwing_ledger::Stamp;
 use lapwing_model::{Model, ModelOptions};
 use lapwing_onnx::EngineError;
-use lapwing_onnx::Graph;
+use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_plan::Precision;
 use lapwing_plan::exec::{CpuPrecision, RowQuant};
 use lapwing_plan::plan::{self, Op};
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &QuantizeArgs, out: &mut (dyn Write + Send)) -> Result<(
 }
 
 fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + Send)) -> Result<(), ToolError> {
-    let graph = Graph::read(&args.model)?;
+    let graph = ShapedGraph::read(&args.model)?;
     let exact = load(&graph, threads, CpuPrecision::Fp32)?;
     let exact_run = executor(&exact)?;
     let calibrate = FileRows::read(&args.calibrate, "calibrate", &exact)?;
@@ -85,9 +85,9 @@ fn quantize(args: &QuantizeArgs, threads: &Arc<Threads>, out: &mut (dyn Write + 
     if args.json { reports.iter().try_for_each(|report| output::line(out, report)) } else { report::table(&reports, out) }
 }
 
-fn load(graph: &Graph, threads: &Arc<Threads>, precision: CpuPrecision) -> Result<Model, ToolError> {
+fn load(graph: &Arc<ShapedGraph>, threads: &Arc<Threads>, precision: CpuPrecision) -> Result<Model, ToolError> {
     let plan = cpu::CpuOptions { threads: Arc::clone(threads), precision, ..cpu::CpuOptions::default() };
-    Ok(Model::new(graph.clone(), &ModelOptions { plan, ..ModelOptions::default() })?)
+    Ok(Model::new(graph, &ModelOptions { plan, ..ModelOptions::default() })?)
 }
 
 /// The executor of its plan; 8 bits need one.

@@ -81,7 +81,9 @@ fn all_nodes(graph: &GraphProto) -> Vec<&NodeProto> {
     for node in &graph.node {
         nodes.push(node);
         let attributes = node.attribute.iter();
-        attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).for_each(|inner| nodes.extend(all_nodes(inner)));
+        attributes
+            .flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+            .for_each(|inner| nodes.extend(all_nodes(inner)));
     }
     nodes
 }

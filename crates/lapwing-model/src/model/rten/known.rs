@@ -15,12 +15,10 @@ pub(crate) struct Known {
 }
 
 /// Operators whose results are truths.
-const TESTS: [&str; 10] =
-    ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN"];
+const TESTS: [&str; 10] = ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN"];
 /// Operators that only move the elements of their first input.
-const MOVES: [&str; 11] = [
-    "Identity", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice", "Gather", "Flatten", "Tile", "Concat",
-];
+const MOVES: [&str; 11] =
+    ["Identity", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice", "Gather", "Flatten", "Tile", "Concat"];
 
 impl Known {
     /// Adds what a graph says before its nodes.

@@ -85,7 +85,13 @@ impl RtenExecutor {
         Ok(Self { model, ports, inputs, outputs, operators, threads: options.threads(), notes, placement })
     }
 
-    fn run_one(&self, threads: &Arc<ThreadPool>, call: &[Tensor], wanted: &[bool], ran: &mut BatchResult) -> Result<(), EngineError> {
+    fn run_one(
+        &self,
+        threads: &Arc<ThreadPool>,
+        call: &[Tensor],
+        wanted: &[bool],
+        ran: &mut BatchResult,
+    ) -> Result<(), EngineError> {
         let began = Stamp::now();
         let inputs = self.inputs.iter().zip(call).map(|(id, tensor)| Ok((*id, values::input(tensor)?)));
         let inputs: Vec<(NodeId, ValueOrView<'_>)> = inputs.collect::<Result<_, EngineError>>()?;
@@ -102,7 +108,12 @@ impl RtenExecutor {
         let mut made = made.into_iter();
         let output = |(at, port): (usize, &TensorSpec)| {
             if !is_wanted(at) {
-                return Ok(Tensor { name: port.name.clone(), datatype: port.datatype, shape: Vec::new(), data: bytes::Bytes::new() });
+                return Ok(Tensor {
+                    name: port.name.clone(),
+                    datatype: port.datatype,
+                    shape: Vec::new(),
+                    data: bytes::Bytes::new(),
+                });
             }
             let fails = |reason: String| EngineError::Run { reason: format!("output {}: {reason}", port.name) };
             values::output(port, made.next().ok_or_else(|| fails("rten does not make it".to_owned()))?).map_err(fails)

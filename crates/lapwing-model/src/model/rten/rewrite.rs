@@ -104,7 +104,8 @@ fn is_symmetric(node: &NodeProto, known: &Known) -> bool {
 /// Whether a `Dropout` may drop.
 fn is_training(node: &NodeProto, known: &Known) -> bool {
     let Some(mode) = node.input.get(2).filter(|name| !name.is_empty()) else { return false };
-    let is_false = |tensor: &TensorProto| tensor.raw_data.iter().all(|byte| *byte == 0) && tensor.int32_data.iter().all(|x| *x == 0);
+    let is_false =
+        |tensor: &TensorProto| tensor.raw_data.iter().all(|byte| *byte == 0) && tensor.int32_data.iter().all(|x| *x == 0);
     !known.constant_of(mode).is_some_and(is_false)
 }
 
@@ -116,7 +117,10 @@ fn truth(node: &NodeProto, known: &Known, into: &mut Nodes) {
         return;
     }
     let (number, zero, is_zero) = (format!("{output}/number"), format!("{output}/zero"), format!("{output}/is_zero"));
-    into.push(NodeProto { attribute: vec![whole("to", DataType::Float as i64)], ..made("Cast", node, "number", &[input], &number) });
+    into.push(NodeProto {
+        attribute: vec![whole("to", DataType::Float as i64)],
+        ..made("Cast", node, "number", &[input], &number)
+    });
     into.push(scalar(node, "zero", 0.0, &zero));
     into.push(made("Equal", node, "is_zero", &[&number, &zero], &is_zero));
     into.push(made("Not", node, "", &[&is_zero], output));
@@ -208,7 +212,12 @@ pub(crate) fn made(kind: &str, of: &NodeProto, part: &str, reads: &[&str], makes
 
 /// A constant of one number.
 pub(crate) fn scalar(of: &NodeProto, part: &str, value: f32, makes: &str) -> NodeProto {
-    constant(of, part, TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() }, makes)
+    constant(
+        of,
+        part,
+        TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() },
+        makes,
+    )
 }
 
 /// A constant.

@@ -43,16 +43,16 @@ pub(crate) fn input(tensor: &Tensor) -> Result<ValueOrView<'_>, EngineError> {
             Some(view) => ValueView::Int32Tensor(rten_tensor::TensorView::from_data(shape, view)).into(),
             None => owned(tensor, elements::<i32>(tensor).collect()),
         },
-        Datatype::Int8 => ValueView::Int8Tensor(rten_tensor::TensorView::from_data(shape, bytemuck::cast_slice(&tensor.data))).into(),
+        Datatype::Int8 => {
+            ValueView::Int8Tensor(rten_tensor::TensorView::from_data(shape, bytemuck::cast_slice(&tensor.data))).into()
+        }
         Datatype::Uint8 => ValueView::UInt8Tensor(rten_tensor::TensorView::from_data(shape, &tensor.data[..])).into(),
         Datatype::Bool => owned(tensor, tensor.data.iter().map(|byte| i32::from(*byte != 0)).collect()),
         Datatype::Int16 => owned(tensor, elements::<i16>(tensor).map(i32::from).collect()),
         Datatype::Uint16 => owned(tensor, elements::<u16>(tensor).map(i32::from).collect()),
         Datatype::Int64 => {
             let whole = |(at, x): (usize, i64)| {
-                i32::try_from(x).map_err(|_| {
-                    refused(tensor, at, &x.to_string(), "rten holds whole numbers of 64 bits in 32")
-                })
+                i32::try_from(x).map_err(|_| refused(tensor, at, &x.to_string(), "rten holds whole numbers of 64 bits in 32"))
             };
             owned(tensor, elements::<i64>(tensor).enumerate().map(whole).collect::<Result<Vec<i32>, _>>()?)
         }

@@ -79,11 +79,11 @@ fn a_model_is_compared_in_three_ways() {
     // what was written is what an executor takes, and it is that one
     let calibration = Calibration::read(&ranges).unwrap();
     assert_eq!((calibration.model.as_str(), calibration.ranges.len() as u64), ("0003", fixed));
-    let graph = Graph::read(&args("0003", &rows).model).unwrap();
+    let graph = ShapedGraph::read(&args("0003", &rows).model).unwrap();
     let threads = Arc::new(Threads::one());
     let model = load(&graph, &threads, calibration.precision(&graph).unwrap()).unwrap();
     assert_eq!(model.plan_executor().unwrap().fixed_nodes() as u64, fixed);
-    let other = Graph::read(&args("0000", &rows).model).unwrap();
+    let other = ShapedGraph::read(&args("0000", &rows).model).unwrap();
     assert!(calibration.precision(&other).unwrap_err().to_string().starts_with("ranges: "));
 }
 
