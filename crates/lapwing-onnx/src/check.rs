@@ -46,13 +46,13 @@ pub(crate) fn check(proto: &ModelProto, folder: Option<&Path>) -> Checked {
         initializer(tensor, folder)?;
     }
     graph.input.iter().try_for_each(input)?;
-    order(graph)
+    order(proto, graph)
 }
 
 /// Checks that each node comes after what it reads, that everything that is read is made, and that the axes of inputs have lengths.
-pub(crate) fn order(graph: &GraphProto) -> Checked {
+pub(crate) fn order(proto: &ModelProto, graph: &GraphProto) -> Checked {
     graph.input.iter().filter(|info| is_tensor(info)).try_for_each(input)?;
-    nodes(graph)?;
+    nodes(proto, graph)?;
     if graph.output.is_empty() {
         return Err(EngineError::part("graph", "the model has no outputs"));
     }
@@ -152,7 +152,7 @@ const fn bytes(kind: DataType) -> Option<i64> {
 }
 
 /// Checks the order of nodes: ONNX requires each node to come after its inputs. A cycle has no such order.
-fn nodes(graph: &GraphProto) -> Checked {
+fn nodes(proto: &ModelProto, graph: &GraphProto) -> Checked {
     let inputs = graph.input.iter().map(|input| input.name.as_str());
     let mut made: HashSet<&str> = inputs.chain(graph.initializer.iter().map(|tensor| tensor.name.as_str())).collect();
     made.insert(""); // an optional input that is left out
@@ -165,19 +165,33 @@ fn nodes(graph: &GraphProto) -> Checked {
             } else {
                 format!("reads {missing}, which nothing makes")
             };
-            return Err(EngineError::part(named(node), reason));
+            return Err(EngineError::part(named(node, proto), reason));
         }
         for attribute in node.attribute.iter().filter_map(|attribute| attribute.t.as_ref()) {
-            elements(&attribute.dims).map_err(|reason| EngineError::part(named(node), reason))?;
+            elements(&attribute.dims).map_err(|reason| EngineError::part(named(node, proto), reason))?;
         }
-        sizes::check(&constants, node).map_err(|reason| EngineError::part(named(node), reason))?;
+        sizes::check(&constants, node).map_err(|reason| EngineError::part(named(node, proto), reason))?;
         made.extend(node.output.iter().map(String::as_str));
     }
     let missing = graph.output.iter().find(|output| !made.contains(output.name.as_str()));
     missing.map_or(Ok(()), |output| Err(EngineError::part(format!("output {}", output.name), "nothing makes it")))
 }
 
-fn named(node: &NodeProto) -> String {
+/// A node as messages name it: `node x (LSTM, opset 17)`.
+pub(crate) fn named(node: &NodeProto, proto: &ModelProto) -> String {
     let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
-    format!("node {name} ({})", node.op_type)
+    format!("node {name} ({})", operator(node, proto))
+}
+
+/// `LSTM, opset 17`, or with its domain `com.microsoft.DynamicQuantizeLSTM, version 1`.
+pub(crate) fn operator(node: &NodeProto, proto: &ModelProto) -> String {
+    let is_standard = matches!(node.domain.as_str(), "" | "ai.onnx");
+    let of_domain = |set: &str| if is_standard { matches!(set, "" | "ai.onnx") } else { set == node.domain };
+    let version = proto.opset_import.iter().find(|set| of_domain(&set.domain)).map(|set| set.version);
+    match (is_standard, version) {
+        (true, Some(version)) => format!("{}, opset {version}", node.op_type),
+        (false, Some(version)) => format!("{}.{}, version {version}", node.domain, node.op_type),
+        (true, None) => node.op_type.clone(),
+        (false, None) => format!("{}.{}", node.domain, node.op_type),
+    }
 }

@@ -30,9 +30,24 @@ impl<'a> Builder<'a> {
         let made: Vec<Option<TensorId>> = branch.output.iter().map(|output| self.find(&output.name)).collect();
         self.scopes.pop();
         visited?;
-        if let Some(scope) = self.scopes.last_mut() {
-            let pairs = proto.output.iter().zip(made).filter(|(name, _)| !name.is_empty());
-            scope.tensors.extend(pairs.filter_map(|(name, id)| Some((name.as_str(), id?))));
+        let name = self.name(proto);
+        for (at, (output, from)) in proto.output.iter().zip(made).enumerate() {
+            let Some(from) = from.filter(|_| !output.is_empty()) else { continue };
+            let fact = &self.tensors[from.0];
+            let made = Made { datatype: fact.datatype, shape: fact.shape.clone(), value: fact.value.clone() };
+            let is_constant = matches!(made.value, KnownValue::Constant(_));
+            let id = self.add(output, made);
+            if !is_constant {
+                self.nodes.push(ShapedNode {
+                    name: format!("{name}/{at}"),
+                    operator: "Identity".to_owned(),
+                    domain: String::new(),
+                    version: self.opsets.get("").copied().unwrap_or(1),
+                    inputs: vec![Some(from)],
+                    outputs: vec![Some(id)],
+                    attributes: Vec::new(),
+                });
+            }
         }
         Ok(true)
     }

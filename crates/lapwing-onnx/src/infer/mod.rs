@@ -17,6 +17,8 @@ mod rules;
 mod scope;
 mod select;
 mod tabular;
+#[cfg(test)]
+mod tests;
 mod values;
 mod view;
 mod windows;
@@ -50,7 +52,7 @@ impl ShapedGraph {
     /// [`EngineError::Model`] names the node, with its operator and operator set, that no call can run, or the tensor that cannot be read.
     pub(crate) fn of(proto: &ModelProto, folder: Option<&Path>) -> Result<Self, EngineError> {
         let graph = proto.graph.as_ref().ok_or_else(|| EngineError::part("graph", "the model has none"))?;
-        check::order(graph)?;
+        check::order(proto, graph)?;
         // a file that the arithmetic of lengths is not made for must not end the process
         let built = catch_unwind(AssertUnwindSafe(|| Builder::new(proto, graph, folder).built(graph)));
         built.map_err(|_| EngineError::part("graph", "its shapes cannot be computed"))?
@@ -64,6 +66,7 @@ struct Builder<'a> {
     scopes: Vec<Scope<'a>>,
     symbols: Symbols,
     folding: Folding,
+    proto: &'a ModelProto,
     opsets: HashMap<&'a str, i64>,
     folder: Option<&'a Path>,
     parameters: u64,
@@ -82,6 +85,7 @@ impl<'a> Builder<'a> {
             scopes: Vec::new(),
             symbols: Symbols::new(),
             folding: Folding::new(usize::try_from(elements).unwrap_or(0)),
+            proto,
             opsets,
             folder,
             parameters: 0,
@@ -156,12 +160,12 @@ impl<'a> Builder<'a> {
             let found = self.find(name);
             if found.is_none() && !name.is_empty() {
                 let reason = format!("reads {name}, which nothing makes");
-                return Err(EngineError::part(part(proto, domain, version), reason));
+                return Err(EngineError::part(check::named(proto, self.proto), reason));
             }
             inputs.push(found);
         }
         if domain.is_empty() && proto.op_type == "Constant" {
-            return self.constant(proto, version);
+            return self.constant(proto);
         }
         if domain.is_empty() && proto.op_type == "If" && self.taken_branch(proto, &inputs)? {
             return Ok(());
@@ -182,7 +186,7 @@ impl<'a> Builder<'a> {
                 Ok(all) => all,
                 // a branch that is never taken may be wrong
                 Err(_) if self.maybe > 0 => proto.output.iter().map(|_| Made::default()).collect(),
-                Err(reason) => return Err(EngineError::part(part(proto, domain, version), reason)),
+                Err(reason) => return Err(EngineError::part(check::named(proto, self.proto), reason)),
             },
         };
         all.resize_with(proto.output.len(), Made::default);
@@ -212,12 +216,12 @@ impl<'a> Builder<'a> {
         around.chain([own]).collect::<Vec<_>>().join("/")
     }
 
-    fn constant(&mut self, proto: &'a NodeProto, version: i64) -> Result<(), EngineError> {
+    fn constant(&mut self, proto: &'a NodeProto) -> Result<(), EngineError> {
         let Some(name) = proto.output.first() else { return Ok(()) };
         let made = match given(proto, self.folder) {
             Ok(Some(constant)) => self.of_file(constant),
             Ok(None) => Made::default(),
-            Err(reason) => return Err(EngineError::part(part(proto, "", version), reason)),
+            Err(reason) => return Err(EngineError::part(check::named(proto, self.proto), reason)),
         };
         self.add(name, made);
         Ok(())
@@ -266,16 +270,6 @@ fn given(proto: &NodeProto, folder: Option<&Path>) -> Result<Option<Constant>, S
     } else {
         None
     })
-}
-
-/// A node as messages name it: `node x (LSTM, opset 17)`, `node x (com.microsoft.QGemm, version 1)`.
-fn part(proto: &NodeProto, domain: &str, version: i64) -> String {
-    let name = if proto.name.is_empty() { proto.output.first().map_or("", String::as_str) } else { &proto.name };
-    if domain.is_empty() {
-        format!("node {name} ({}, opset {version})", proto.op_type)
-    } else {
-        format!("node {name} ({domain}.{}, version {version})", proto.op_type)
-    }
 }
 
 fn plain(domain: &str) -> &str {

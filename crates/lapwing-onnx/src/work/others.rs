@@ -44,6 +44,16 @@ enum Kind {
 }
 
 fn kind(node: &ShapedNode) -> Option<Kind> {
+    if node.domain == "ai.onnx.ml" {
+        return Some(match node.operator.as_str() {
+            "ArrayFeatureExtractor" | "CategoryMapper" | "FeatureVectorizer" | "LabelEncoder" | "OneHotEncoder" => Kind::Moves,
+            "Binarizer" | "Imputer" => Kind::Made(1),
+            "Scaler" => Kind::Made(2),
+            "Normalizer" => Kind::Made(3),
+            // the plan of a tabular model counts comparisons, which depend on its trees
+            _ => return None,
+        });
+    }
     if !matches!(node.domain.as_str(), "" | "com.microsoft") {
         return None;
     }

@@ -25,6 +25,12 @@ pub(crate) fn operations(node: &Counted<'_>) -> Option<Operations> {
             let [_, kernel @ ..] = node.input(1)? else { return None };
             flops(node.read()?.checked_mul(product(kernel))?.checked_mul(2)?, each(node.has(2))?)
         }
+        // a coefficient of each class or target for each column
+        "LinearClassifier" | "LinearRegressor" => {
+            let rows = if let [rows, ..] = *node.output(0)? { rows as u64 } else { 1 };
+            let coefficients = node.node.floats("coefficients")?.len() as u64;
+            flops(rows.checked_mul(coefficients)?.checked_mul(2)?, 0)
+        }
         "Einsum" => einsum(node),
         "LSTM" | "DynamicQuantizeLSTM" => recurrent(node, 4, 5),
         "GRU" => recurrent(node, 3, 5),

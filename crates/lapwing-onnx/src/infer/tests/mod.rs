@@ -1,0 +1,8 @@
+//! Shapes, values and messages of small graphs.
+
+mod build;
+mod folded;
+mod hostile;
+mod messages;
+mod shapes;
+mod work;
