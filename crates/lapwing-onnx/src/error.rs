@@ -23,7 +23,7 @@ pub enum EngineError {
         /// The operating system's error.
         reason: String,
     },
-    /// A part of the model is invalid, or unknown to tract.
+    /// A part of the model is invalid, or unknown to its executor.
     #[error("{part}: {reason}")]
     Model {
         /// `file`, `graph`, `node N (Operator)`, `initializer N`, `input N`, `output N`.
@@ -37,7 +37,7 @@ pub enum EngineError {
     /// The executor that was named cannot run the model.
     #[error("executor: {executor} cannot run it: {reason}")]
     Executor {
-        /// `plan`, `tract` or `onnxruntime`.
+        /// The name of the executor.
         executor: &'static str,
         /// Why not.
         reason: String,

@@ -134,8 +134,8 @@ impl ShapedGraph {
     }
 }
 
-/// Makes node names unique: in ONNX a node may have the name of a tensor, or of another node; tract has a single
-/// namespace.
+/// Makes node names unique: in ONNX a node may have the name of a tensor, or of another node, and what reports one has
+/// to say which.
 pub(crate) fn name_apart(graph: &mut GraphProto) {
     let tensors = graph.initializer.iter().map(|tensor| &tensor.name).chain(graph.input.iter().map(|input| &input.name));
     let mut taken: HashSet<String> = tensors.cloned().collect();

@@ -11,6 +11,9 @@ pub use rten_shape_inference::SymExpr as Length;
 use crate::messages::{AttributeProto, TensorProto};
 use crate::tensor::Datatype;
 
+/// The most elements of a constant that is kept for counting: lengths, axes and indices.
+const LARGEST_KEPT: usize = 1024;
+
 /// A tensor of a [`ShapedGraph`], by its place in [`ShapedGraph::tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorId(pub usize);
@@ -70,6 +73,8 @@ pub enum KnownValue {
     Unknown,
     /// They are constants.
     Constant(Arc<Constant>),
+    /// They are constants that are not kept: [`ShapedGraph::without_weights`].
+    Weight,
     /// They are lengths of the call's axes: a scalar (no axes) or a vector of whole numbers.
     Lengths(Vec<Length>),
 }
@@ -98,6 +103,31 @@ impl ShapedGraph {
     #[must_use]
     pub fn tensor(&self, id: TensorId) -> &TensorFact {
         &self.tensors[id.0]
+    }
+
+    /// The same graph for counting: constants of more than a few elements are only known to be some.
+    #[must_use]
+    pub fn without_weights(&self) -> Self {
+        let lightened = |fact: &TensorFact| match &fact.value {
+            KnownValue::Constant(constant) if constant.elements() > LARGEST_KEPT => {
+                let length = |length: &usize| i32::try_from(*length).map(Length::Value);
+                let shape = constant.shape.iter().map(length).collect::<Result<_, _>>().ok();
+                TensorFact { shape, value: KnownValue::Weight, ..fact.clone() }
+            }
+            _ => fact.clone(),
+        };
+        let attributes = |node: &ShapedNode| {
+            let small = |attribute: &&AttributeProto| attribute.t.is_none();
+            node.attributes.iter().filter(small).cloned().collect()
+        };
+        let nodes = self.nodes.iter().map(|node| ShapedNode { attributes: attributes(node), ..node.clone() });
+        Self { nodes: nodes.collect(), tensors: self.tensors.iter().map(lightened).collect(), ..self.clone() }
+    }
+
+    /// Whether a tensor is a constant.
+    #[must_use]
+    pub fn is_constant(&self, id: TensorId) -> bool {
+        matches!(self.tensor(id).value, KnownValue::Constant(_) | KnownValue::Weight)
     }
 
     /// The constant at this tensor, if it is one.

@@ -1,4 +1,4 @@
-//! Checks what operators make whose sizes are constants of the file: tract fills them during import, however large they are.
+//! Checks what operators make whose sizes are constants of the file: they are filled when the graph is read, however large they are.
 
 use std::collections::{HashMap, HashSet};
 

@@ -22,7 +22,7 @@ pub struct CallWork {
     pub executed: usize,
     /// Tokens that are not masked out.
     pub useful: usize,
-    /// FLOPs of executed tokens, and of useful ones; `None` where the model has no plan.
+    /// FLOPs of executed tokens, and of useful ones; without a plan all are useful. `None` where they are not counted.
     pub flops: Option<(u64, u64)>,
 }
 

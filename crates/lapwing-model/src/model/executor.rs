@@ -11,7 +11,7 @@ use super::rten::RtenThreads;
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
-use lapwing_onnx::EngineError;
+use lapwing_onnx::{EngineError, Work};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_plan::plan::Plan;
 use lapwing_tabular::TabularState;
@@ -95,6 +95,11 @@ pub trait Executor: fmt::Debug + Send + Sync {
     /// The threads in which a workspace's runs happen, if they are not the caller's: whoever runs many calls does that in them, and saves
     /// the hand-over of each.
     fn host(&self, _workspace: &mut Workspace) -> Option<Arc<ThreadPool>> {
+        None
+    }
+
+    /// The work of a run of `rows` rows, where the executor counts it itself.
+    fn work(&self, _rows: usize) -> Option<Work> {
         None
     }
 

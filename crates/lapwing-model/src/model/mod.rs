@@ -16,6 +16,7 @@ mod tabular;
 mod verify;
 #[cfg(not(feature = "cuda"))]
 mod without_gpu;
+mod work;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use self::executor::{Executor, ExecutorName, Workspace};
 pub use self::options::ModelOptions;
 pub use self::select::NotUsed;
 use self::select::Selected;
+use self::work::Meter;
 pub use self::verify::Verification;
 use lapwing_engine::cpu::CpuExecutor;
 use lapwing_engine::gpu::CudaExecutor;
@@ -42,11 +44,13 @@ pub struct Model {
     unsupported: Option<UnsupportedNode>,
     not_used: Vec<NotUsed>,
     verification: Verification,
+    /// Counts the work of calls where the executor does not.
+    meter: Option<Meter>,
 }
 
 impl From<Selected> for Model {
     fn from(Selected { executor, unsupported, not_used, verification }: Selected) -> Self {
-        Self { executor, unsupported, not_used, verification }
+        Self { executor, unsupported, not_used, verification, meter: None }
     }
 }
 
@@ -76,7 +80,10 @@ impl Model {
     /// [`EngineError::Model`] if none can run it; [`EngineError::Executor`] if the one that was named cannot, or answers otherwise than ONNX
     /// Runtime; [`EngineError::NoPlan`] if a plan is required and there is none.
     pub fn of(file: &OnnxFile, options: &ModelOptions) -> Result<Self, EngineError> {
-        Ok(Self::from(select::select(Some(file), || file.graph(), options)?))
+        let model = Self::from(select::select(Some(file), || file.graph(), options)?);
+        let is_counted = model.plan().is_some() || model.executor.work(1).is_some() || options.unreadable.is_some();
+        let meter = if is_counted { None } else { file.graph().ok().map(|graph| Meter::new(&graph)) };
+        Ok(Self { meter, ..model })
     }
 
     /// Prepares a graph for its plan: others read files.
@@ -197,7 +204,16 @@ impl Model {
     /// [`EngineError::Input`] names the tensor that does not fit, what was expected and what was given.
     pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
         batch::order(self.inputs(), inputs)?;
-        self.executor.accept(inputs)
+        let work = self.executor.accept(inputs)?;
+        let flops = work.flops.or_else(|| self.meter.as_ref()?.flops(inputs).map(|flops| (flops, flops)));
+        Ok(CallWork { flops, ..work })
+    }
+
+    /// The work of a call of `rows` rows, each of `length` tokens if axes after the first are open; of a model with a plan, that is
+    /// [`Plan::total`]. `None` if nothing is known of it.
+    #[must_use]
+    pub fn work(&self, rows: usize, length: usize) -> Option<Work> {
+        self.executor.work(rows).or_else(|| self.meter.as_ref()?.work(rows, length))
     }
 
     /// Whether several calls may run as one batch: only if their rows are known to be independent, which a plan guarantees.

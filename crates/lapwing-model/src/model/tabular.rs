@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::batch::BatchResult;
+use super::batch::{self, BatchResult, CallWork};
 use super::executor::{Executor, ExecutorName, Workspace};
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_onnx::EngineError;
-use lapwing_onnx::OnnxFile;
+use lapwing_onnx::{EngineError, OnnxFile, Work};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_tabular::TabularModel;
 
@@ -48,6 +47,25 @@ impl Executor for TabularExecutor {
 
     fn placement(&self) -> Arc<Placement> {
         Arc::clone(&self.placement)
+    }
+
+    fn accept(&self, inputs: &[Tensor]) -> Result<CallWork, EngineError> {
+        let work = batch::rows(inputs);
+        let flops = self.model.cost(work.rows).flops;
+        Ok(CallWork { flops: Some((flops, flops)), ..work })
+    }
+
+    fn work(&self, rows: usize) -> Option<Work> {
+        let cost = self.model.cost(rows);
+        let uncounted = Default::default();
+        Some(Work {
+            flops: cost.flops,
+            other_ops: cost.comparisons,
+            bytes: cost.bytes,
+            min_bytes: cost.bytes,
+            uncounted,
+            misses_products: false,
+        })
     }
 
     /// Runs calls one after the other. Columns are read in the forward pass, and results written.

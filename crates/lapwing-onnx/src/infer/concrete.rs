@@ -57,7 +57,7 @@ impl<'g> Concrete<'g> {
             for (id, made) in node.outputs.iter().zip(all) {
                 let Some(id) = id else { continue };
                 let fact = &mut self.facts[id.0];
-                if matches!(fact.value, KnownValue::Constant(_)) {
+                if matches!(fact.value, KnownValue::Constant(_) | KnownValue::Weight) {
                     continue;
                 }
                 let before = fact.shape.take();

@@ -66,7 +66,7 @@ impl<'a> View<'a> {
             return None;
         }
         match &fact.value {
-            KnownValue::Unknown => None,
+            KnownValue::Unknown | KnownValue::Weight => None,
             KnownValue::Lengths(lengths) => Some(lengths.clone()),
             KnownValue::Constant(constant) if constant.elements() <= MOST_LENGTHS => {
                 let whole = |x: f64| (x.fract() == 0.0 && x.abs() <= f64::from(i32::MAX)).then_some(Length::Value(x as i32));

@@ -123,7 +123,7 @@ impl ShapedGraph {
         for id in ids {
             let shape = concrete.shape(id)?;
             let mut elements = product(&shape);
-            let is_weight = self.constant(id).is_some();
+            let is_weight = self.is_constant(id);
             if is_weight && node.operator == "Gather" && node.inputs.first() == Some(&Some(id)) {
                 elements = elements.min(counted.made()?);
             }

@@ -298,7 +298,7 @@ impl<'m> Lowering<'m> {
                 Extent::Fixed(length) => Some(TensorForm::Const(constant::of_integer(length as i64).into())),
                 _ => None,
             },
-            KnownValue::Unknown => None,
+            KnownValue::Unknown | KnownValue::Weight => None,
         }
     }
 
@@ -357,7 +357,7 @@ impl<'m> Lowering<'m> {
                 Ok(numbers.into_iter().map(|number| Some([held(number); 3])).collect())
             }
             KnownValue::Lengths(lengths) => Ok(lengths.iter().map(|length| self.names.values(length)).collect()),
-            KnownValue::Unknown => Err(format!("input {slot}, {}, depends on a call's values", self.graph.tensor(tensor).name)),
+            KnownValue::Unknown | KnownValue::Weight => Err(format!("input {slot}, {}, depends on a call's values", self.graph.tensor(tensor).name)),
         }
     }
 

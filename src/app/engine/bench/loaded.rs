@@ -1,7 +1,5 @@
 //! The model that is timed, and its inputs.
 
-use std::sync::Arc;
-
 use super::super::cli::{BenchArgs, Products};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
@@ -63,11 +61,9 @@ pub(crate) fn device_request(args: &BenchArgs) -> Result<Option<DeviceRequest>, 
     Ok(request.map(|request| if is_own { request.with_own_kernels() } else { request }))
 }
 
-/// A loaded model, with its graph.
+/// A loaded model.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
-    /// `None` where the file cannot be imported.
-    pub(crate) graph: Option<Arc<ShapedGraph>>,
     /// The plan of a model that another executor runs; it describes the inputs.
     pub(crate) other: Option<Plan>,
     pub(crate) load_ns: u64,
@@ -102,7 +98,7 @@ impl Loaded {
             return Err(elsewhere(args.precision, &model));
         }
         let other = if model.plan().is_some() { None } else { graph.as_deref().and_then(lowered) };
-        Ok(Self { model, graph, other, load_ns })
+        Ok(Self { model, other, load_ns })
     }
 
     pub(crate) fn inputs(&self, shape: Shape, seed: u64) -> Result<Vec<Tensor>, ToolError> {

@@ -8,7 +8,6 @@ use super::rows::{BatchWork, Case, CpuPeaksRow, PeaksRow, Run};
 use lapwing_engine::cpu::CpuOptions;
 use lapwing_engine::cpu::peaks::Peaks;
 use lapwing_model::Workspace;
-use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::Tensor;
 use lapwing_plan::plan::BatchSize;
 use lapwing_plan::roofline::Roofline;
@@ -58,8 +57,8 @@ impl Machine {
 /// The work of a batch. Of a model without a plan, at most the FLOPs are known.
 fn cpu_work(loaded: &Loaded, shape: Shape, peaks: &Peaks) -> BatchWork {
     let Some(executor) = loaded.model.plan_executor() else {
-        let flops = |graph: &ShapedGraph| graph.flops(shape.batch, shape.length.unwrap_or(1));
-        return BatchWork::unknown(loaded.graph.as_deref().and_then(flops));
+        let work = loaded.model.work(shape.batch, shape.length.unwrap_or(1));
+        return BatchWork::unknown(work.filter(|work| !work.misses_products).map(|work| work.flops));
     };
     let size = BatchSize::uniform(shape.batch, shape.length.unwrap_or(1));
     let cost = executor.execution_cost(size);

@@ -62,7 +62,7 @@ pub(crate) struct Tensor {
 }
 
 /// The cost of a batch; what is unknown without a plan is `null`.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Costs {
     pub(crate) batch: usize,
     pub(crate) length: Option<usize>,
@@ -73,6 +73,8 @@ pub(crate) struct Costs {
     pub(crate) arena_bytes: Option<u64>,
     /// FLOPs per byte.
     pub(crate) arithmetic_intensity: Option<f64>,
+    /// Operators whose work is not known, and how often each occurs: what could be missing is `null`.
+    pub(crate) not_counted: BTreeMap<String, usize>,
 }
 
 pub(crate) fn size(shape: Shape) -> BatchSize {

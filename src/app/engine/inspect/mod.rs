@@ -13,6 +13,7 @@ mod without_gpu;
 #[cfg(not(feature = "cuda"))]
 use without_gpu as launches;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use self::about::{About, Costs, Library, RefusedNode, Tensor, size};
@@ -52,13 +53,10 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
     let shapes = asked.shapes(&model)?;
     let costs = shapes.iter().map(|shape| match model.plan() {
         Some(plan) => planned(plan, *shape),
-        None => {
-            let flops = graph.as_ref().and_then(|graph| graph.flops(shape.batch, shape.length.unwrap_or(1)));
-            Costs { batch: shape.batch, length: shape.length, flops, ..Costs::default() }
-        }
+        None => counted(&model, *shape),
     });
-    let counted = || graph.as_deref().map(ShapedGraph::parameters);
-    let parameters = model.plan().map(Plan::parameters).or_else(counted);
+    let of_graph = || graph.as_deref().map(ShapedGraph::parameters);
+    let parameters = model.plan().map(Plan::parameters).or_else(of_graph);
     let about = About {
         model: output::name_of(&args.model),
         opset: file.opset,
@@ -120,6 +118,23 @@ fn planned(plan: &Plan, shape: Shape) -> Costs {
         min_bytes: Some(total.min_bytes),
         arena_bytes: Some(Arena::new(plan, size(shape)).bytes() as u64),
         arithmetic_intensity: (cost.bytes > 0).then(|| cost.flops as f64 / cost.bytes as f64),
+        not_counted: BTreeMap::new(),
+    }
+}
+
+/// The cost of a model without a plan, counted from its graph.
+fn counted(model: &Model, shape: Shape) -> Costs {
+    let unknown = Costs { batch: shape.batch, length: shape.length, ..Costs::default() };
+    let Some(work) = model.work(shape.batch, shape.length.unwrap_or(1)) else { return unknown };
+    let is_whole = work.uncounted.is_empty();
+    Costs {
+        flops: (!work.misses_products).then_some(work.flops),
+        other_ops: is_whole.then_some(work.other_ops),
+        bytes: is_whole.then_some(work.bytes),
+        min_bytes: Some(work.min_bytes),
+        arithmetic_intensity: (is_whole && work.bytes > 0).then(|| work.flops as f64 / work.bytes as f64),
+        not_counted: work.uncounted,
+        ..unknown
     }
 }
 
@@ -213,6 +228,10 @@ fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write
             amount(costs.min_bytes, "B"),
             amount(costs.arena_bytes, "B"),
         )?;
+        if !costs.not_counted.is_empty() {
+            let named: Vec<String> = costs.not_counted.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
+            writeln!(out, "{:>14}not counted: {}", "", named.join(", "))?;
+        }
     }
     Ok(())
 }

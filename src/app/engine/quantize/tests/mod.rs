@@ -144,8 +144,8 @@ fn rows_that_do_not_fit_are_named() {
     let more =
         npz(&[ids(), ("mask.npy", wholes(2, 5, |_| 1)), ("types.npy", wholes(2, 5, |_| 0)), ("labels.npy", wholes(2, 1, |_| 0))]);
     assert_eq!(refused("0014", "more.npz", &more), "labels: is no input of the model");
-    let tract = told(&args("refused-conv", &folder.path().join("more.npz"))).unwrap_err();
-    assert!(tract.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{tract}");
+    let refused = told(&args("refused-conv", &folder.path().join("more.npz"))).unwrap_err();
+    assert!(refused.starts_with("precision: int8 needs a plan, and the model has none: the_conv"), "{refused}");
     let nan = npy("'<f4'", "(1, 64)", &[f32::NAN.to_le_bytes(); 64].concat());
     let nan = told(&args("0003", &put(folder.path(), "nan.npy", &nan))).unwrap_err();
     assert!(nan.contains("is not finite"), "{nan}");
