@@ -18,6 +18,7 @@ mod sizes;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
+mod view;
 mod work;
 
 pub use self::error::{EngineError, UnsupportedNode};

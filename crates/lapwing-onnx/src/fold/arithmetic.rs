@@ -1,11 +1,11 @@
 //! Operators that compute with each element: arithmetic, comparisons, logic, casts, and the dequantization of weights.
 
-use super::Task;
+use super::task::Task;
 use super::walk::Walk;
 use crate::constant::is_float;
-use crate::infer::axis;
 use crate::shaped::Constant;
 use crate::tensor::Datatype;
+use crate::view::axis;
 
 /// Evaluates a node; `None` if it is none of these, or has types that it does not take.
 pub(crate) fn evaluate(task: &Task<'_>) -> Option<Constant> {

@@ -8,11 +8,13 @@
 mod arithmetic;
 mod movement;
 mod reduce;
+mod task;
 mod walk;
 
-use crate::infer::{Reason, View};
+use self::task::Task;
 use crate::shaped::{Constant, KnownValue};
 use crate::tensor::Datatype;
+use crate::view::{Reason, View};
 
 /// What may be made and read however small the file is, in elements.
 const LEAST: usize = 1 << 24;
@@ -84,25 +86,4 @@ impl Folding {
 
 fn constant(value: &KnownValue) -> Option<&Constant> {
     if let KnownValue::Constant(constant) = value { Some(constant) } else { None }
-}
-
-/// A node to evaluate.
-struct Task<'a> {
-    view: &'a View<'a>,
-    inputs: &'a [Option<&'a Constant>],
-    shapes: &'a [Option<Vec<usize>>],
-    /// The shape of the first output.
-    shape: &'a [usize],
-    /// The type of the first output.
-    datatype: Option<Datatype>,
-}
-
-impl<'a> Task<'a> {
-    fn operator(&self) -> &'a str {
-        &self.view.node.operator
-    }
-
-    fn input(&self, at: usize) -> Option<&'a Constant> {
-        self.inputs.get(at).copied().flatten()
-    }
 }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::Task;
+use super::task::Task;
 use super::walk::{Walk, strides};
 use crate::constant;
-use crate::infer::{Reason, axis, taken};
 use crate::shaped::Constant;
 use crate::tensor::Datatype;
+use crate::view::{Reason, axis, taken};
 
 type Made = Result<Option<Vec<Constant>>, Reason>;
 

@@ -1,10 +1,10 @@
 //! Operators along axes: reductions and running sums.
 
-use super::Task;
+use super::task::Task;
 use super::walk::{Walk, strides};
 use crate::constant::is_float;
-use crate::infer::{Reason, axis};
 use crate::shaped::Constant;
+use crate::view::{Reason, axis};
 
 /// Evaluates a node; `None` if it is none of these.
 pub(crate) fn evaluate(task: &Task<'_>) -> Result<Option<Constant>, Reason> {
@@ -66,7 +66,7 @@ fn running(task: &Task<'_>, from: &Constant) -> Option<Constant> {
     let mut numbers: Vec<i64> = from.ints()?.collect();
     let inner: usize = from.shape[at + 1..].iter().product();
     for place in inner..numbers.len() {
-        if place / inner % from.shape[at] > 0 {
+        if !(place / inner).is_multiple_of(from.shape[at]) {
             numbers[place] = numbers[place].wrapping_add(numbers[place - inner]);
         }
     }

@@ -1,9 +1,9 @@
 //! `If`, `Loop` and `Scan`. A branch whose condition is constant takes the node's place. Of other branches both are looked at, and what
 //! they agree on is known; of loops, what their bodies declare.
 
+use super::builder::Builder;
 use super::node::Made;
 use super::scope::declared;
-use super::{Builder, shared};
 use crate::EngineError;
 use crate::messages::{GraphProto, NodeProto};
 use crate::shaped::{KnownValue, ShapedNode, TensorFact, TensorId};
@@ -15,7 +15,10 @@ fn graph<'a>(node: &'a NodeProto, name: &str) -> Option<&'a GraphProto> {
 impl<'a> Builder<'a> {
     /// Puts the branch of a constant condition in the place of its node, if there is one.
     pub(crate) fn taken_branch(&mut self, proto: &'a NodeProto, inputs: &[Option<TensorId>]) -> Result<bool, EngineError> {
-        let condition = inputs.first().copied().flatten().and_then(|id| shared(&self.tensors[id.0]));
+        let condition = inputs.first().copied().flatten().and_then(|id| match &self.tensors[id.0].value {
+            KnownValue::Constant(constant) => Some(constant),
+            _ => None,
+        });
         let Some(holds) = condition.and_then(|condition| condition.ints()?.next()) else { return Ok(false) };
         let name = if holds != 0 { "then_branch" } else { "else_branch" };
         let Some(branch) = graph(proto, name).filter(|branch| branch.output.len() >= proto.output.len()) else {

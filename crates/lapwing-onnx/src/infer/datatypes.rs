@@ -1,8 +1,8 @@
 //! The types that operators make.
 
-use super::view::View;
 use crate::constant::{datatype, is_float};
 use crate::tensor::Datatype;
+use crate::view::View;
 
 /// The type of each output; what is missing at the end is like the last.
 pub(crate) fn made(view: &View<'_>) -> Vec<Option<Datatype>> {

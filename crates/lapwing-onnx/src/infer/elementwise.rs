@@ -1,8 +1,8 @@
 //! Operators that keep a shape, broadcast several, or reduce axes.
 
 use super::lengths::{Symbols, shown};
-use super::view::{Shape, Shapes, View, axes};
 use crate::shaped::Length;
+use crate::view::{Shape, Shapes, View, axes};
 
 /// Every output has the shape of the first input.
 pub(crate) fn same(view: &View<'_>, _: &mut Symbols) -> Shapes {

@@ -2,8 +2,8 @@
 
 use super::elementwise::broadcast_two;
 use super::lengths::{Symbols, fixed, shown};
-use super::view::{Shapes, View, axes, axis};
 use crate::shaped::Length;
+use crate::view::{Shapes, View, axes, axis};
 
 /// `Reshape`: 0 keeps a length, -1 is what is left. The shape is an input, or an attribute before opset 5.
 pub(crate) fn reshape(view: &View<'_>, symbols: &mut Symbols) -> Shapes {

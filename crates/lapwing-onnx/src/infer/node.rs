@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::lengths::{Symbols, fixed, shown};
 use super::rules::rule;
-use super::view::{Reason, View};
 use super::{datatypes, values};
 use crate::fold::Folding;
 use crate::shaped::{Constant, KnownValue, Length, ShapedNode, TensorFact};
 use crate::sizes;
 use crate::tensor::Datatype;
+use crate::view::{Reason, View};
 
 /// The most axes of a tensor.
 const MOST_AXES: usize = 32;

@@ -4,8 +4,8 @@ use rten_shape_inference::{InferShapes, InferShapesContext, InferShapesError, Sy
 
 use super::elementwise::broadcast_two;
 use super::lengths::{Symbols, shown};
-use super::view::{Shapes, View};
 use crate::shaped::Length;
+use crate::view::{Shapes, View};
 
 /// `MatMul`.
 pub(crate) fn matmul(view: &View<'_>, symbols: &mut Symbols) -> Shapes {

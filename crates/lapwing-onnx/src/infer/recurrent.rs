@@ -1,8 +1,8 @@
 //! Recurrent networks, attention, embeddings and transforms of signals.
 
 use super::lengths::{Symbols, shown};
-use super::view::{Shapes, View};
 use crate::shaped::Length;
+use crate::view::{Shapes, View};
 
 /// `LSTM`, `GRU`, `RNN`: all states, then the last ones.
 pub(crate) fn recurrent(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
@@ -162,7 +162,7 @@ pub(crate) fn dft(view: &View<'_>, symbols: &mut Symbols) -> Shapes {
         // an attribute before opset 20, whose default is another
         (false, _) => view.node.int("axis").unwrap_or(if view.node.version < 20 { 1 } else { -2 }),
     };
-    let at = super::view::axis(given, shape.len())?;
+    let at = crate::view::axis(given, shape.len())?;
     let mut made = shape.to_vec();
     if view.has(1) {
         made[at] = match view.lengths(1).as_deref() {

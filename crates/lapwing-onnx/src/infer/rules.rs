@@ -1,22 +1,23 @@
 //! Which rule says what shapes an operator makes.
 
 use super::lengths::Symbols;
-use super::view::{Shapes, View};
 use super::{elementwise as each, layout, products, recurrent, select, tabular, windows};
+use crate::view::{Shapes, View};
 
 type Rule = fn(&View<'_>, &mut Symbols) -> Shapes;
 
 /// The rule of an operator; `None` if it is not known.
 pub(crate) fn rule(domain: &str, operator: &str) -> Option<Rule> {
     match domain {
-        "" | "ai.onnx" => standard(operator),
+        "" | "ai.onnx" => elementwise(operator).or_else(|| arranging(operator)).or_else(|| computing(operator)),
         "com.microsoft" | "com.microsoft.nchwc" => fused(operator),
         "ai.onnx.ml" => classical(operator),
         _ => None,
     }
 }
 
-fn standard(operator: &str) -> Option<Rule> {
+/// ONNX's own that keep a shape, and those of the next function.
+fn elementwise(operator: &str) -> Option<Rule> {
     Some(match operator {
         "Abs"
         | "Acos"
@@ -88,6 +89,13 @@ fn standard(operator: &str) -> Option<Rule> {
         | "TensorScatter"
         | "ThresholdedRelu"
         | "Trilu" => each::first,
+        _ => return statistical(operator),
+    })
+}
+
+/// ONNX's own that broadcast, normalize or reduce.
+fn statistical(operator: &str) -> Option<Rule> {
+    Some(match operator {
         "Dropout" => each::with_mask,
         "Add" | "And" | "BitShift" | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" | "Div" | "Equal" | "Greater"
         | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Max" | "Mean" | "Min" | "Mod" | "Mul" | "Or" | "Pow" | "Sub" | "Sum"
@@ -98,6 +106,15 @@ fn standard(operator: &str) -> Option<Rule> {
         "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin"
         | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" => each::reduce,
         "ArgMax" | "ArgMin" => each::arg,
+        // what ONNX Runtime takes under ONNX's own name
+        "SimplifiedLayerNormalization" => each::layer_norm,
+        _ => return None,
+    })
+}
+
+/// ONNX's own that arrange, take, join or make elements.
+fn arranging(operator: &str) -> Option<Rule> {
+    Some(match operator {
         "Reshape" => layout::reshape,
         "Flatten" => layout::flatten,
         "Squeeze" => layout::squeeze,
@@ -125,6 +142,13 @@ fn standard(operator: &str) -> Option<Rule> {
         "TfIdfVectorizer" => tabular::tf_idf,
         "ConstantOfShape" => select::of_shape,
         "RandomNormal" | "RandomUniform" => select::of_attribute,
+        _ => return None,
+    })
+}
+
+/// ONNX's own products, windows, recurrent cells and transforms.
+fn computing(operator: &str) -> Option<Rule> {
+    Some(match operator {
         "MatMul" | "MatMulInteger" => products::matmul,
         "QLinearMatMul" => products::quantised_matmul,
         "Gemm" => products::gemm,
@@ -141,8 +165,6 @@ fn standard(operator: &str) -> Option<Rule> {
         "STFT" => recurrent::stft,
         "DFT" => recurrent::dft,
         "NonMaxSuppression" => recurrent::chosen_boxes,
-        // what ONNX Runtime takes under ONNX's own name
-        "SimplifiedLayerNormalization" => each::layer_norm,
         _ => return None,
     })
 }

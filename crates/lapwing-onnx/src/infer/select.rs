@@ -2,8 +2,8 @@
 
 use super::layout::{length_of, positive};
 use super::lengths::{Symbols, shown};
-use super::view::{Shape, Shapes, View, axes, axis};
 use crate::shaped::Length;
+use crate::view::{Shape, Shapes, View, axes, axis, taken};
 
 /// `Gather`.
 pub(crate) fn gather(view: &View<'_>, _: &mut Symbols) -> Shapes {
@@ -196,18 +196,6 @@ fn sliced(length: &Length, start: &Length, stop: &Length, step: i64, symbols: &m
         }
         _ => symbols.fresh(),
     }
-}
-
-/// How many elements of an axis a slice has.
-pub(crate) fn taken(length: i64, start: i64, stop: i64, step: i64) -> i64 {
-    let from_start = |place: i64| if place < 0 { place + length } else { place };
-    let (start, stop) = (from_start(start), from_start(stop));
-    let (span, step) = if step > 0 {
-        (stop.clamp(0, length) - start.clamp(0, length), step)
-    } else {
-        (start.clamp(-1, length - 1) - stop.clamp(-1, length - 1), step.saturating_neg())
-    };
-    if span <= 0 { 0 } else { (span - 1) / step + 1 }
 }
 
 /// `Pad`: an input, or an attribute before opset 11.

@@ -1,8 +1,8 @@
 //! The operators of `ai.onnx.ml`, which read a matrix, or a vector as one row.
 
 use super::lengths::{Symbols, shown};
-use super::view::{Shapes, View};
 use crate::shaped::Length;
+use crate::view::{Shapes, View};
 
 /// The rows of the first input.
 fn rows(view: &View<'_>, symbols: &mut Symbols) -> Result<Length, String> {

@@ -2,9 +2,9 @@
 
 use super::lengths::Symbols;
 use super::select::range_of;
-use super::view::{MOST_LENGTHS, View};
 use crate::constant::is_float;
 use crate::shaped::Length;
+use crate::view::{MOST_LENGTHS, View};
 
 /// The elements of the first output, as far as lengths can say them. `count` is their number.
 pub(crate) fn made(view: &View<'_>, count: usize, symbols: &mut Symbols) -> Option<Vec<Length>> {
@@ -23,7 +23,7 @@ pub(crate) fn made(view: &View<'_>, count: usize, symbols: &mut Symbols) -> Opti
         "Ceil" | "Floor" | "Round" => view.lengths(0)?,
         "Gather" => {
             let (values, indices) = (view.lengths(0)?, view.ints(1)?);
-            let taken = indices.into_iter().map(|index| super::view::axis(index, values.len()).ok().map(|at| values[at].clone()));
+            let taken = indices.into_iter().map(|index| crate::view::axis(index, values.len()).ok().map(|at| values[at].clone()));
             taken.collect::<Option<_>>()?
         }
         "Slice" => slice(view)?,

@@ -1,8 +1,8 @@
 //! Convolutions and pooling: operators that move a window over the axes behind rows and channels.
 
 use super::lengths::{Symbols, shown};
-use super::view::{Reason, Shape, Shapes, View};
 use crate::shaped::Length;
+use crate::view::{Reason, Shape, Shapes, View};
 
 /// How a window moves, for each axis.
 struct Window {

@@ -6,11 +6,13 @@
 //! has the width that it is dequantized to); of a table that is looked up in, the rows that are read. What only arranges the same elements
 //! in another shape, and what computes lengths, does no work.
 
+mod counted;
 mod others;
 mod products;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use self::counted::{Counted, product};
 use crate::EngineError;
 use crate::infer::{Concrete, evaluate};
 use crate::shaped::{KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
@@ -31,48 +33,6 @@ pub struct Work {
     pub uncounted: BTreeMap<String, usize>,
     /// Whether products may be among what is not counted.
     pub misses_products: bool,
-}
-
-/// Operations of one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Operations {
-    flops: u64,
-    others: u64,
-}
-
-/// A node with the shapes of a call.
-struct Counted<'a> {
-    node: &'a ShapedNode,
-    inputs: Vec<Option<Vec<usize>>>,
-    outputs: Vec<Option<Vec<usize>>>,
-}
-
-fn product(shape: &[usize]) -> u64 {
-    shape.iter().fold(1, |product, length| product.saturating_mul(*length as u64))
-}
-
-impl Counted<'_> {
-    fn input(&self, at: usize) -> Option<&[usize]> {
-        self.inputs.get(at)?.as_deref()
-    }
-
-    fn output(&self, at: usize) -> Option<&[usize]> {
-        self.outputs.get(at)?.as_deref()
-    }
-
-    /// The elements of the first output.
-    fn made(&self) -> Option<u64> {
-        self.output(0).map(product)
-    }
-
-    /// The elements of the first input.
-    fn read(&self) -> Option<u64> {
-        self.input(0).map(product)
-    }
-
-    fn has(&self, at: usize) -> bool {
-        self.node.inputs.get(at).is_some_and(Option::is_some)
-    }
 }
 
 impl ShapedGraph {

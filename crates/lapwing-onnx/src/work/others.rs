@@ -1,6 +1,6 @@
 //! What is no product: maps, norms, softmax, reductions, and what only moves elements.
 
-use super::{Counted, Operations, product};
+use super::counted::{Counted, Operations, product};
 use crate::shaped::ShapedNode;
 
 /// The operations of a node; `None` if it is none of these, or its shapes are not known.

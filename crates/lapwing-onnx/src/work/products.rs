@@ -1,6 +1,6 @@
 //! Matrix products, convolutions, recurrent cells, attention.
 
-use super::{Counted, Operations, product};
+use super::counted::{Counted, Operations, product};
 
 /// The operations of a node; `None` if it is none of these, or its shapes are not known.
 pub(crate) fn operations(node: &Counted<'_>) -> Option<Operations> {

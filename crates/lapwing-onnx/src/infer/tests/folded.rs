@@ -13,14 +13,14 @@ fn numbers(weights: &[TensorProto], nodes: &[NodeProto]) -> Option<Vec<f64>> {
 }
 
 fn one(weights: &[TensorProto], text: &str, attributes: &[(&str, &[i64])]) -> Option<Vec<f64>> {
-    numbers(weights, &[node(text, attributes)])
+    numbers(weights, std::slice::from_ref(&node(text, attributes)))
 }
 
 #[test]
 fn elements_are_moved() {
     let w = floats("w", &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     let number = |name: &str, numbers: &[i64]| ints(name, &[numbers.len() as i64], numbers);
-    let with = |more: &[TensorProto]| [&[w.clone()], more].concat();
+    let with = |more: &[TensorProto]| [std::slice::from_ref(&w), more].concat();
     assert_eq!(one(&with(&[]), "y = Transpose w", &[("perm", &[1, 0])]).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     assert_eq!(one(&with(&[number("i", &[-1, 0])]), "y = Gather w i", &[("axis", &[1])]).unwrap(), [2.0, 0.0, 5.0, 3.0]);
     let ends = [number("s", &[-1]), number("e", &[i64::MIN]), number("a", &[1]), number("t", &[-2])];

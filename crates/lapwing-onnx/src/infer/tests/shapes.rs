@@ -173,7 +173,7 @@ fn a_branch_that_is_certain_takes_its_nodes_place() {
     };
     let holds = TensorProto { name: "c".into(), data_type: DataType::Bool as i32, int32_data: vec![1], ..Default::default() };
     let x = input("x: n 4");
-    assert_eq!(with(&[holds], &[x.clone()], "z = Shape x"), ("[n, 4]".to_owned(), "Relu Identity".to_owned()));
+    assert_eq!(with(&[holds], std::slice::from_ref(&x), "z = Shape x"), ("[n, 4]".to_owned(), "Relu Identity".to_owned()));
     let open = [x, typed("c:", DataType::Bool)];
     assert_eq!(with(&[], &open, "z = Exp x"), ("[n, 4]".to_owned(), "If".to_owned()));
     assert_eq!(with(&[], &open, "z = Shape x").0, "?");

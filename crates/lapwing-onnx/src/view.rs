@@ -115,3 +115,15 @@ pub(crate) fn axes(numbers: &[i64], rank: usize) -> Result<Vec<usize>, Reason> {
     }
     Ok(axes)
 }
+
+/// How many elements of an axis a slice has.
+pub(crate) fn taken(length: i64, start: i64, stop: i64, step: i64) -> i64 {
+    let from_start = |place: i64| if place < 0 { place + length } else { place };
+    let (start, stop) = (from_start(start), from_start(stop));
+    let (span, step) = if step > 0 {
+        (stop.clamp(0, length) - start.clamp(0, length), step)
+    } else {
+        (start.clamp(-1, length - 1) - stop.clamp(-1, length - 1), step.saturating_neg())
+    };
+    if span <= 0 { 0 } else { (span - 1) / step + 1 }
+}
