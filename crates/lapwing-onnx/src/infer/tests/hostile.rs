@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::build::{input, ints, model, node};
+use crate::OnnxFile;
 use crate::messages::{NodeProto, TensorProto};
 use crate::ports::GraphPorts;
 use crate::shaped::{KnownValue, ShapedGraph};
@@ -131,4 +132,21 @@ fn sums_of_many_names_stay_small() {
     let made = model(17, &inputs, &[], &[node(&format!("y = Concat {}", names.join(" ")), &[("axis", &[0])])]);
     let shape = super::build::last(&made);
     assert!(shape.len() < 200, "{shape}");
+}
+
+#[test]
+fn any_byte_may_be_wrong_and_any_end_missing() {
+    let whole = include_bytes!("../../../../../tests/fixtures/digits/digits.onnx");
+    let check = |bytes: Vec<u8>| {
+        let Ok(file) = OnnxFile::parse(bytes.into()) else { return };
+        if let Err(error) = file.shaped() {
+            assert!(!error.to_string().contains("cannot be computed"), "{error}");
+        }
+    };
+    for at in (0..whole.len()).step_by(797) {
+        let mut bytes = whole.to_vec();
+        bytes[at] ^= 0x55;
+        check(bytes);
+        check(whole[..at].to_vec());
+    }
 }

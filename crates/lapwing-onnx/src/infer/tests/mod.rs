@@ -1,6 +1,7 @@
 //! Shapes, values and messages of small graphs.
 
 mod build;
+mod files;
 mod folded;
 mod hostile;
 mod messages;
