@@ -136,12 +136,12 @@ impl Constant {
     /// A constant of these numbers, rounded to the type's precision; `None` for strings, and if they do not fill the shape.
     pub(crate) fn of_floats(datatype: Datatype, shape: &[usize], numbers: impl Iterator<Item = f64>) -> Option<Self> {
         let data: Vec<u8> = match datatype {
-            Datatype::Fp16 => numbers.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
-            Datatype::Bf16 => numbers.flat_map(|x| bf16::from_f64(x).to_le_bytes()).collect(),
-            Datatype::Fp32 => numbers.flat_map(|x| (x as f32).to_le_bytes()).collect(),
-            Datatype::Fp64 => numbers.flat_map(f64::to_le_bytes).collect(),
+            Datatype::Fp16 => numbers.map(|x| f16::from_f64(x).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+            Datatype::Bf16 => numbers.map(|x| bf16::from_f64(x).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+            Datatype::Fp32 => numbers.map(|x| (x as f32).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+            Datatype::Fp64 => numbers.map(f64::to_le_bytes).collect::<Vec<_>>().into_flattened(),
             Datatype::Bool => numbers.map(|x| u8::from(x != 0.0)).collect(),
-            Datatype::Uint64 => numbers.flat_map(|x| (x as u64).to_le_bytes()).collect(),
+            Datatype::Uint64 => numbers.map(|x| (x as u64).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
             _ => {
                 let numbers: Box<dyn Iterator<Item = i64> + '_> = Box::new(numbers.map(|x| x as i64));
                 return Self::of_ints(datatype, shape, numbers);
@@ -155,9 +155,9 @@ impl Constant {
         let data: Vec<u8> = match datatype {
             Datatype::Bool => numbers.map(|x| u8::from(x != 0)).collect(),
             Datatype::Uint8 | Datatype::Int8 => numbers.map(|x| x.to_le_bytes()[0]).collect(),
-            Datatype::Uint16 | Datatype::Int16 => numbers.flat_map(|x| (x as u16).to_le_bytes()).collect(),
-            Datatype::Uint32 | Datatype::Int32 => numbers.flat_map(|x| (x as u32).to_le_bytes()).collect(),
-            Datatype::Uint64 | Datatype::Int64 => numbers.flat_map(i64::to_le_bytes).collect(),
+            Datatype::Uint16 | Datatype::Int16 => numbers.map(|x| (x as u16).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+            Datatype::Uint32 | Datatype::Int32 => numbers.map(|x| (x as u32).to_le_bytes()).collect::<Vec<_>>().into_flattened(),
+            Datatype::Uint64 | Datatype::Int64 => numbers.map(i64::to_le_bytes).collect::<Vec<_>>().into_flattened(),
             Datatype::Bytes => return None,
             _ => {
                 let numbers: Box<dyn Iterator<Item = f64> + '_> = Box::new(numbers.map(|x| x as f64));

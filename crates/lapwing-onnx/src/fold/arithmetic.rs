@@ -205,6 +205,18 @@ fn dequantise(task: &Task<'_>, from: &Constant) -> Option<Constant> {
         }
         _ => return None,
     };
+    let is_signed = from.datatype == Datatype::Int8;
+    if scale.datatype == Datatype::Fp32 && (is_signed || from.datatype == Datatype::Uint8) {
+        // most weights are these, and they are many
+        let each = if count == 1 { from.data.len().max(1) } else { inner.max(1) };
+        let mut data: Vec<[u8; 4]> = Vec::with_capacity(from.data.len());
+        for (at, part) in from.data.chunks(each).enumerate() {
+            let (zero, scale) = (zeros[at % count] as f32, scales[at % count] as f32);
+            let number = |byte: &u8| if is_signed { f32::from(*byte as i8) } else { f32::from(*byte) };
+            data.extend(part.iter().map(|byte| ((number(byte) - zero) * scale).to_le_bytes()));
+        }
+        return Constant::filling(scale.datatype, &from.shape, data.into_flattened().into());
+    }
     let one = |(at, x): (usize, f64)| {
         let place = at / inner.max(1) % count;
         (x - zeros[place]) * scales[place]
