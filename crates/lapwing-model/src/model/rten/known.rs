@@ -85,19 +85,21 @@ impl Known {
         self.ranks.get(name).copied()
     }
 
-    /// A constant; without its elements if they are of single or double precision and typed.
+    /// A constant; without its elements if they are typed numbers of single precision and many, or of double.
     pub(crate) fn constant_of(&self, name: &str) -> Option<&TensorProto> {
         self.constants.get(name)
     }
 }
 
-/// A tensor that shares its bytes, without typed numbers of single and double precision.
+/// A tensor that shares its bytes, without many typed numbers of single and double precision.
 fn light(tensor: &TensorProto) -> TensorProto {
+    const MOST: usize = 16;
     TensorProto {
         dims: tensor.dims.clone(),
         data_type: tensor.data_type,
         int32_data: tensor.int32_data.clone(),
         int64_data: tensor.int64_data.clone(),
+        float_data: if tensor.float_data.len() <= MOST { tensor.float_data.clone() } else { Vec::new() },
         raw_data: tensor.raw_data.clone(),
         data_location: tensor.data_location,
         ..TensorProto::default()

@@ -2,7 +2,7 @@
 //! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
 
 use super::known::{Known, attribute, integer, is_onnx};
-use super::rewrite::{Nodes, constant, made, whole, wholes};
+use super::rewrite::{Nodes, constant, made, whole, wholes, wholes_of};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
@@ -167,15 +167,9 @@ impl<'a> Parts<'a> {
             let Some(axes) = known.rank(self.input(scale)).filter(|rank| (1..=2).contains(rank)) else { return false };
             // one scale for each direction, or each of its columns: those are the weights' last axis
             let axes: &[i64] = if axes == 1 { &[1, 2] } else { &[1] };
-            let tensor = TensorProto {
-                data_type: DataType::Int64 as i32,
-                dims: vec![axes.len() as i64],
-                int64_data: axes.to_vec(),
-                ..TensorProto::default()
-            };
             self.count += 1;
             let places = format!("{}/{}", self.output(), self.count);
-            self.nodes.push(constant(self.node, &self.count.to_string(), tensor, &places));
+            self.nodes.push(constant(self.node, &self.count.to_string(), wholes_of(axes), &places));
             let mut number = self.in_single(self.input(weight));
             if !self.input(scale + 1).is_empty() {
                 let zero = self.in_single(self.input(scale + 1));

@@ -49,6 +49,14 @@ pub(crate) fn node(mut node: NodeProto, known: &Known, opset: Opset, into: &mut 
             kernel_shape(&mut node, known);
             into.push(node);
         }
+        "ArgMax" | "ArgMin" => first_index(node, opset, into),
+        "MatMul" if node.input.get(1).and_then(|name| known.rank(name)) == Some(1) => by_vector(&node, opset, into),
+        "ReduceMean" if integer(&node, "noop_with_empty_axes") == Some(1) && has_no_axes(&node, known) => {
+            node.op_type = "Identity".to_owned();
+            node.attribute.clear();
+            node.input.truncate(1);
+            into.push(node);
+        }
         "Resize" if opset.0 == 10 => {
             node.input.insert(1, String::new());
             node.attribute.push(word("coordinate_transformation_mode", "asymmetric"));
@@ -72,6 +80,10 @@ pub(crate) fn raise_opset(proto: &mut ModelProto) {
 fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineError> {
     let reason = match node.op_type.as_str() {
         "Resize" if text(node, "mode") == Some("cubic") => "rten computes the mode cubic as linear",
+        "Resize" if opset.0 == 10 && !enlarges(node, known) => {
+            "before set 11 it is not said which element is the nearest to another"
+        }
+        "GRU" if integer(node, "linear_before_reset").unwrap_or(0) == 0 => "rten has linear_before_reset = 1 alone",
         "LSTM" | "GRU" if is_given(node, 4) => "rten ignores the lengths of sequences (sequence_lens)",
         "Conv" | "ConvTranspose" | "ConvInteger" | "MaxPool" | "AveragePool"
             if text(node, "auto_pad") == Some("SAME_LOWER") && !is_symmetric(node, known) =>
@@ -83,6 +95,23 @@ fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineErr
     };
     let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
     Err(EngineError::part(format!("node {name} ({}, ai.onnx {})", node.op_type, opset.0), reason))
+}
+
+/// Whether the scales of a `Resize` are known to be at least 1, or it is linear.
+fn enlarges(node: &NodeProto, known: &Known) -> bool {
+    let scales = node.input.get(1).and_then(|name| known.constant_of(name));
+    let are_large = scales.is_some_and(|scales| {
+        let raw = scales.raw_data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        let mut numbers = raw.chain(scales.float_data.iter().copied()).peekable();
+        numbers.peek().is_some() && numbers.all(|scale| scale >= 1.0)
+    });
+    text(node, "mode") == Some("linear") || are_large
+}
+
+/// Whether a reduction has axes, and they are none.
+fn has_no_axes(node: &NodeProto, known: &Known) -> bool {
+    let axes = node.input.get(1).filter(|name| !name.is_empty());
+    axes.is_none_or(|name| known.constant_of(name).is_some_and(|tensor| tensor.dims == [0]))
 }
 
 fn is_given(node: &NodeProto, at: usize) -> bool {
@@ -143,6 +172,63 @@ fn flat(mut node: NodeProto, known: &Known, into: &mut Nodes) {
     let kind = node.op_type.clone();
     into.push(NodeProto { attribute: vec![whole("axis", -1)], ..made(&kind, &node, "sums", &[&rows], &sums) });
     into.push(made("Reshape", &node, "", &[&sums, &shape], &output));
+}
+
+/// `ArgMax` and `ArgMin`, which give the last of equal elements in rten: the first is what `TopK` puts first.
+fn first_index(mut node: NodeProto, opset: Opset, into: &mut Nodes) {
+    if integer(&node, "select_last_index").unwrap_or(0) != 0 {
+        node.attribute.retain(|attribute| attribute.name != "select_last_index");
+        into.push(node);
+        return;
+    }
+    let (Some(input), Some(output)) = (node.input.first(), node.output.first()) else { return };
+    let axis = integer(&node, "axis").unwrap_or(0);
+    let keeps = integer(&node, "keepdims").unwrap_or(1) != 0;
+    let (one, largest, index) = (format!("{output}/one"), format!("{output}/element"), format!("{output}/index"));
+    into.push(constant(&node, "one", wholes_of(&[1]), &one));
+    let attribute = vec![whole("axis", axis), whole("largest", i64::from(node.op_type == "ArgMax"))];
+    let index = if keeps { output.clone() } else { index };
+    let top = made("TopK", &node, if keeps { "" } else { "top" }, &[input, &one], &largest);
+    into.push(NodeProto { output: vec![largest, index.clone()], attribute, ..top });
+    if !keeps {
+        without_axis(&node, &index, axis, opset, into);
+    }
+}
+
+/// A product of more than two axes with a vector, whose result keeps an axis in rten.
+fn by_vector(node: &NodeProto, opset: Opset, into: &mut Nodes) {
+    let ([matrix, vector], Some(output)) = (&node.input[..], node.output.first()) else { return };
+    let (column, product) = (format!("{output}/column"), format!("{output}/product"));
+    axes("Unsqueeze", (node, "column"), [vector, &column], 1, opset, into);
+    into.push(made("MatMul", node, "product", &[matrix, &column], &product));
+    without_axis(node, &product, -1, opset, into);
+}
+
+/// The last of a node's parts: without an axis of one element.
+fn without_axis(node: &NodeProto, from: &str, axis: i64, opset: Opset, into: &mut Nodes) {
+    let output = node.output.first().map_or("", String::as_str);
+    axes("Squeeze", (node, ""), [from, output], axis, opset, into);
+}
+
+/// `Squeeze` or `Unsqueeze`, whose axes became an input with set 13.
+fn axes(kind: &str, (node, part): (&NodeProto, &str), [reads, makes]: [&str; 2], axis: i64, opset: Opset, into: &mut Nodes) {
+    if opset.0 < 13 {
+        into.push(NodeProto { attribute: vec![wholes("axes", &[axis])], ..made(kind, node, part, &[reads], makes) });
+        return;
+    }
+    let place = format!("{makes}/axes");
+    into.push(constant(node, &format!("{part}/axes"), wholes_of(&[axis]), &place));
+    into.push(made(kind, node, part, &[reads, &place], makes));
+}
+
+/// A constant of whole numbers.
+pub(crate) fn wholes_of(values: &[i64]) -> TensorProto {
+    TensorProto {
+        data_type: DataType::Int64 as i32,
+        dims: vec![values.len() as i64],
+        int64_data: values.to_vec(),
+        ..TensorProto::default()
+    }
 }
 
 /// `VALID` is no padding, whatever the padding is.

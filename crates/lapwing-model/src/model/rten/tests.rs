@@ -194,6 +194,22 @@ fn what_rten_reads_otherwise_is_written_by_other_nodes() {
     let selu = file(17, node("Selu", &["x"], vec![]), vec![port("x", FLOAT, &[0])], vec![], FLOAT);
     let got = answered(&selu, vec![Tensor::f32("x", &[2], &[1.0, -1.0])]).to_f32();
     assert!((got[0] - 1.050_701).abs() < 1e-5 && (got[1] + 1.111_330_7).abs() < 1e-5, "{got:?}");
+    // the first of equal elements, and the last where the file asks for it
+    for (last, keeps, want) in [(0, 0, [1.0, 0.0]), (0, 1, [1.0, 0.0]), (1, 1, [2.0, 3.0])] {
+        let attributes = vec![int("axis", 1), int("keepdims", keeps), int("select_last_index", last)];
+        let bytes = file(17, node("ArgMax", &["x"], attributes), vec![port("x", FLOAT, &[0, 4])], vec![], INT64);
+        let got = answered(&bytes, vec![Tensor::f32("x", &[2, 4], &[1.0, 3.0, 3.0, 2.0, 5.0, 5.0, 0.0, 5.0])]);
+        assert_eq!((got.shape.len() as i64, got.to_f64()), (1 + keeps, want.to_vec()));
+    }
+    for opset in [11, 17] {
+        let vector = floats("v", &[2], &[1.0, 10.0]);
+        let bytes = file(opset, node("MatMul", &["x", "v"], vec![]), vec![port("x", FLOAT, &[0, 1, 2])], vec![vector], FLOAT);
+        let got = answered(&bytes, vec![Tensor::f32("x", &[2, 1, 2], &[1.0, 2.0, 3.0, 4.0])]);
+        assert_eq!((got.shape.clone(), got.to_f32()), (vec![2, 1], vec![21.0, 43.0]));
+    }
+    let none = vec![int("noop_with_empty_axes", 1)];
+    let bytes = file(18, node("ReduceMean", &["x", "a"], none), vec![port("x", FLOAT, &[0])], vec![whole("a", &[0], &[])], FLOAT);
+    assert_eq!(answered(&bytes, vec![Tensor::f32("x", &[2], &[1.0, 2.0])]).to_f32(), [1.0, 2.0]);
     let weight = floats("w", &[1, 1, 2, 2], &[1.0; 4]);
     let conv = file(
         17,
@@ -249,6 +265,8 @@ fn what_cannot_be_run_is_named_in_few_words() {
             },
         ],
     );
+    let gru = node("GRU", &["x", "w", "r"], vec![int("hidden_size", 1)]);
+    let gru_weights = vec![floats("w", &[1, 3, 1], &[1.0; 3]), floats("r", &[1, 3, 1], &[1.0; 3])];
     let scaler = NodeProto { domain: "ai.onnx.ml".into(), ..node("Scaler", &["x"], vec![]) };
     let cases = [
         (
@@ -258,6 +276,10 @@ fn what_cannot_be_run_is_named_in_few_words() {
         (
             file(17, lstm, x(&[0, 1, 1]), weights(), FLOAT),
             "node the_LSTM (LSTM, ai.onnx 17): rten ignores the lengths of sequences",
+        ),
+        (
+            file(17, gru, x(&[0, 1, 1]), gru_weights, FLOAT),
+            "node the_GRU (GRU, ai.onnx 17): rten has linear_before_reset = 1 alone",
         ),
         (
             file(17, lower, x(&[0, 1, 2, 2]), vec![], FLOAT),
@@ -314,4 +336,21 @@ fn weights_may_lie_in_files_of_any_name() {
     let options = ModelOptions { backend: Backend::Rten, ..ModelOptions::default() };
     let model = Model::read(&path, &options).unwrap();
     assert_eq!(answer(&model, vec![Tensor::f32("x", &[2], &[1.0, 2.0])]).unwrap().to_f32(), [3.0, 8.0]);
+}
+
+#[test]
+fn a_thread_has_one_pool_of_the_models_size() {
+    let bytes = file(17, node("Relu", &["x"], vec![]), vec![port("x", FLOAT, &[0])], vec![], FLOAT);
+    let model = load(&bytes).unwrap();
+    let mut workspace = Workspace::default();
+    let threads = model.host(&mut workspace).unwrap();
+    let call = [Tensor::f32("x", &[2], &[1.0, -1.0])];
+    let (name, ran) = threads.run(|| {
+        let ran = model.run(&mut workspace, &[&call]).unwrap();
+        (std::thread::current().name().map(str::to_owned), ran)
+    });
+    assert_eq!((name.as_deref(), ran.outputs[0][0].to_f32()), (Some("rten-0"), vec![1.0, 0.0]));
+    // its own, and the one here: the second run started no other
+    assert_eq!(std::sync::Arc::strong_count(&threads), 2);
+    assert!(std::sync::Arc::ptr_eq(&threads, &model.host(&mut workspace).unwrap()));
 }
