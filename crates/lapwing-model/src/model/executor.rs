@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::rten::ThreadPool;
 
 use super::batch::{self, BatchInput, BatchResult, CallWork};
-use super::rten::RtenThreads;
+use super::rten_threads::RtenThreads;
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;

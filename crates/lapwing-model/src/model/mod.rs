@@ -11,6 +11,7 @@ mod plan_on_cpu;
 mod plan_on_gpu;
 mod ports;
 mod rten;
+mod rten_threads;
 mod select;
 mod tabular;
 mod verify;

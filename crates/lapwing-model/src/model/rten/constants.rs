@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::external::External;
 use super::known::{integer, is_onnx};
-use super::prepare::External;
 use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{GraphProto, NodeProto, TensorProto};
@@ -15,18 +15,6 @@ pub(crate) fn held_as(kind: i32) -> i32 {
         Ok(DataType::Int16 | DataType::Uint16) => DataType::Int32 as i32,
         _ => kind,
     }
-}
-
-/// Bytes of one element in raw data.
-pub(crate) fn width(kind: i32) -> Option<u64> {
-    use DataType::{Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64};
-    Some(match DataType::try_from(kind).ok()? {
-        Bool | Int8 | Uint8 => 1,
-        Int16 | Uint16 | Float16 | Bfloat16 => 2,
-        Float | Int32 | Uint32 => 4,
-        Double | Int64 | Uint64 => 8,
-        _ => return None,
-    })
 }
 
 /// Writes a constant of a type that rten does not have in the one that holds it exactly.

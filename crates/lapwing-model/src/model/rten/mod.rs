@@ -5,7 +5,9 @@
 //! hands tensors over and back in the types of the file.
 
 mod constants;
+mod external;
 mod known;
+mod nodes;
 mod prepare;
 mod quantized;
 mod rewrite;
@@ -137,24 +139,6 @@ fn load(bytes: Vec<u8>, external: Vec<(String, Vec<u8>)>, optimised: bool) -> Re
         options.load(bytes)
     }));
     loaded.map_err(|panic| EngineError::part("graph", format!("rten cannot load it: {}", words::panic(&*panic))))
-}
-
-/// The threads in which one thread has rten run models; started by the first run.
-#[derive(Debug, Default)]
-pub(crate) struct RtenThreads(Option<(usize, Arc<ThreadPool>)>);
-
-impl RtenThreads {
-    /// A pool of `count` threads.
-    fn pool(&mut self, count: usize) -> Arc<ThreadPool> {
-        match &self.0 {
-            Some((threads, pool)) if *threads == count => Arc::clone(pool),
-            _ => {
-                let pool = Arc::new(ThreadPool::with_num_threads(count));
-                self.0 = Some((count, Arc::clone(&pool)));
-                pool
-            }
-        }
-    }
 }
 
 impl Executor for RtenExecutor {

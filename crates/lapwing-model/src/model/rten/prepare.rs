@@ -1,6 +1,5 @@
-//! A file as rten is given it: the same model, written so that rten computes what ONNX says. Weights of other files are read here, because
-//! rten takes only some names and places of them; and the shapes that a file gives for what its nodes make are left out, because they may be
-//! wrong.
+//! A file as rten is given it: the same model, written so that rten computes what ONNX says. The shapes that a file gives for what its nodes
+//! make are left out, because they may be wrong.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,11 +7,12 @@ use std::path::Path;
 use prost::Message;
 
 use super::constants;
+use super::external::External;
 use super::known::Known;
 use super::rewrite::{self, Opset};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::type_proto::Value::TensorType;
-use lapwing_onnx::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto};
+use lapwing_onnx::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 use lapwing_onnx::{EngineError, ModelSource, OnnxFile};
 
 /// What rten is given of a file.
@@ -40,14 +40,14 @@ pub(crate) fn prepare(file: &OnnxFile) -> Result<Prepared, EngineError> {
     let operators = named_operators(&proto);
     let notes = notes(&proto);
     let opset = Opset(file.opset);
-    let mut external = External { folder, files: Vec::new() };
+    let mut external = External::of(folder);
     if let Some(graph) = &mut proto.graph {
         each_tensor(graph, &mut |tensor| external.take(tensor))?;
         constants::check(graph, &external)?;
         graph_of(graph, &Known::default(), opset)?;
     }
     rewrite::raise_opset(&mut proto);
-    let external = external.files.into_iter().enumerate().map(|(at, (_, data))| (External::name(at), data)).collect();
+    let external = external.into_files();
     Ok(Prepared { bytes: proto.encode_to_vec(), external, operators, notes })
 }
 
@@ -98,58 +98,6 @@ pub(crate) fn each_tensor(
         }
     }
     Ok(())
-}
-
-/// Weights that lie in files of their own.
-pub(crate) struct External<'a> {
-    folder: Option<&'a Path>,
-    /// Their places and contents.
-    files: Vec<(String, Vec<u8>)>,
-}
-
-impl External<'_> {
-    /// The name by which rten asks for a file.
-    fn name(at: usize) -> String {
-        format!("{at}.data")
-    }
-
-    /// Reads the file of a tensor, once, and writes the tensor's place in it as rten expects it.
-    fn take(&mut self, tensor: &mut TensorProto) -> Result<(), EngineError> {
-        if tensor.data_location != Some(1) {
-            return Ok(());
-        }
-        let fails = |reason: String| EngineError::part(format!("initializer {}", tensor.name), reason);
-        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.clone());
-        let location = entry("location").ok_or_else(|| fails("its external data has no location".to_owned()))?;
-        let at = match self.files.iter().position(|(known, _)| *known == location) {
-            Some(at) => at,
-            None => {
-                let folder = self.folder.ok_or_else(|| fails("lies outside of the file, which has no folder".to_owned()))?;
-                let data = std::fs::read(folder.join(&location))
-                    .map_err(|e| fails(format!("lies in {location:?}, which cannot be read: {e}")))?;
-                self.files.push((location, data));
-                self.files.len() - 1
-            }
-        };
-        let elements = tensor.dims.iter().try_fold(1_u64, |product, length| product.checked_mul(u64::try_from(*length).ok()?));
-        let whole = elements.and_then(|elements| elements.checked_mul(constants::width(tensor.data_type)?));
-        let offset = entry("offset").unwrap_or_else(|| "0".to_owned());
-        let length = entry("length").or(whole.map(|bytes| bytes.to_string()));
-        let length = length.ok_or_else(|| fails("its external data has no length".to_owned()))?;
-        let pairs = [("location", Self::name(at)), ("offset", offset), ("length", length)];
-        tensor.external_data =
-            pairs.into_iter().map(|(key, value)| StringStringEntryProto { key: key.to_owned(), value }).collect();
-        Ok(())
-    }
-
-    /// The bytes of a tensor that [`Self::take`] has seen.
-    pub(crate) fn bytes(&self, tensor: &TensorProto) -> Option<&[u8]> {
-        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
-        let number = |key: &str| entry(key)?.parse::<usize>().ok();
-        let at = entry("location")?.strip_suffix(".data")?.parse::<usize>().ok()?;
-        let offset = number("offset")?;
-        self.files.get(at)?.1.get(offset..offset.checked_add(number("length")?)?)
-    }
 }
 
 /// Operator and set of each node, for messages.

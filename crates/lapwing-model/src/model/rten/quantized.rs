@@ -2,7 +2,7 @@
 //! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
 
 use super::known::{Known, attribute, integer, is_onnx};
-use super::rewrite::{Nodes, constant, made, whole, wholes, wholes_of};
+use super::nodes::{Nodes, constant, made, whole, wholes, wholes_of};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 

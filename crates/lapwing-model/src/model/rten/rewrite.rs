@@ -1,18 +1,15 @@
 //! Nodes that rten reads otherwise than ONNX says: written by others that it reads alike, or refused.
 
 use super::known::{Known, attribute, integer, is_onnx, text};
+use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
 use super::{constants, quantized};
 use lapwing_onnx::EngineError;
-use lapwing_onnx::messages::attribute_proto::AttributeType;
 use lapwing_onnx::messages::tensor_proto::DataType;
-use lapwing_onnx::messages::{AttributeProto, ModelProto, NodeProto, TensorProto};
+use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
 
 /// The version of ONNX's own operators.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opset(pub(crate) i64);
-
-/// The nodes that stand for one node.
-pub(crate) type Nodes = Vec<NodeProto>;
 
 /// Appends what rten is given for a node.
 ///
@@ -221,16 +218,6 @@ fn axes(kind: &str, (node, part): (&NodeProto, &str), [reads, makes]: [&str; 2],
     into.push(made(kind, node, part, &[reads, &place], makes));
 }
 
-/// A constant of whole numbers.
-pub(crate) fn wholes_of(values: &[i64]) -> TensorProto {
-    TensorProto {
-        data_type: DataType::Int64 as i32,
-        dims: vec![values.len() as i64],
-        int64_data: values.to_vec(),
-        ..TensorProto::default()
-    }
-}
-
 /// `VALID` is no padding, whatever the padding is.
 fn padded(node: &mut NodeProto) {
     if text(node, "auto_pad") == Some("VALID") {
@@ -283,52 +270,4 @@ fn composed(node: NodeProto, into: &mut Nodes) {
         }
         _ => into.push(node),
     }
-}
-
-/// A part of a node; the last has the node's own name.
-pub(crate) fn made(kind: &str, of: &NodeProto, part: &str, reads: &[&str], makes: &str) -> NodeProto {
-    NodeProto {
-        name: if part.is_empty() { of.name.clone() } else { format!("{}/{part}", of.name) },
-        op_type: kind.to_owned(),
-        input: reads.iter().map(ToString::to_string).collect(),
-        output: vec![makes.to_owned()],
-        ..NodeProto::default()
-    }
-}
-
-/// A constant of one number.
-pub(crate) fn scalar(of: &NodeProto, part: &str, value: f32, makes: &str) -> NodeProto {
-    constant(
-        of,
-        part,
-        TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() },
-        makes,
-    )
-}
-
-/// A constant.
-pub(crate) fn constant(of: &NodeProto, part: &str, tensor: TensorProto, makes: &str) -> NodeProto {
-    let value = AttributeProto {
-        name: "value".into(),
-        r#type: AttributeType::Tensor as i32,
-        t: Some(tensor),
-        ..AttributeProto::default()
-    };
-    NodeProto { attribute: vec![value], ..made("Constant", of, part, &[], makes) }
-}
-
-pub(crate) fn whole(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), r#type: AttributeType::Int as i32, i, ..AttributeProto::default() }
-}
-
-pub(crate) fn wholes(name: &str, ints: &[i64]) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), r#type: AttributeType::Ints as i32, ints: ints.to_vec(), ..AttributeProto::default() }
-}
-
-fn real(name: &str, f: f32) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), r#type: AttributeType::Float as i32, f, ..AttributeProto::default() }
-}
-
-fn word(name: &str, s: &str) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), r#type: AttributeType::String as i32, s: s.into(), ..AttributeProto::default() }
 }
