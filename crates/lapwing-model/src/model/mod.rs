@@ -35,7 +35,7 @@ use lapwing_engine::placement::Placement;
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
-use lapwing_onnx::{EngineError, UnsupportedNode};
+use lapwing_onnx::{EngineError, UnsupportedNode, Work};
 use lapwing_plan::plan::Plan;
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.

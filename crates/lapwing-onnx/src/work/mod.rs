@@ -121,15 +121,6 @@ impl ShapedGraph {
         shapes().map(|shape| lengths(shape?)).collect()
     }
 
-    /// The number of floating-point elements in the constants that its nodes read.
-    #[must_use]
-    pub fn parameters(&self) -> u64 {
-        let read: BTreeSet<TensorId> = self.nodes.iter().flat_map(|node| node.inputs.iter().flatten().copied()).collect();
-        let constants = read.into_iter().filter_map(|id| self.constant(id));
-        let is_float = |kind: Datatype| matches!(kind, Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64);
-        constants.filter(|constant| is_float(constant.datatype)).map(|constant| constant.elements() as u64).sum()
-    }
-
     /// FLOPs of products for a call of `rows` rows, each of `length` tokens if axes after the first are open; a multiply-add is two.
     /// `None` if products may be missing from the count: loops, operators that are not known, lengths that depend on a call's values.
     #[must_use]

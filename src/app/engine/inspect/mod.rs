@@ -27,7 +27,6 @@ use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_model::{Device, Model, ModelOptions, NotUsed};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::UnsupportedNode;
-use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::TensorSpec;
 use lapwing_plan::plan::{Arena, Plan};
 
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         Some(plan) => planned(plan, *shape),
         None => counted(&model, *shape),
     });
-    let of_graph = || graph.as_deref().map(ShapedGraph::parameters);
+    let of_graph = || graph.as_ref().map(|graph| graph.parameters);
     let parameters = model.plan().map(Plan::parameters).or_else(of_graph);
     let about = About {
         model: output::name_of(&args.model),

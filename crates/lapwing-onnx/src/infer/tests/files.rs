@@ -23,7 +23,7 @@ fn every_shape_type_and_product_is_known() {
     assert!(files.len() > 10, "{files:?}");
     for path in files {
         let file = OnnxFile::read(&path).unwrap();
-        let graph = file.shaped().unwrap();
+        let graph = file.graph().unwrap();
         for node in &graph.nodes {
             for fact in node.outputs.iter().flatten().map(|id| graph.tensor(*id)) {
                 let shape = fact.shape.as_ref().unwrap_or_else(|| panic!("{}: {node:?}", path.display()));
@@ -45,7 +45,7 @@ fn every_shape_type_and_product_is_known() {
 #[test]
 fn an_encoder_is_counted_as_its_plan_is() {
     let path = plans().into_iter().find(|path| path.ends_with("0001.onnx")).unwrap();
-    let graph = OnnxFile::read(&path).unwrap().shaped().unwrap();
+    let graph = OnnxFile::read(&path).unwrap().graph().unwrap();
     let (rows, tokens, width, inner) = (2, 2 * 5, 16, 37);
     let layer = 4 * 2 * tokens * width * width + 2 * (2 * tokens * width * inner) + 4 * (rows * 5 * 5) * width;
     assert_eq!(graph.flops(2, 5), Some(2 * layer + 2 * rows * width * 5));
@@ -63,19 +63,19 @@ fn weights_may_lie_beside_the_file() {
     std::fs::write(&path, prost::Message::encode_to_vec(&made)).unwrap();
     let shapes = [0_i64, -1, 2].iter().flat_map(|length| length.to_le_bytes()).collect::<Vec<u8>>();
     std::fs::write(folder.path().join("w.bin"), &shapes).unwrap();
-    let graph = OnnxFile::read(&path).unwrap().shaped().unwrap();
+    let graph = OnnxFile::read(&path).unwrap().graph().unwrap();
     let shape = graph.tensor(graph.outputs[0]).shape.as_ref().unwrap();
     assert_eq!(shape.iter().map(ToString::to_string).collect::<Vec<_>>(), ["2 * n", "2"]);
     // it was there when the file was checked, and is shorter now
     let file = OnnxFile::read(&path).unwrap();
     std::fs::write(folder.path().join("w.bin"), &shapes[..20]).unwrap();
-    assert_eq!(file.shaped().unwrap_err().to_string(), "initializer w: needs 16 bytes from 8 on of \"w.bin\", which has 20");
+    assert_eq!(file.graph().unwrap_err().to_string(), "initializer w: needs 16 bytes from 8 on of \"w.bin\", which has 20");
 }
 
 #[test]
 fn ports_are_as_the_file_and_the_nodes_have_them() {
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/digits/digits.onnx");
-    let graph = OnnxFile::read(&digits).unwrap().shaped().unwrap();
+    let graph = OnnxFile::read(&digits).unwrap().graph().unwrap();
     let ports = GraphPorts::of(&graph).unwrap();
     let shown = |spec: &crate::tensor::TensorSpec| (spec.name.clone(), spec.datatype, spec.shape.clone());
     assert_eq!(ports.inputs.iter().map(shown).collect::<Vec<_>>().len(), graph.inputs.len());

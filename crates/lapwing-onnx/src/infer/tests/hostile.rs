@@ -139,7 +139,7 @@ fn any_byte_may_be_wrong_and_any_end_missing() {
     let whole = include_bytes!("../../../../../tests/fixtures/digits/digits.onnx");
     let check = |bytes: Vec<u8>| {
         let Ok(file) = OnnxFile::parse(bytes.into()) else { return };
-        if let Err(error) = file.shaped() {
+        if let Err(error) = file.graph() {
             assert!(!error.to_string().contains("cannot be computed"), "{error}");
         }
     };
