@@ -20,6 +20,7 @@ const CRATES: &[&str] = &[
     "lapwing-attribution",
     "lapwing-diagnosis",
     "lapwing-compare",
+    "lapwing-images",
     "lapwing-telemetry",
     "lapwing-proxy",
     "lapwing-shadow",
