@@ -32,13 +32,15 @@ drops! {
     Busy "busy" "The target had as many copies in flight as `shadow.concurrency` allows, for a second.";
     CircuitOpen "circuit_open" "The target failed repeatedly and is left alone for a while.";
     AnswerTooLarge "answer_too_large" "The target's answer exceeds `shadow.max_body` and was not read further, which counts as a failure.";
-    MappingBody "mapping_body" "The request of a mapped route is no JSON, or cannot be decompressed to `shadow.max_body`.";
+    MappingBody "mapping_body" "The request of a mapped route is no JSON, has no such part, or cannot be decompressed to `shadow.max_body`.";
     MappingMissing "mapping_missing" "A path of the mapping leads to nothing in the request.";
     MappingRagged "mapping_ragged" "Lists that the mapping leads to have unequal lengths, or stand beside single values.";
     MappingType "mapping_type" "A value that the mapping leads to is none of the input's datatype, or no text.";
     MappingShape "mapping_shape" "The lists that the mapping leads to do not have the shape of the model's input.";
     MappingTooLarge "mapping_too_large" "The tensors that the request becomes exceed `shadow.max_body`.";
     MappingTokens "mapping_tokens" "The request has no text for the model's tokenizer, or the tokenizer fails on it.";
+    MappingImage "mapping_image" "The picture is neither a JPEG nor a PNG, is damaged or too large, or servers decode it differently.";
+    MappingParameter "mapping_parameter" "The request has another value than `parameters` of the mapping, so that the model's answer would be another.";
     UnknownRoute "unknown_route" "By its path, and whether its body is a form, the request is of no known inference protocol, and `shadow.routes` does not name it.";
     Session "session" "The request has a cookie or a CSRF token, and `shadow.routes` does not name its route.";
     NotRecognised "not_recognised" "The request, or the answer, does not have the form of the protocol that its path suggests, and `shadow.routes` does not name it.";

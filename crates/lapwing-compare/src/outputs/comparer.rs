@@ -88,6 +88,11 @@ impl Comparer {
         if primary.is_server_failure() && candidate.is_server_failure() {
             return Comparison::incomparable(Incomparable::BothFailed);
         }
+        // of a model's answer only its values are the API's
+        let is_of_model = matches!(readings[1], AnswerReading::Model(..));
+        if is_of_model && (400..500).contains(&primary.status) {
+            return Comparison::incomparable(Incomparable::PrimaryRefused);
+        }
         if !primary.is_success() || !candidate.is_success() {
             // errors are compared by their status alone: their texts are for people
             return Comparison::of(fields);
@@ -118,7 +123,7 @@ impl Comparer {
         let mut comparison = Comparison::of(fields);
         comparison.is_generated = matches!((&p, &c), (Decoded::Generated(_), Decoded::Generated(_)));
         // the paths of `redact` are those of a document, of which tensors say nothing
-        let is_mapped = readings.iter().any(|reading| matches!(reading, AnswerReading::Mapped(_)));
+        let is_mapped = readings.iter().any(|reading| !matches!(reading, AnswerReading::Protocol(_)));
         let may_be_kept = !(is_mapped && self.redacts);
         if self.keep_samples > 0 && may_be_kept && !comparison.kinds().is_empty() {
             comparison.sample = Some(Box::new(PayloadSample::new(&p, &c, &self.redact)));

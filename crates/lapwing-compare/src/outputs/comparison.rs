@@ -268,12 +268,20 @@ pub enum Incomparable {
     UnreadEncoding,
     /// Both servers failed: neither answer is an output.
     BothFailed,
+    /// The primary refused the request (4xx), by rules of its API that a model does not have.
+    PrimaryRefused,
 }
 
 impl Incomparable {
     /// Every reason, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Incomplete, Self::TooLarge, Self::PrimaryUndecodable, Self::UnreadEncoding, Self::BothFailed];
+    pub const ALL: [Self; 6] = [
+        Self::Incomplete,
+        Self::TooLarge,
+        Self::PrimaryUndecodable,
+        Self::UnreadEncoding,
+        Self::BothFailed,
+        Self::PrimaryRefused,
+    ];
 
     /// Its name on every surface.
     #[must_use]
@@ -284,6 +292,7 @@ impl Incomparable {
             Self::PrimaryUndecodable => "primary_undecodable",
             Self::UnreadEncoding => "unread_encoding",
             Self::BothFailed => "both_failed",
+            Self::PrimaryRefused => "primary_refused",
         }
     }
 }

@@ -32,8 +32,11 @@ pub use comparison::{
 };
 pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
 pub use decode::content::{grpc_messages, whole as whole_body};
-pub use decode::nested::{NestedFault, read_texts};
-pub use decode::{AnswerReading, Document, MappedTensor, OutputMapping, TensorPort};
+pub use decode::nested::{NestedFault, is_absent_or, read_texts};
+pub use decode::{
+    Activation, AnswerReading, Document, MappedOutput, MappedTensor, OutputMapping, Pooling, Postprocessing, Selection,
+    TensorPort,
+};
 pub use differences::{
     AnswerJudgement, Asked, ComparedWith, Differences, DifferencesSnapshot, ErrorStepSnapshot, FieldSnapshot, KindSnapshot,
     MismatchSnapshot, NumberSnapshot, OutputsVerdict, RepeatSnapshot, SampleSnapshot, SetSnapshot, TextSnapshot,

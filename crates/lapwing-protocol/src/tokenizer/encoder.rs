@@ -33,6 +33,13 @@ impl TextEncoder {
         self.0.encode(text)
     }
 
+    /// The tokens of two texts that the model reads together; `None` if the tokenizer fails on them. Of two that are too long the longer
+    /// one is cut.
+    #[must_use]
+    pub fn encode_pair(&self, first: &str, second: &str) -> Option<EncodedText> {
+        self.0.encode_pair(first, second)
+    }
+
     /// The token that shorter texts are filled up with: the file's own, else 0.
     #[must_use]
     pub const fn pad_id(&self) -> u32 {

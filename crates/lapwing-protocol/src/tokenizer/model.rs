@@ -63,7 +63,16 @@ impl ModelTokenizer {
 
     /// The tokens of a text, special ones included; `None` if it cannot be tokenized.
     pub(crate) fn encode(&self, text: &str) -> Option<EncodedText> {
-        let encoding = unpanicked(|| self.tokenizer.encode_fast(text, true))?.ok()?;
+        self.encode_input(text.into())
+    }
+
+    /// The tokens of two texts, special ones included; `None` if they cannot be tokenized.
+    pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Option<EncodedText> {
+        self.encode_input((first, second).into())
+    }
+
+    fn encode_input(&self, input: tokenizers::EncodeInput<'_>) -> Option<EncodedText> {
+        let encoding = unpanicked(|| self.tokenizer.encode_fast(input, true))?.ok()?;
         Some(EncodedText { ids: encoding.get_ids().to_vec(), type_ids: encoding.get_type_ids().to_vec() })
     }
 }

@@ -37,6 +37,11 @@ impl ModelTokenizer {
     }
 
     /// Never called.
+    pub(crate) fn encode_pair(&self, _: &str, _: &str) -> Option<EncodedText> {
+        match *self {}
+    }
+
+    /// Never called.
     pub(crate) fn count(&self, _: TokenizerInput<'_>, _: bool) -> Option<u64> {
         match *self {}
     }

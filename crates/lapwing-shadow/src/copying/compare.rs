@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::copy_request::CopyHead;
+use super::copy_request::{AppliedMapping, CopyHead};
 use crate::counters::{ShadowCounters, ShadowDrop};
 use crate::mapping::{MappingTable, RequestMapping};
 use crate::outputs::{OutputAccounts, OutputVerdict};
@@ -27,7 +27,7 @@ pub(crate) struct AnswerSide {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Arc<CapturedBody>,
     /// By what the request was made of the copied one, if it was not that itself.
-    pub(crate) mapping: Option<Arc<RequestMapping>>,
+    pub(crate) mapping: Option<AppliedMapping>,
 }
 
 /// Two answers to the same request.
@@ -192,12 +192,12 @@ impl AnswerSide {
         Self { status, headers, body, mapping: None }
     }
 
-    /// How it is decoded where it is compared with `other`. A request that was mapped is a call of the Open Inference Protocol; the
-    /// other side has the same tensors where the mapping says.
-    fn reading<'a>(&self, other: &'a Self, kind: OutputKind) -> AnswerReading<'a> {
+    /// How it is decoded where it is compared with `other`. A request that was mapped is a call of the Open Inference Protocol, of whose
+    /// tensors the values are made that the other side has where the mapping says.
+    fn reading<'a>(&'a self, other: &'a Self, kind: OutputKind) -> AnswerReading<'a> {
         match (&self.mapping, &other.mapping) {
-            (Some(_), _) => AnswerReading::Protocol(OutputKind::Tensors),
-            (None, Some(mapping)) => AnswerReading::Mapped(mapping.outputs()),
+            (Some(own), _) => AnswerReading::Model(own.mapping.outputs(), &own.token_counts),
+            (None, Some(other)) => AnswerReading::Mapped(other.mapping.outputs()),
             (None, None) => AnswerReading::Protocol(kind),
         }
     }

@@ -53,13 +53,21 @@ impl CopyHead {
     }
 }
 
+/// By what a request became a call of a model.
+#[derive(Clone, Debug)]
+pub(crate) struct AppliedMapping {
+    pub(crate) mapping: Arc<RequestMapping>,
+    /// How many tokens each text of the request has.
+    pub(crate) token_counts: Arc<[u32]>,
+}
+
 /// A request as a target gets it.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyRequest {
     pub(crate) head: Arc<CopyHead>,
     pub(crate) body: Arc<CapturedBody>,
     /// By what it was made, unless it is the copied request itself.
-    pub(crate) mapping: Option<Arc<RequestMapping>>,
+    pub(crate) mapping: Option<AppliedMapping>,
 }
 
 impl CopyRequest {
@@ -123,14 +131,18 @@ impl RequestPreparer {
         let Some((mapping, path)) = self.mapping(head).zip(self.path.clone()) else {
             return Ok(CopyRequest { head: head.clone(), body: body.clone(), mapping: None });
         };
-        let MappedCall { json_bytes, body } =
+        let MappedCall { json_bytes, body, token_counts } =
             mapping.call(&head.headers, body.pieces()).map_err(|fault| self.log(head, &fault))?;
         let mut headers = head.headers.clone();
         OF_THE_BODY.iter().for_each(|name| drop(headers.remove(name)));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         headers.insert(JSON_BYTES, json_bytes.into());
         let head = CopyHead { pair: head.pair, cause: head.cause, method: Method::POST, path, is_h2: false, headers };
-        Ok(CopyRequest { head: Arc::new(head), body: whole_body(body, None, budget)?, mapping: Some(mapping) })
+        Ok(CopyRequest {
+            head: Arc::new(head),
+            body: whole_body(body, None, budget)?,
+            mapping: Some(AppliedMapping { mapping, token_counts }),
+        })
     }
 
     fn mapping(&self, head: &CopyHead) -> Option<Arc<RequestMapping>> {

@@ -60,7 +60,7 @@ impl NamedTarget {
         ports: &ModelPorts,
         config: &Config,
     ) -> Result<Self, MappingError> {
-        let mappings = MappingTable::new(&config.mappings, config.max_body, &name, ports)?;
+        let mappings = MappingTable::new(&config.mappings, config.max_body, &name, file, ports)?;
         Ok(Self {
             name,
             address: lapwing_settings::ShadowTarget::Engine(file.to_owned()).to_string(),

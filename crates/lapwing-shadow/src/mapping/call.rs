@@ -1,10 +1,13 @@
 //! A call of a model: the inputs and outputs that the model has, a tensor of the call, and why a request cannot become one. Messages
 //! name places, types and lengths, and never a value: they go to logs.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::ShadowDrop;
 use lapwing_compare::outputs::{NestedFault, TensorPort};
+use lapwing_images::ImageFault;
 
 /// The inputs and outputs of a model, in its order.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,8 @@ pub struct MappedCall {
     pub json_bytes: usize,
     /// The whole body.
     pub body: Bytes,
+    /// How many tokens each text of the request has; none if it has no texts.
+    pub token_counts: Arc<[u32]>,
 }
 
 /// A tensor of a call, little-endian.
@@ -34,7 +39,7 @@ pub(crate) struct InputTensor<'m> {
 /// Why a request is not sent to a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingFault {
-    /// The body is no JSON, or cannot be decompressed.
+    /// The body is no JSON, has no such part, or cannot be decompressed.
     #[error("the body cannot be read: {0}")]
     Body(String),
     /// The value of an input is none.
@@ -57,6 +62,22 @@ pub enum MappingFault {
         /// The model's shape; -1 is any length.
         wanted: String,
     },
+    /// The request asks for something else than the mapping has.
+    #[error("{path} is not {expected}, for which alone the mapping holds")]
+    Parameter {
+        /// The path.
+        path: String,
+        /// The value that the configuration has.
+        expected: String,
+    },
+    /// A picture cannot be prepared.
+    #[error("{input} {fault}")]
+    Image {
+        /// The input.
+        input: String,
+        /// What is wrong with it.
+        fault: ImageFault,
+    },
     /// The texts cannot be tokenized.
     #[error("texts: {0}")]
     Tokens(String),
@@ -76,7 +97,7 @@ impl MappingFault {
         let drop = match fault {
             NestedFault::Missing(_) => ShadowDrop::MappingMissing,
             NestedFault::Ragged { .. } | NestedFault::Mixed(_) => ShadowDrop::MappingRagged,
-            NestedFault::Element { .. } => ShadowDrop::MappingType,
+            NestedFault::Element { .. } | NestedFault::Labels(_) => ShadowDrop::MappingType,
             NestedFault::Deep => ShadowDrop::MappingShape,
             NestedFault::TooLarge(_) => return Self::TooLarge { input, limit },
         };
@@ -90,6 +111,8 @@ impl MappingFault {
             Self::Body(_) => ShadowDrop::MappingBody,
             Self::Value { drop, .. } => *drop,
             Self::Shape { .. } => ShadowDrop::MappingShape,
+            Self::Parameter { .. } => ShadowDrop::MappingParameter,
+            Self::Image { .. } => ShadowDrop::MappingImage,
             Self::Tokens(_) => ShadowDrop::MappingTokens,
             Self::TooLarge { .. } => ShadowDrop::MappingTooLarge,
         }

@@ -2,6 +2,7 @@
 //! route.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -9,15 +10,22 @@ use http::HeaderMap;
 use serde_json::json;
 
 use super::call::{InputTensor, MappedCall, MappingFault, ModelPorts};
+use super::columns::ColumnMapping;
 use super::config::MappingRule;
-use super::texts::TextMapping;
-use lapwing_compare::outputs::{Document, MappedTensor, OutputMapping, TensorPort, ValuePath, whole_body};
+use super::images::{ImageMapping, RequestBody};
+use super::postprocessing::PostprocessingRule;
+use super::texts::{TextMapping, TextTensors};
+use lapwing_compare::outputs::{Document, MappedTensor, OutputMapping, TensorPort, ValuePath, is_absent_or, whole_body};
 use lapwing_settings::Size;
 
 /// How requests of a route become calls of a model, and where their answers have the model's outputs.
 #[derive(Debug)]
 pub struct RequestMapping {
     inputs: Vec<MappedTensor>,
+    columns: Vec<ColumnMapping>,
+    images: Vec<ImageMapping>,
+    /// What a request must have at a path, if it has anything there.
+    parameters: Vec<(ValuePath, String)>,
     texts: Option<TextMapping>,
     outputs: OutputMapping,
     /// The most bytes of a request, and of the tensors that it becomes.
@@ -25,33 +33,48 @@ pub struct RequestMapping {
 }
 
 impl RequestMapping {
-    /// Compiles a checked rule for a model.
+    /// Compiles a checked rule for the model in `file`.
     ///
     /// # Errors
     ///
     /// Why the rule does not fit the model, or the tokenizer cannot be read.
-    pub(crate) fn new(rule: &MappingRule, ports: &ModelPorts, limit: usize) -> Result<Self, String> {
-        let names = |ports: &[TensorPort]| ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
-        let mut inputs = tensors(&rule.inputs, &ports.inputs)
-            .map_err(|name| format!("inputs.{name}: is no input of the model; its inputs are {}", names(&ports.inputs)))?;
-        if let Some(half) = inputs.iter().find(|input| matches!(input.port.datatype(), "FP16" | "BF16")) {
-            let (name, datatype) = (&half.port.name, half.port.datatype());
-            return Err(format!("inputs.{name}: the model takes {datatype}, to which JSON numbers are not mapped"));
+    pub(crate) fn new(rule: &MappingRule, ports: &ModelPorts, file: &Path, limit: usize) -> Result<Self, String> {
+        let mut inputs = Vec::with_capacity(rule.inputs.len());
+        for (name, path) in &rule.inputs {
+            inputs.push(mapped("inputs", rule, input_port("inputs", name, ports)?, path)?);
         }
         // in the model's order
         inputs.sort_by_key(|input| ports.inputs.iter().position(|port| port.name == input.port.name));
-        let texts = TextMapping::new(rule, ports)?;
+        let mut columns = Vec::with_capacity(rule.columns.len());
+        for (name, paths) in &rule.columns {
+            let port = input_port("columns", name, ports)?;
+            let mapped: Result<_, _> = paths.iter().map(|path| mapped("columns", rule, port, path)).collect();
+            columns.push(ColumnMapping::new(port.clone(), mapped?));
+        }
+        let image = |(name, source): (&String, &String)| ImageMapping::new(rule, name, source, ports, file);
+        let images = rule.images.iter().map(image).collect::<Result<Vec<_>, _>>()?;
+        let texts = TextMapping::new(rule, ports, file)?;
+        let of_images = |name: &str| images.iter().any(|image| image.port().name == name);
         let of_texts = |name: &str| texts.as_ref().is_some_and(|texts| texts.ports().any(|port| port.name == name));
-        for port in &ports.inputs {
-            match (rule.inputs.contains_key(&port.name), of_texts(&port.name)) {
-                (false, false) => return Err(format!("inputs: {} is an input of the model, and is not mapped", port.name)),
-                (true, true) => return Err(format!("inputs.{}: is what text becomes", port.name)),
+        for TensorPort { name, .. } in &ports.inputs {
+            let keys = [rule.inputs.contains_key(name), rule.columns.contains_key(name), of_texts(name) || of_images(name)];
+            match keys {
+                [false, false, false] => return Err(format!("inputs: {name} is an input of the model, and is not mapped")),
+                [true, _, true] => return Err(format!("inputs.{name}: is what text or a picture becomes")),
+                [_, true, true] => return Err(format!("columns.{name}: is what text or a picture becomes")),
+                [true, true, _] => return Err(format!("columns.{name}: is mapped by inputs too")),
                 _ => {}
             }
         }
-        let outputs = tensors(&rule.outputs, &ports.outputs)
-            .map_err(|name| format!("outputs.{name}: is no output of the model; its outputs are {}", names(&ports.outputs)))?;
-        Ok(Self { inputs, texts, outputs: OutputMapping::new(outputs), limit })
+        let path = |key: &str, path: &str| ValuePath::parse(path).map_err(|reason| format!("{key}: {path}: {reason}"));
+        let parameter = |(at, value): (&String, &String)| Ok((path("parameters", at)?, value.clone()));
+        let parameters = rule.parameters.iter().map(parameter).collect::<Result<_, String>>()?;
+        let plain = PostprocessingRule::default();
+        let output = |(name, at): (&String, &String)| {
+            rule.postprocessing.get(name).unwrap_or(&plain).output(name, path("outputs", at)?, &ports.outputs)
+        };
+        let outputs = rule.outputs.iter().map(output).collect::<Result<_, String>>()?;
+        Ok(Self { inputs, columns, images, parameters, texts, outputs: OutputMapping::new(outputs), limit })
     }
 
     /// Where answers of the route have the model's outputs.
@@ -68,22 +91,51 @@ impl RequestMapping {
     pub fn call(&self, headers: &HeaderMap, pieces: &[Bytes]) -> Result<MappedCall, MappingFault> {
         let of_body = |error: &dyn std::fmt::Display| MappingFault::Body(error.to_string());
         let body = whole_body(headers, pieces, self.limit).map_err(|error| of_body(&error))?;
+        if self.is_picture_alone() {
+            return self.written_of(&RequestBody { headers, body: &body, document: None }, &Document::default());
+        }
         let document = Document::parse(&body).map_err(|error| of_body(&error))?;
-        drop(body);
+        self.written_of(&RequestBody { headers, body: &body, document: Some(&document) }, &document)
+    }
+
+    /// Whether requests are no documents.
+    fn is_picture_alone(&self) -> bool {
+        !self.images.is_empty() && !self.images.iter().any(ImageMapping::is_in_document)
+    }
+
+    fn written_of(&self, request: &RequestBody<'_>, document: &Document) -> Result<MappedCall, MappingFault> {
+        for (path, expected) in &self.parameters {
+            if !is_absent_or(document.root(), path, expected) {
+                return Err(MappingFault::Parameter { path: path.to_string(), expected: expected.clone() });
+            }
+        }
         let (mut tensors, mut left) = (Vec::with_capacity(self.inputs.len() + 3), self.limit);
         for input in &self.inputs {
-            let tensor = self.tensor(input, &document, left)?;
+            let tensor = self.tensor(input, document, left)?;
             left -= tensor.data.len();
             tensors.push(tensor);
         }
-        if let Some(texts) = &self.texts {
-            tensors.extend(texts.tensors(&document, left, self.limit)?);
+        for columns in &self.columns {
+            let tensor = columns.tensor(document, left, self.limit)?;
+            left -= tensor.data.len();
+            tensors.push(tensor);
         }
-        Ok(self.written(&tensors))
+        for image in &self.images {
+            let tensor = image.tensor(request, left, self.limit)?;
+            left -= tensor.data.len();
+            tensors.push(tensor);
+        }
+        let mut token_counts = Vec::new();
+        if let Some(texts) = &self.texts {
+            let TextTensors { tensors: of_texts, token_counts: counts } = texts.tensors(document, left, self.limit)?;
+            tensors.extend(of_texts);
+            token_counts = counts;
+        }
+        Ok(self.written(&tensors, token_counts.into()))
     }
 
     fn tensor<'m>(&'m self, input: &'m MappedTensor, document: &Document, left: usize) -> Result<InputTensor<'m>, MappingFault> {
-        let MappedTensor { port, path } = input;
+        let MappedTensor { port, path, .. } = input;
         let name = || format!("inputs.{}: {path}", port.name);
         let read = input.read(document, left).map_err(|fault| MappingFault::of_value(name(), &fault, self.limit))?;
         let fitted = port.fit(&read.shape).filter(|shape| !shape.contains(&0));
@@ -92,7 +144,7 @@ impl RequestMapping {
     }
 
     /// The JSON asks for the outputs that are compared, and for no others: they may be large.
-    fn written(&self, tensors: &[InputTensor<'_>]) -> MappedCall {
+    fn written(&self, tensors: &[InputTensor<'_>], token_counts: Arc<[u32]>) -> MappedCall {
         let input = |tensor: &InputTensor<'_>| {
             json!({
                 "name": tensor.port.name,
@@ -111,21 +163,34 @@ impl RequestMapping {
         let mut body = BytesMut::with_capacity(length);
         body.extend_from_slice(head.as_bytes());
         tensors.iter().for_each(|tensor| body.extend_from_slice(&tensor.data));
-        MappedCall { json_bytes: head.len(), body: body.freeze() }
+        MappedCall { json_bytes: head.len(), body: body.freeze(), token_counts }
     }
 }
 
-/// The tensors of a rule with the ports of their names.
+/// The input of this name, which `key` maps.
 ///
 /// # Errors
 ///
-/// The first name that is no port's.
-fn tensors<'r>(rule: &'r BTreeMap<String, String>, ports: &[TensorPort]) -> Result<Vec<MappedTensor>, &'r str> {
-    let tensor = |(name, path): (&'r String, &String)| {
-        let port = ports.iter().find(|port| port.name == *name).ok_or(name.as_str())?.clone();
-        Ok(MappedTensor { port, path: ValuePath::parse(path).map_err(|_| name.as_str())? })
-    };
-    rule.iter().map(tensor).collect()
+/// There is none, or its numbers are none of JSON.
+fn input_port<'p>(key: &str, name: &str, ports: &'p ModelPorts) -> Result<&'p TensorPort, String> {
+    let names = || ports.inputs.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
+    let port = ports.inputs.iter().find(|port| port.name == name);
+    match port.ok_or_else(|| format!("{key}.{name}: is no input of the model; its inputs are {}", names()))? {
+        half if matches!(half.datatype(), "FP16" | "BF16") => {
+            Err(format!("{key}.{name}: the model takes {}, to which JSON numbers are not mapped", half.datatype()))
+        }
+        port => Ok(port),
+    }
+}
+
+/// The tensor of an input at `path`, with the categories that the rule has for that path.
+fn mapped(key: &str, rule: &MappingRule, port: &TensorPort, path: &str) -> Result<MappedTensor, String> {
+    let categories = rule.categories.get(path).cloned().unwrap_or_default();
+    if !categories.is_empty() && port.datatype() == "BYTES" {
+        return Err(format!("categories.{path}: the model's input {} takes texts as they are", port.name));
+    }
+    let parsed = ValuePath::parse(path).map_err(|reason| format!("{key}.{}: {path}: {reason}", port.name))?;
+    Ok(MappedTensor { port: port.clone(), path: parsed, categories })
 }
 
 /// A mapping that does not fit the model of its target.
@@ -145,19 +210,25 @@ pub struct MappingError {
 pub struct MappingTable(BTreeMap<String, Arc<RequestMapping>>);
 
 impl MappingTable {
-    /// The checked `rules` compiled for the model of `target`, which the engine runs. Of several for one route the first counts. A
+    /// The checked `rules` compiled for the model in `file`, which the engine runs as `target`. Of several for one route the first counts. A
     /// request, and the tensors that it becomes, have at most `max_body` bytes each.
     ///
     /// # Errors
     ///
     /// [`MappingError`] if one does not fit the model, or its tokenizer cannot be read.
-    pub fn new(rules: &[MappingRule], max_body: Size, target: &str, model: &ModelPorts) -> Result<Self, MappingError> {
+    pub fn new(
+        rules: &[MappingRule],
+        max_body: Size,
+        target: &str,
+        file: &Path,
+        model: &ModelPorts,
+    ) -> Result<Self, MappingError> {
         let limit = usize::try_from(max_body.get()).unwrap_or(usize::MAX);
         let mut table = BTreeMap::new();
         for rule in rules.iter().filter(|rule| rule.is_for(target)) {
             if !table.contains_key(&rule.route) {
                 let error = |reason| MappingError { route: rule.route.clone(), target: target.to_owned(), reason };
-                table.insert(rule.route.clone(), Arc::new(RequestMapping::new(rule, model, limit).map_err(error)?));
+                table.insert(rule.route.clone(), Arc::new(RequestMapping::new(rule, model, file, limit).map_err(error)?));
             }
         }
         Ok(Self(table))

@@ -1,5 +1,7 @@
 //! Datatypes of the Open Inference Protocol, and single elements as numbers.
 
+use bytes::{BufMut, Bytes, BytesMut};
+
 /// A number: integers are exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
@@ -134,6 +136,17 @@ impl ElementType {
         let magnitude = i64::try_from(pattern & (sign - 1)).unwrap_or(i64::MAX);
         if pattern & sign == 0 { magnitude } else { -magnitude }
     }
+}
+
+/// Numbers as little-endian FP64, or for any other type as FP32.
+#[expect(clippy::cast_possible_truncation, reason = "rounded to the type's own precision")]
+pub(crate) fn float_bytes(element: ElementType, values: impl IntoIterator<Item = f64>) -> Bytes {
+    let mut data = BytesMut::new();
+    match element {
+        ElementType::Fp64 => values.into_iter().for_each(|x| data.put_f64_le(x)),
+        _ => values.into_iter().for_each(|x| data.put_f32_le(x as f32)),
+    }
+    data.freeze()
 }
 
 /// IEEE 754 binary16: one sign bit, five of exponent, ten of fraction.

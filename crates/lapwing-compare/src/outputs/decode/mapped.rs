@@ -1,68 +1,17 @@
-//! Answers of another API as a model's named tensors: the inputs and outputs that the model declares, where in the document each of
-//! them is, and how the lists of a document fit its shape.
+//! Answers of another API as named tensors: where in the document each of them is, and of which output of a model it is made.
+
+use bytes::Bytes;
 
 use super::super::answer::FinishedAnswer;
 use super::document::Document;
 use super::element::ElementType;
-use super::nested::{NestedFault, NestedTensor, read_numbers};
+use super::labelled::read_labelled;
+use super::nested::{NestedFault, NestedTensor, read_encoded_vectors, read_values};
+use super::port::TensorPort;
+use super::postprocessing::Postprocessing;
 use super::tensor::{DecodedTensor, TensorData};
 use super::{AnswerDecodeError, content};
 use crate::outputs::paths::ValuePath;
-
-/// An input or output of a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorPort {
-    /// Its name in the model.
-    pub name: String,
-    pub(crate) element: ElementType,
-    /// Lengths of its axes; `None` where a request chooses.
-    shape: Vec<Option<usize>>,
-}
-
-impl TensorPort {
-    /// A port of this datatype, by the name that the Open Inference Protocol has for it; `None` if it has none.
-    #[must_use]
-    pub fn new(name: String, datatype: &str, shape: Vec<Option<usize>>) -> Option<Self> {
-        Some(Self { name, element: ElementType::parse(datatype)?, shape })
-    }
-
-    /// The protocol's name of its datatype.
-    #[must_use]
-    pub fn datatype(&self) -> &'static str {
-        self.element.name()
-    }
-
-    /// The lengths of the axes of a tensor with this many elements along its own, in the model's order. Axes of length 1 may be missing
-    /// or too many: they are put where the model's shape has them, else before the others, as in a batch of one. `None` if the tensor
-    /// does not fit.
-    #[must_use]
-    pub fn fit(&self, shape: &[usize]) -> Option<Vec<usize>> {
-        let is_fit = |(want, got): (&Option<usize>, &usize)| want.is_none_or(|want| want == *got);
-        if shape.len() == self.shape.len() {
-            return self.shape.iter().zip(shape).all(is_fit).then(|| shape.to_vec());
-        }
-        let mut given = shape.iter().copied().filter(|length| *length != 1);
-        let needed = self.shape.iter().filter(|length| **length != Some(1)).count();
-        let mut missing = needed.checked_sub(given.clone().count())?;
-        let axis = |wanted: &Option<usize>| match wanted {
-            Some(1) => Some(1),
-            None if missing > 0 => {
-                missing -= 1;
-                Some(1)
-            }
-            wanted => given.next().filter(|length| wanted.is_none_or(|wanted| wanted == *length)),
-        };
-        let fitted: Vec<usize> = self.shape.iter().map(axis).collect::<Option<_>>()?;
-        (missing == 0 && given.next().is_none()).then_some(fitted)
-    }
-
-    /// Its shape as the protocol writes it: `[-1, 64]`.
-    #[must_use]
-    pub fn shown_shape(&self) -> String {
-        let length = |length: &Option<usize>| length.map_or("-1".to_owned(), |length| length.to_string());
-        format!("[{}]", self.shape.iter().map(length).collect::<Vec<_>>().join(", "))
-    }
-}
 
 /// A tensor of a model, and where a document has it.
 #[derive(Clone, Debug)]
@@ -71,6 +20,8 @@ pub struct MappedTensor {
     pub port: TensorPort,
     /// Where in the document its values are.
     pub path: ValuePath,
+    /// Texts that stand for numbers, each for its index.
+    pub categories: Vec<String>,
 }
 
 impl MappedTensor {
@@ -80,73 +31,137 @@ impl MappedTensor {
     ///
     /// [`NestedFault`]; the elements take at most `limit` bytes.
     pub fn read(&self, document: &Document, limit: usize) -> Result<NestedTensor, NestedFault> {
-        read_numbers(document.root(), &self.path, self.port.element, limit)
+        read_values(document.root(), &self.path, self.port.element, &self.categories, limit)
     }
 }
 
-/// Where an answer has the outputs of a model.
+/// A field of an answer, and what makes it of a model's output.
 #[derive(Clone, Debug)]
-pub struct OutputMapping(Vec<MappedTensor>);
+pub struct MappedOutput {
+    /// Its name among the fields that are compared, and what it is.
+    port: TensorPort,
+    path: ValuePath,
+    /// The model's output.
+    output: String,
+    steps: Postprocessing,
+    /// Where the answer says which row of the request each of its rows is.
+    order: Option<ValuePath>,
+}
+
+impl MappedOutput {
+    /// The field `name` of an answer, at `path`, which `steps` make of the model's `output`. Its rows are at the indices that are at
+    /// `order`, if they are not in the order of the request.
+    ///
+    /// # Errors
+    ///
+    /// Why the steps cannot be done to the output.
+    pub fn new(
+        name: &str,
+        path: ValuePath,
+        output: &TensorPort,
+        steps: Postprocessing,
+        order: Option<ValuePath>,
+    ) -> Result<Self, String> {
+        Ok(Self { port: steps.result_port(name, output)?, path, output: output.name.clone(), steps, order })
+    }
+
+    /// The field in an answer of the API, in the model's type. If its lists do not fit the model's shape it keeps theirs, which is then
+    /// what differs.
+    fn of_document(&self, document: &Document) -> Result<DecodedTensor, AnswerDecodeError> {
+        let (root, element) = (document.root(), self.port.element);
+        let malformed = |reason: &dyn std::fmt::Display| {
+            AnswerDecodeError::malformed(format!("output {}: {} {reason}", self.port.name, self.path))
+        };
+        let read = if self.steps.is_labelled() {
+            read_labelled(root, &self.path, &self.steps.labels, element)
+        } else {
+            // the document bounds the elements
+            let read = read_values(root, &self.path, element, &[], usize::MAX);
+            let encoded = |fault: NestedFault| match fault {
+                NestedFault::Element { .. } if element.is_float() => read_encoded_vectors(root, &self.path, element).ok_or(fault),
+                fault => Err(fault),
+            };
+            read.or_else(encoded)
+        };
+        let NestedTensor { shape, stored, data } = read.map_err(|fault| malformed(&fault))?;
+        let shape = self.port.fit(&shape).unwrap_or(shape);
+        let shape: Vec<i64> = shape.iter().map(|length| i64::try_from(*length).unwrap_or(i64::MAX)).collect();
+        let data = TensorData::from_raw(stored, data)?;
+        let tensor = DecodedTensor::new(self.port.name.clone(), element, &shape, data)?;
+        let Some(order) = &self.order else { return Ok(tensor) };
+        let fault = |reason: &dyn std::fmt::Display| AnswerDecodeError::malformed(format!("order: {order} {reason}"));
+        let at = read_values(root, order, ElementType::Int64, &[], usize::MAX).map_err(|fault_| fault(&fault_))?;
+        tensor.in_order(&at.data).ok_or_else(|| fault(&"does not have the index of each row once"))
+    }
+
+    /// The field in the tensors that a model answered; `None` if its output is not among them.
+    fn of_tensors(&self, tensors: &[DecodedTensor], tokens: &[u32]) -> Option<Result<DecodedTensor, AnswerDecodeError>> {
+        let tensor = tensors.iter().find(|tensor| tensor.name == self.output)?;
+        Some(self.steps.apply(&self.port.name, tensor.clone(), tokens))
+    }
+}
+
+/// The fields of an answer that are compared.
+#[derive(Clone, Debug)]
+pub struct OutputMapping(Vec<MappedOutput>);
 
 impl OutputMapping {
-    /// Of these outputs.
-    pub const fn new(outputs: Vec<MappedTensor>) -> Self {
+    /// Of these fields.
+    pub const fn new(outputs: Vec<MappedOutput>) -> Self {
         Self(outputs)
     }
 
-    /// The names of the outputs.
+    /// The names of the model's outputs of which they are made, each once.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|output| output.port.name.as_str())
+        let is_first = |(at, output): &(usize, &MappedOutput)| self.0[..*at].iter().all(|other| other.output != output.output);
+        self.0.iter().enumerate().filter(is_first).map(|(_, output)| output.output.as_str())
     }
 }
 
-/// The outputs in an answer of at most `limit` bytes after decompression, in the model's types. One whose lists do not fit the model's
-/// shape keeps theirs, which is then what differs.
+/// The fields of an answer of the API, of at most `limit` bytes after decompression.
 pub(crate) fn decode(
     answer: &FinishedAnswer<'_>,
     outputs: &OutputMapping,
     limit: usize,
 ) -> Result<Vec<DecodedTensor>, AnswerDecodeError> {
     let document = Document::parse(&content::body(answer, limit)?)?;
-    let tensor = |output: &MappedTensor| {
-        let MappedTensor { port, path } = output;
-        let fault = |fault: NestedFault| AnswerDecodeError::malformed(format!("output {}: {path} {fault}", port.name));
-        // the document bounds the elements
-        let NestedTensor { shape, stored, data } = output.read(&document, usize::MAX).map_err(fault)?;
-        let shape = port.fit(&shape).unwrap_or(shape);
-        let shape: Vec<i64> = shape.iter().map(|length| i64::try_from(*length).unwrap_or(i64::MAX)).collect();
-        DecodedTensor::new(port.name.clone(), port.element, &shape, TensorData::Numbers(stored, data))
-    };
-    outputs.0.iter().map(tensor).collect()
+    outputs.0.iter().map(|output| output.of_document(&document)).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The same fields of the tensors that the model answered, where `tokens` has how many tokens each text of the request has.
+pub(crate) fn postprocess(
+    tensors: &[DecodedTensor],
+    outputs: &OutputMapping,
+    tokens: &[u32],
+) -> Result<Vec<DecodedTensor>, AnswerDecodeError> {
+    outputs.0.iter().filter_map(|output| output.of_tensors(tensors, tokens)).collect()
+}
 
-    #[test]
-    fn axes_of_length_one_may_be_left_out() {
-        let fit =
-            |port: &[Option<usize>], shape: &[usize]| TensorPort::new("x".into(), "FP32", port.to_vec()).unwrap().fit(shape);
-        let rows = [None, Some(3)];
-        for (port, given, expected) in [
-            (&rows[..], &[5, 3][..], Some(&[5, 3][..])),
-            (&rows, &[3], Some(&[1, 3])),
-            (&rows, &[1, 5, 3], Some(&[5, 3])),
-            (&rows, &[5, 3, 1], Some(&[5, 3])),
-            (&rows, &[5, 4], None),
-            (&rows, &[5], None),
-            (&rows, &[2, 5, 3], None),
-            (&rows, &[], None),
-            (&[None, Some(1)], &[5], Some(&[5, 1])),
-            (&[None, Some(1)], &[], Some(&[1, 1])),
-            (&[None, None], &[5], Some(&[1, 5])),
-            (&[None], &[5, 1], Some(&[5])),
-            (&[], &[], Some(&[])),
-            (&[], &[1, 1], Some(&[])),
-            (&[], &[2], None),
-        ] {
-            assert_eq!(fit(port, given).as_deref(), expected, "{port:?} {given:?}");
+impl DecodedTensor {
+    /// The tensor with row `i` of its first axis at the `i`th of these little-endian INT64; `None` if they are not all rows, each once.
+    fn in_order(self, indices: &Bytes) -> Option<Self> {
+        let rows = usize::try_from(*self.shape.first()?).ok()?;
+        let mut row_at = vec![None; rows];
+        let indices = indices.as_chunks::<8>().0;
+        for (row, index) in indices.iter().enumerate() {
+            let place = row_at.get_mut(usize::try_from(i64::from_le_bytes(*index)).ok()?)?;
+            if place.replace(row).is_some() {
+                return None;
+            }
         }
+        let row_at: Option<Vec<usize>> = row_at.into_iter().collect();
+        let row_at = row_at.filter(|at| at.len() == indices.len())?;
+        let data = match self.data {
+            TensorData::Numbers(element, data) => {
+                let width = data.len().checked_div(rows).unwrap_or(0);
+                let ordered: Vec<u8> = row_at.iter().flat_map(|row| data[row * width..(row + 1) * width].to_vec()).collect();
+                TensorData::Numbers(element, ordered.into())
+            }
+            TensorData::Texts(texts) => {
+                let width = texts.len().checked_div(rows).unwrap_or(0);
+                TensorData::Texts(row_at.iter().flat_map(|row| texts[row * width..(row + 1) * width].to_vec()).collect())
+            }
+        };
+        Some(Self { data, ..self })
     }
 }

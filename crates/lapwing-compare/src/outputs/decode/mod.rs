@@ -10,11 +10,14 @@ pub(crate) mod element;
 mod embeddings;
 mod events;
 mod generated;
+mod labelled;
 mod lenient;
 mod mapped;
 pub(crate) mod nested;
 mod oip_grpc;
 mod oip_json;
+mod port;
+mod postprocessing;
 pub(crate) mod tensor;
 
 use bytes::Bytes;
@@ -29,7 +32,9 @@ pub(crate) use element::Number;
 pub(crate) use embeddings::Embeddings;
 pub(crate) use generated::{GeneratedTexts, TextPart};
 pub(crate) use lenient::not_finite;
-pub use mapped::{MappedTensor, OutputMapping, TensorPort};
+pub use mapped::{MappedOutput, MappedTensor, OutputMapping};
+pub use port::TensorPort;
+pub use postprocessing::{Activation, Pooling, Postprocessing, Selection};
 pub(crate) use tensor::DecodedTensor;
 
 /// How an answer is decoded.
@@ -37,8 +42,10 @@ pub(crate) use tensor::DecodedTensor;
 pub enum AnswerReading<'a> {
     /// By what the protocol of its route answers with.
     Protocol(OutputKind),
-    /// As the tensors of a model, each at its place in a JSON document.
+    /// As the fields of an API that are compared, each at its place in a JSON document.
     Mapped(&'a OutputMapping),
+    /// As tensors that a model answered, of which those fields are made. The texts of the request have so many tokens.
+    Model(&'a OutputMapping, &'a [u32]),
 }
 
 /// A decoded body.
@@ -85,6 +92,12 @@ pub(crate) fn decode(
     let kind = match reading {
         AnswerReading::Protocol(kind) => kind,
         AnswerReading::Mapped(outputs) => return mapped::decode(answer, outputs, limit).map(Decoded::Tensors),
+        AnswerReading::Model(outputs, tokens) => {
+            return match decode(answer, AnswerReading::Protocol(OutputKind::Tensors), limit)? {
+                Decoded::Tensors(tensors) => mapped::postprocess(&tensors, outputs, tokens).map(Decoded::Tensors),
+                other => Ok(other),
+            };
+        }
     };
     let body = content::body(answer, limit)?;
     let media = Media::of(answer.headers);

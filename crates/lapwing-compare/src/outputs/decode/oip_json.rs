@@ -86,13 +86,18 @@ fn flatten(value: DocumentValue<'_>, on: &mut impl FnMut(DocumentValue<'_>) -> O
 }
 
 /// Appends a value in this type; `None` if it does not fit.
-#[expect(clippy::cast_possible_truncation, reason = "a double is rounded to the tensor's own precision")]
 pub(crate) fn write(value: DocumentValue<'_>, element: ElementType, out: &mut BytesMut) -> Option<()> {
     let number = match value.node() {
         Node::Bool(is_true) => Number::Integer(is_true.into()),
         Node::Null if element.is_float() => Number::Float(f64::NAN),
         _ => value.number()?,
     };
+    write_number(number, element, out)
+}
+
+/// Appends a number in this type; `None` if it does not fit.
+#[expect(clippy::cast_possible_truncation, reason = "a double is rounded to the tensor's own precision")]
+pub(crate) fn write_number(number: Number, element: ElementType, out: &mut BytesMut) -> Option<()> {
     match (element, number) {
         (ElementType::Fp32, number) => out.put_f32_le(number.as_f64() as f32),
         (ElementType::Fp64, number) => out.put_f64_le(number.as_f64()),

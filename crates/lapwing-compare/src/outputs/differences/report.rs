@@ -40,6 +40,7 @@ fn in_words(reason: &str) -> &str {
         "primary_undecodable" => "the upstream's answers are not understood",
         "unread_encoding" => "in an encoding that is not read",
         "both_failed" => "both servers failed",
+        "primary_refused" => "the upstream refused the request",
         other => other,
     }
 }

@@ -1,7 +1,7 @@
 //! Requests as calls of a model, answers as its tensors, and what a stranger may send instead.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -9,11 +9,14 @@ use http::header::CONTENT_ENCODING;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+mod apis;
+mod columns;
+mod images;
+
 use super::*;
 use crate::Config;
 use lapwing_compare::outputs::TestAnswer;
 use lapwing_compare::outputs::{AnswerReading, Comparer, Comparison, ComparisonResult, DifferenceKind, FieldScales};
-use lapwing_protocol::OutputKind;
 use lapwing_settings::Checks;
 
 const LIMIT: usize = 1 << 20;
@@ -49,7 +52,7 @@ fn texts(max_tokens: usize) -> MappingRule {
 }
 
 fn mapping(rule: &MappingRule, ports: &ModelPorts) -> RequestMapping {
-    RequestMapping::new(rule, ports, LIMIT).unwrap()
+    RequestMapping::new(rule, ports, Path::new("m.onnx"), LIMIT).unwrap()
 }
 
 fn call(mapping: &RequestMapping, body: impl Into<Bytes>) -> Result<MappedCall, MappingFault> {
@@ -188,7 +191,8 @@ fn what_is_large_is_refused_within_the_limit() {
 
 #[test]
 fn a_mapping_that_does_not_fit_the_model_is_refused() {
-    let refused = |rule: MappingRule, ports: &ModelPorts| RequestMapping::new(&rule, ports, LIMIT).unwrap_err();
+    let refused =
+        |rule: MappingRule, ports: &ModelPorts| RequestMapping::new(&rule, ports, Path::new("m.onnx"), LIMIT).unwrap_err();
     let with = |inputs: Value, outputs: Value| rule(json!({"route": "POST /score", "inputs": inputs, "outputs": outputs}));
     let y = || json!({"y": "$"});
     assert_eq!(refused(with(json!({"z": "$"}), y()), &scorer()), "inputs.z: is no input of the model; its inputs are x");
@@ -199,20 +203,26 @@ fn a_mapping_that_does_not_fit_the_model_is_refused() {
     assert_eq!(refused(with(json!({}), y()), &scorer()), "inputs: x is an input of the model, and is not mapped");
     let half = ModelPorts { inputs: ports(&[("x", "FP16", &[None])]), ..scorer() };
     assert!(refused(with(json!({"x": "$"}), y()), &half).starts_with("inputs.x: the model takes FP16"));
-    assert!(refused(texts(8), &scorer()).contains("the model has no input input_ids"));
+    assert_eq!(refused(texts(8), &scorer()), "text: becomes input_ids, and the model has no input input_ids");
     let floats = ModelPorts { inputs: ports(&[("input_ids", "FP32", &[None, None])]), ..encoder() };
     assert!(refused(texts(8), &floats).contains("input_ids of the model is FP32"));
     if cfg!(feature = "tokenizers") {
         let twice = MappingRule { inputs: [("input_ids".to_owned(), "$".to_owned())].into(), ..texts(8) };
-        assert_eq!(refused(twice, &encoder()), "inputs.input_ids: is what text becomes");
+        assert_eq!(refused(twice, &encoder()), "inputs.input_ids: is what text or a picture becomes");
         let gone = MappingRule { tokenizer: Some("gone.json".into()), ..texts(8) };
         assert!(refused(gone, &encoder()).starts_with("tokenizer: gone.json: cannot be read"));
     }
     // of several for one route the first counts, and each names its targets
     let elsewhere = MappingRule { targets: vec!["other".into()], ..with(json!({"z": "$"}), y()) };
     let config = Config { mappings: vec![elsewhere, scores(), with(json!({"z": "$"}), y())], ..Config::default() };
-    assert!(MappingTable::new(&config.mappings, config.max_body, "reference", &scorer()).unwrap().of("POST /score").is_some());
-    let error = MappingTable::new(&config.mappings, config.max_body, "other", &scorer()).unwrap_err().to_string();
+    assert!(
+        MappingTable::new(&config.mappings, config.max_body, "reference", Path::new("m.onnx"), &scorer())
+            .unwrap()
+            .of("POST /score")
+            .is_some()
+    );
+    let error =
+        MappingTable::new(&config.mappings, config.max_body, "other", Path::new("m.onnx"), &scorer()).unwrap_err().to_string();
     assert_eq!(error, "shadow.mappings: POST /score, for target other: inputs.z: is no input of the model; its inputs are x");
 }
 
@@ -253,21 +263,26 @@ fn every_fault_of_the_configuration_is_named() {
             "mappings[0].outputs.y: must be a path that begins with $",
             "mappings[0].text: must lead to one value",
             "mappings[0].max_tokens: must be between 8 and 32768",
-            "mappings[0].tokenizer: is required where there is text",
-            "mappings[1].inputs: is required, unless there is text",
+            "mappings[1].inputs: is required, unless there are columns, images or text",
             "mappings[1].outputs: is required",
             "mappings[1].tokenizer: has no effect without text",
         ],
     );
+    let alone = MappingRule { text: Some("$".into()), ..scores() };
+    let expected = "mappings[0].tokenizer: is required where there is text, because there is no tokenizer.json";
+    begins(vec![alone], &engine, &[expected]);
     let file = MappingRule { tokenizer: Some("gone.json".into()), text: Some("$".into()), ..scores() };
-    let expected = if cfg!(feature = "tokenizers") { "cannot be read" } else { "cannot be used: this Lapwing was built without" };
+    let expected = if cfg!(feature = "tokenizers") {
+        "gone.json: cannot be read"
+    } else {
+        "gone.json: cannot be used: this Lapwing was built without"
+    };
     begins(vec![file], &engine, &[&format!("mappings[0].tokenizer: {expected}")]);
 }
 
 /// The answer of the upstream against a call's answer with these outputs.
-fn compared(rule: &MappingRule, ports: &ModelPorts, primary: &str, candidate: Value) -> Comparison {
-    let mapping = mapping(rule, ports);
-    let readings = [AnswerReading::Mapped(mapping.outputs()), AnswerReading::Protocol(OutputKind::Tensors)];
+fn compared(mapping: &RequestMapping, primary: &str, candidate: Value, tokens: &[u32]) -> Comparison {
+    let readings = [AnswerReading::Mapped(mapping.outputs()), AnswerReading::Model(mapping.outputs(), tokens)];
     let (primary, candidate) = (TestAnswer::json(primary), TestAnswer::json(json!({"outputs": candidate}).to_string()));
     Comparer::new(&Config::default().compare).compare_as(
         "POST /score",
@@ -284,7 +299,7 @@ fn output(name: &str, shape: &[usize], data: &[f64]) -> Value {
 
 #[test]
 fn an_answer_is_compared_as_tensors_by_the_names_of_the_model() {
-    let of = |primary: &str| compared(&scores(), &scorer(), primary, output("y", &[3, 1], &[0.1, 0.2, 0.3]));
+    let of = |primary: &str| compared(&mapping(&scores(), &scorer()), primary, output("y", &[3, 1], &[0.1, 0.2, 0.3]), &[]);
     // with or without the model's axis of length one
     for same in [r#"{"scores": [0.1, 0.2, 0.3], "took_ms": 5}"#, r#"{"scores": [[0.1], [0.2], [0.3]]}"#] {
         let found = of(same);
@@ -299,7 +314,7 @@ fn an_answer_is_compared_as_tensors_by_the_names_of_the_model() {
     assert!(unreadable("{}") && unreadable(r#"{"scores": ["a"]}"#) && unreadable("no JSON"));
     if cfg!(feature = "tokenizers") {
         let answer = r#"[{"vector": [0.6, 0.8]}, {"vector": [1, 0]}]"#;
-        let found = compared(&texts(8), &encoder(), answer, output("embedding", &[2, 2], &[0.6, 0.8, 1.0, 0.0]));
+        let found = compared(&mapping(&texts(8), &encoder()), answer, output("embedding", &[2, 2], &[0.6, 0.8, 1.0, 0.0]), &[]);
         assert_eq!(found.result, ComparisonResult::Same, "{:?}", found.fields);
     }
 }
