@@ -197,6 +197,7 @@ fn kind_of(node: &Json) -> String {
     }
     let several = |kind: String| match kind.strip_suffix("um") {
         _ if kind.contains('`') => kind,
+        _ if kind.starts_with("list of ") => kind.replacen("list of", "lists of", 1),
         Some(stem) => format!("{stem}a"),
         None => format!("{kind}s"),
     };

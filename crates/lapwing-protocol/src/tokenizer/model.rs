@@ -63,18 +63,19 @@ impl ModelTokenizer {
 
     /// The tokens of a text, special ones included; `None` if it cannot be tokenized.
     pub(crate) fn encode(&self, text: &str) -> Option<EncodedText> {
-        self.encode_input(text.into())
+        encoded(|| self.tokenizer.encode_fast(text, true).ok())
     }
 
     /// The tokens of two texts, special ones included; `None` if they cannot be tokenized.
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Option<EncodedText> {
-        self.encode_input((first, second).into())
+        // `encode_fast` forgets which of the two a token is of, where the file has no post-processor
+        encoded(|| self.tokenizer.encode((first, second), true).ok())
     }
+}
 
-    fn encode_input(&self, input: tokenizers::EncodeInput<'_>) -> Option<EncodedText> {
-        let encoding = unpanicked(|| self.tokenizer.encode_fast(input, true))?.ok()?;
-        Some(EncodedText { ids: encoding.get_ids().to_vec(), type_ids: encoding.get_type_ids().to_vec() })
-    }
+fn encoded(of: impl FnOnce() -> Option<tokenizers::Encoding>) -> Option<EncodedText> {
+    let encoding = unpanicked(of)??;
+    Some(EncodedText { ids: encoding.get_ids().to_vec(), type_ids: encoding.get_type_ids().to_vec() })
 }
 
 /// The result of `of`; `None` if it panics.

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::images::ImageSource;
+use super::image_source::ImageSource;
 use super::model_files::ModelFiles;
 use super::postprocessing::{POSTPROCESSING, PostprocessingRule};
 use crate::named_routes::NamedRoutes;

@@ -15,6 +15,7 @@
 mod call;
 mod columns;
 mod config;
+mod image_source;
 mod images;
 mod model_files;
 mod multipart;

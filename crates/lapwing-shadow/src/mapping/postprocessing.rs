@@ -9,8 +9,8 @@ use super::model_files::ModelFiles;
 use lapwing_compare::outputs::{Activation, MappedOutput, Pooling, Postprocessing, Selection, TensorPort, ValuePath};
 use lapwing_settings::{Checks, Form, Record};
 
-/// The most labels of an output.
-const MAX_LABELS: usize = 65_536;
+/// The most labels that are listed; a `config.json` may have more.
+const MAX_LABELS: usize = 4096;
 
 /// A value of `postprocessing`.
 pub(crate) const POSTPROCESSING: Record = Record {

@@ -1,8 +1,10 @@
 //! Numbers of an answer that stand by their labels: `{"cat": 0.9, "dog": 0.1}`, or as a list in any order,
 //! `[{"label": "cat", "score": 0.9}, …]`, one of either for each row. They become rows with an element for each label.
 
+use rustc_hash::FxHashMap;
+
 use super::document::DocumentValue;
-use super::element::{ElementType, float_bytes};
+use super::element::{ElementType, Number, float_bytes};
 use super::nested::{ListPlace, NestedFault, NestedTensor, walk};
 use crate::outputs::paths::ValuePath;
 
@@ -17,44 +19,59 @@ pub(crate) fn read_labelled(
     labels: &[String],
     element: ElementType,
 ) -> Result<NestedTensor, NestedFault> {
-    let (mut values, mut scored): (Vec<f64>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut has_rows = false;
+    let places: FxHashMap<&str, usize> = labels.iter().enumerate().map(|(place, label)| (label.as_str(), place)).collect();
+    let (mut values, mut row, mut has_objects) = (Vec::new(), Row::new(labels.len()), false);
     let mut shape = walk(root, path, |value, at| {
         let refused = || NestedFault::Labels(at.clone());
-        let number = |value: DocumentValue<'_>| value.number().map(super::Number::as_f64).ok_or_else(refused);
-        let members = value.members().ok_or_else(refused)?.count();
+        let number = |value: DocumentValue<'_>| value.number().map(Number::as_f64);
         match (value.get_text("label"), value.get("score")) {
-            (Some(label), Some(score)) if !has_rows => {
-                scored.push(labels.iter().position(|own| own == label).ok_or_else(refused)?);
-                values.push(number(score)?);
+            (Some(label), Some(score)) if !has_objects => {
+                row.put(places.get(label).copied(), number(score)).ok_or_else(refused)?
             }
-            _ if members == labels.len() && scored.is_empty() => {
-                has_rows = true;
-                labels.iter().try_for_each(|label| Ok(values.push(number(value.get(label).ok_or_else(refused)?)?)))?;
+            _ if row.taken == 0 => {
+                has_objects = true;
+                for (label, value) in value.members().ok_or_else(refused)? {
+                    row.put(places.get(label).copied(), number(value)).ok_or_else(refused)?;
+                }
+                if row.taken < labels.len() {
+                    return Err(refused());
+                }
             }
             _ => return Err(refused()),
         }
+        if row.taken == labels.len() {
+            values.extend(row.elements.iter_mut().filter_map(Option::take));
+            row.taken = 0;
+        }
         Ok(())
     })?;
-    if has_rows {
+    if has_objects {
         shape.push(labels.len());
-    } else {
-        let ordered = in_order(&values, &scored, labels.len()).filter(|_| shape.last() == Some(&labels.len()));
-        values = ordered.ok_or_else(|| NestedFault::Labels(ListPlace::default()))?;
+    } else if row.taken > 0 || shape.last() != Some(&labels.len()) {
+        return Err(NestedFault::Labels(ListPlace::default()));
     }
     let stored = if element == ElementType::Fp64 { element } else { ElementType::Fp32 };
     Ok(NestedTensor { shape, stored, data: float_bytes(stored, values) })
 }
 
-/// The values of each row in the order of the labels at whose indices they are; `None` if a row does not have each label once.
-fn in_order(values: &[f64], labels: &[usize], width: usize) -> Option<Vec<f64>> {
-    let mut ordered = Vec::with_capacity(values.len());
-    for (row, at) in values.chunks(width).zip(labels.chunks(width)) {
-        let value_of = |label| row.get(at.iter().position(|own| *own == label)?).copied();
-        let of_row: Option<Vec<f64>> = (0..width).map(value_of).collect();
-        ordered.extend(of_row?);
+/// A row that is not full yet.
+struct Row {
+    elements: Vec<Option<f64>>,
+    taken: usize,
+}
+
+impl Row {
+    fn new(width: usize) -> Self {
+        Self { elements: vec![None; width], taken: 0 }
     }
-    Some(ordered)
+
+    /// Takes an element; `None` if there is no such place, or number, or it is taken.
+    fn put(&mut self, place: Option<usize>, number: Option<f64>) -> Option<()> {
+        let element = self.elements.get_mut(place?)?;
+        let is_free = element.replace(number?).is_none();
+        self.taken += usize::from(is_free);
+        is_free.then_some(())
+    }
 }
 
 #[cfg(test)]
