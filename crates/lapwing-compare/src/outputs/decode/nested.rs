@@ -150,7 +150,11 @@ pub fn is_absent_or(root: DocumentValue<'_>, path: &ValuePath, text: &str) -> bo
         _ => value.number().is_some_and(|number| text.trim().parse() == Ok(number.as_f64())),
     };
     let mut is_met = true;
-    match walk(root, path, |value, _| Ok(is_met &= is_it(value))) {
+    let walked = walk(root, path, |value, _| {
+        is_met &= is_it(value);
+        Ok(())
+    });
+    match walked {
         Ok(shape) => is_met && shape.is_empty(),
         Err(NestedFault::Missing(_)) => is_met,
         Err(_) => false,
