@@ -3,10 +3,12 @@
 use super::*;
 
 /// A model of tokens with this output, or outputs.
+#[cfg(feature = "tokenizers")]
 fn tokens(outputs: &[(&str, &str, &[Option<usize>])]) -> ModelPorts {
     ModelPorts { inputs: encoder().inputs, outputs: ports(outputs) }
 }
 
+#[cfg(feature = "tokenizers")]
 fn of_texts(more: Value) -> MappingRule {
     let mut value = serde_json::to_value(texts(8)).unwrap();
     let Value::Object(more) = more else { panic!() };
