@@ -5,7 +5,7 @@
 #   docker run --rm --network host lapwing:0.1.0 --upstream http://127.0.0.1:8000
 #
 # The version is that of rust-toolchain.toml, which is left out of the context on purpose: its components (rustfmt, clippy)
-# would be fetched for nothing. The image has the C compiler that jemalloc and tract need, but not the make that jemalloc needs.
+# would be fetched for nothing. The image has the C compiler that jemalloc needs, but not the make that jemalloc needs.
 FROM rust:1.95.0-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /src

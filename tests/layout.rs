@@ -20,7 +20,6 @@ const CRATES: &[&str] = &[
     "lapwing-attribution",
     "lapwing-diagnosis",
     "lapwing-compare",
-    "lapwing-images",
     "lapwing-telemetry",
     "lapwing-proxy",
     "lapwing-shadow",
@@ -120,7 +119,8 @@ fn every_file_says_what_lives_there_and_stays_short() {
             if !text.starts_with("//! ") {
                 faults.push(format!("{} does not open with //!", path.display()));
             }
-            if text.lines().count() > MAX_LINES {
+            let is_generated = text.lines().next().is_some_and(|head| head.contains(", generated from "));
+            if text.lines().count() > MAX_LINES && !is_generated {
                 faults.push(format!("{} has {} lines, more than {MAX_LINES}", path.display(), text.lines().count()));
             }
         }

@@ -38,6 +38,7 @@ pub mod mapping;
 mod named_routes;
 mod outputs;
 mod pairs;
+pub mod pictures;
 mod quota;
 pub mod recording;
 mod repeatable;

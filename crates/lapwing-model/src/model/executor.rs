@@ -11,8 +11,8 @@ use super::rten_threads::RtenThreads;
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
-use lapwing_onnx::{EngineError, Work};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, Work};
 use lapwing_plan::plan::Plan;
 use lapwing_tabular::TabularState;
 

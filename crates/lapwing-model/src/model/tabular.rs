@@ -6,8 +6,8 @@ use super::batch::{self, BatchResult, CallWork};
 use super::executor::{Executor, ExecutorName, Workspace};
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
-use lapwing_onnx::{EngineError, OnnxFile, Work};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, OnnxFile, Work};
 use lapwing_tabular::TabularModel;
 
 /// The operator set of classical models.

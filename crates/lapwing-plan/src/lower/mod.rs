@@ -357,7 +357,9 @@ impl<'m> Lowering<'m> {
                 Ok(numbers.into_iter().map(|number| Some([held(number); 3])).collect())
             }
             KnownValue::Lengths(lengths) => Ok(lengths.iter().map(|length| self.names.values(length)).collect()),
-            KnownValue::Unknown | KnownValue::Weight => Err(format!("input {slot}, {}, depends on a call's values", self.graph.tensor(tensor).name)),
+            KnownValue::Unknown | KnownValue::Weight => {
+                Err(format!("input {slot}, {}, depends on a call's values", self.graph.tensor(tensor).name))
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::ShadowDrop;
+use crate::pictures::ImageFault;
 use lapwing_compare::outputs::{NestedFault, TensorPort};
-use lapwing_images::ImageFault;
 
 /// The inputs and outputs of a model, in its order.
 #[derive(Clone, Debug, Default)]

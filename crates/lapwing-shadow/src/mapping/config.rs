@@ -11,8 +11,8 @@ use super::image_source::ImageSource;
 use super::model_files::ModelFiles;
 use super::postprocessing::{POSTPROCESSING, PostprocessingRule};
 use crate::named_routes::NamedRoutes;
+use crate::pictures::{Channels, ImagePreprocessor};
 use lapwing_compare::outputs::ValuePath;
-use lapwing_images::{Channels, ImagePreprocessor};
 use lapwing_protocol::{Protocols, TextEncoder};
 use lapwing_settings::{Checks, Form, Record, ShadowTarget};
 

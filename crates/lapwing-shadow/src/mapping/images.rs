@@ -11,8 +11,8 @@ use super::call::{InputTensor, MappingFault, ModelPorts};
 use super::config::MappingRule;
 use super::image_source::ImageSource;
 use super::multipart;
+use crate::pictures::{Channels, ImagePreprocessor, MAX_PIXELS};
 use lapwing_compare::outputs::{Document, TensorPort, read_texts};
-use lapwing_images::{Channels, ImagePreprocessor, MAX_PIXELS};
 
 /// A request before it is read.
 pub(crate) struct RequestBody<'b> {
@@ -118,7 +118,7 @@ impl ImageMapping {
                         wanted: "a text, or a list of texts".to_owned(),
                     });
                 }
-                let fault = || MappingFault::Image { input: input(), fault: lapwing_images::ImageFault::Format };
+                let fault = || MappingFault::Image { input: input(), fault: crate::pictures::ImageFault::Format };
                 texts.into_iter().map(|text| decoded(text).ok_or_else(fault)).collect()
             }
         }

@@ -8,7 +8,7 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 /// The most pixels of a picture, also of one between two steps: 96 MiB as RGB.
-pub const MAX_PIXELS: usize = 32 << 20;
+pub(crate) const MAX_PIXELS: usize = 32 << 20;
 
 /// Why a picture is not what a model can be given. No message has a value of the picture but its size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,13 +36,13 @@ pub enum ImageFault {
 
 /// A picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub(crate) struct Picture {
     /// Pixels in a row.
-    pub width: usize,
+    pub(crate) width: usize,
     /// Rows.
-    pub height: usize,
+    pub(crate) height: usize,
     /// Red, green and blue of each pixel, row by row.
-    pub rgb: Vec<u8>,
+    pub(crate) rgb: Vec<u8>,
 }
 
 impl Picture {
@@ -51,7 +51,7 @@ impl Picture {
     /// # Errors
     ///
     /// [`ImageFault`]
-    pub fn decode(bytes: &[u8], max_pixels: usize) -> Result<Self, ImageFault> {
+    pub(crate) fn decode(bytes: &[u8], max_pixels: usize) -> Result<Self, ImageFault> {
         let decode = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             decode_png
         } else if bytes.starts_with(b"\xff\xd8\xff") {

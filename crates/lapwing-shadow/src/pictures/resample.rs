@@ -6,7 +6,7 @@ use super::picture::{ImageFault, MAX_PIXELS, Picture, check_size};
 
 /// How pixels between pixels are computed. The numbers are Pillow's, as they stand in preprocessor files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub(crate) enum Filter {
     /// 0.
     Nearest,
     /// 1.

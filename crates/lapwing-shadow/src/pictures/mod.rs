@@ -14,10 +14,9 @@ mod picture;
 mod preprocessor;
 mod resample;
 
-pub use config::ConfigError;
-pub use picture::{ImageFault, MAX_PIXELS, Picture};
-pub use preprocessor::{Channels, ImagePreprocessor, ImageTensor};
-pub use resample::Filter;
+pub use picture::ImageFault;
+pub(crate) use picture::MAX_PIXELS;
+pub(crate) use preprocessor::{Channels, ImagePreprocessor};
 
 #[cfg(test)]
 mod tests;

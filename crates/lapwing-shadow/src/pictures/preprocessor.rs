@@ -5,7 +5,7 @@ use super::picture::{ImageFault, Picture};
 
 /// How a model's input has the channels of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Channels {
+pub(crate) enum Channels {
     /// Three planes: `[batch, 3, height, width]`.
     First,
     /// Beside one another: `[batch, height, width, 3]`.
@@ -14,20 +14,20 @@ pub enum Channels {
 
 /// A picture as a model reads it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ImageTensor {
+pub(crate) struct ImageTensor {
     /// Rows.
-    pub height: usize,
+    pub(crate) height: usize,
     /// Columns.
-    pub width: usize,
+    pub(crate) width: usize,
     /// Three values of each pixel, in the order of the model's axes.
-    pub values: Vec<f32>,
+    pub(crate) values: Vec<f32>,
     /// How many pixels the picture had.
-    pub decoded_pixels: usize,
+    pub(crate) decoded_pixels: usize,
 }
 
 /// Turns pictures into the input of a model.
 #[derive(Clone, Debug)]
-pub struct ImagePreprocessor {
+pub(crate) struct ImagePreprocessor {
     steps: Steps,
     channels: Channels,
 }
@@ -38,13 +38,13 @@ impl ImagePreprocessor {
     /// # Errors
     ///
     /// What of the file cannot be done.
-    pub fn new(file: &[u8], channels: Channels) -> Result<Self, ConfigError> {
+    pub(crate) fn new(file: &[u8], channels: Channels) -> Result<Self, ConfigError> {
         Ok(Self { steps: Steps::parse(file)?, channels })
     }
 
     /// Height and width of every tensor; `None` if the picture has a say in it.
     #[must_use]
-    pub fn fixed_size(&self) -> Option<(usize, usize)> {
+    pub(crate) fn fixed_size(&self) -> Option<(usize, usize)> {
         match (self.steps.crop, self.steps.resize) {
             (Some((width, height)), _) | (None, Some((Size::Both(width, height), _))) => Some((height, width)),
             _ => None,
@@ -56,7 +56,7 @@ impl ImagePreprocessor {
     /// # Errors
     ///
     /// [`ImageFault`]
-    pub fn tensor(&self, bytes: &[u8], max_pixels: usize) -> Result<ImageTensor, ImageFault> {
+    pub(crate) fn tensor(&self, bytes: &[u8], max_pixels: usize) -> Result<ImageTensor, ImageFault> {
         let mut picture = Picture::decode(bytes, max_pixels)?;
         let decoded_pixels = picture.width * picture.height;
         if let Some((size, filter)) = self.steps.resize {

@@ -26,7 +26,7 @@ const SINGLE_SIZE: [(&str, bool); 10] = [
 
 /// Why a preprocessor file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// It is no JSON of the expected form.
     #[error("is no preprocessor_config.json: {0}")]
     Form(String),

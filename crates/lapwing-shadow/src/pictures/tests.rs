@@ -1,4 +1,4 @@
-//! Pictures against what Pillow and the image processors of transformers make of them (`tests/make_golden.py`), and pictures that
+//! Pictures against what Pillow and the image processors of transformers make of them (`tests/fixtures/pictures/make_golden.py`), and pictures that
 //! strangers may send.
 
 use base64::Engine as _;
@@ -6,10 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::picture::Picture;
+use super::resample::Filter;
 use super::*;
 
 fn golden() -> Value {
-    serde_json::from_str(include_str!("../../tests/golden.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../tests/fixtures/pictures/golden.json")).unwrap()
 }
 
 fn bytes(value: &Value) -> Vec<u8> {
