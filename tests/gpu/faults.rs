@@ -32,8 +32,11 @@ fn alone(name: &str, faults: &str, test: impl Fn()) {
 }
 
 fn graph(name: &str) -> std::sync::Arc<ShapedGraph> {
-    ShapedGraph::read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx")))
-        .unwrap()
+    ShapedGraph::read(&path(name)).unwrap()
+}
+
+fn path(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/plans/{name}.onnx"))
 }
 
 fn request(or_cpu: bool) -> ModelOptions {
@@ -99,7 +102,7 @@ fn a_device_without_memory_is_a_reason() {
 fn a_model_without_a_plan_is_refused_by_its_node() {
     let message = Model::new(&graph("refused-conv"), &request(false)).unwrap_err().to_string();
     assert!(message.starts_with("device: only plans run there: the_conv (Conv"), "{message}");
-    let model = Model::new(&graph("refused-conv"), &request(true)).unwrap();
+    let model = Model::read(&path("refused-conv"), &request(true)).unwrap();
     let fallback = model.placement().fallback.clone().unwrap();
     assert_eq!((fallback.cause, model.executor().name()), (FallbackCause::Node, "rten"));
     assert!(fallback.detail.starts_with("the_conv (Conv"), "{fallback:?}");

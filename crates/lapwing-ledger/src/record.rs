@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 488);
+        assert_eq!(size_of::<Ledger>(), 472);
     }
 
     fn closed(status: u16, proof: NameProof) -> Ledger {

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::messages::TensorProto;
 use crate::messages::tensor_proto::DataType;
-use crate::shaped::Constant;
+use crate::shaped::{Constant, ShapedNode};
 use crate::sizes;
 use crate::tensor::{Datatype, text_data};
 
@@ -99,6 +99,14 @@ macro_rules! of_width {
     ($data:expr, $width:literal, $number:expr) => {
         Box::new($data.as_chunks::<$width>().0.iter().map($number))
     };
+}
+
+impl ShapedNode {
+    /// An attribute that is a tensor as a constant; `None` if it is absent, or cannot be read.
+    #[must_use]
+    pub fn constant(&self, name: &str) -> Option<Constant> {
+        read(self.tensor(name)?, None).ok()
+    }
 }
 
 impl Constant {

@@ -25,4 +25,4 @@ pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
 pub use self::infer::evaluate;
 pub use self::normal::{NodeOrder, node_order};
-pub use self::work::Work;
+pub use self::work::GraphWork;

@@ -183,10 +183,4 @@ impl ShapedNode {
     pub fn word(&self, name: &str) -> Option<&str> {
         self.attribute(name).and_then(|attribute| std::str::from_utf8(&attribute.s).ok())
     }
-
-    /// A tensor as a constant; `None` if it is absent, or cannot be read.
-    #[must_use]
-    pub fn constant(&self, name: &str) -> Option<Constant> {
-        crate::constant::read(self.tensor(name)?, None).ok()
-    }
 }

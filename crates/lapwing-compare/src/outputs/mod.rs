@@ -34,7 +34,7 @@ pub use config::{Config, RouteRules, TensorRule, TextRule, Tolerance};
 pub use decode::content::{grpc_messages, whole as whole_body};
 pub use decode::nested::{NestedFault, is_absent_or, read_texts};
 pub use decode::{
-    Activation, AnswerReading, Document, MappedOutput, MappedTensor, OutputMapping, Pooling, Postprocessing, Selection,
+    AnswerReading, Document, MappedOutput, MappedTensor, OutputActivation, OutputMapping, Pooling, Postprocessing, Selection,
     TensorPort,
 };
 pub use differences::{

@@ -193,7 +193,9 @@ fn a_layer_is_seven_nodes_and_one_of_an_mlp_is_one() {
     }
     assert!(count("mlp-3") == 3 && count("mlp-4") == 4, "{:?}", names("mlp-4"));
     // an encoder has other nodes only once for all layers
-    for (name, most) in [("distilbert-2", 16), ("bert-sdpa-2", 16), ("transformers-5-bert-sdpa-dynamo", 9), ("albert-3", 24), ("roberta", 12)] {
+    for (name, most) in
+        [("distilbert-2", 16), ("bert-sdpa-2", 16), ("transformers-5-bert-sdpa-dynamo", 9), ("albert-3", 24), ("roberta", 12)]
+    {
         assert!(count(name) <= most, "{name}: {:?}", names(name));
     }
     // ids are looked up in place

@@ -12,7 +12,7 @@ use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
 use lapwing_engine::placement::Placement;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
-use lapwing_onnx::{EngineError, Work};
+use lapwing_onnx::{EngineError, GraphWork};
 use lapwing_plan::plan::Plan;
 use lapwing_tabular::TabularState;
 
@@ -99,7 +99,7 @@ pub trait Executor: fmt::Debug + Send + Sync {
     }
 
     /// The work of a run of `rows` rows, where the executor counts it itself.
-    fn work(&self, _rows: usize) -> Option<Work> {
+    fn work(&self, _rows: usize) -> Option<GraphWork> {
         None
     }
 

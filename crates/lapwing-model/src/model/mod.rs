@@ -35,7 +35,7 @@ use lapwing_engine::placement::Placement;
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
-use lapwing_onnx::{EngineError, UnsupportedNode, Work};
+use lapwing_onnx::{EngineError, GraphWork, UnsupportedNode};
 use lapwing_plan::plan::Plan;
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
@@ -213,7 +213,7 @@ impl Model {
     /// The work of a call of `rows` rows, each of `length` tokens if axes after the first are open; of a model with a plan, that is
     /// [`Plan::total`]. `None` if nothing is known of it.
     #[must_use]
-    pub fn work(&self, rows: usize, length: usize) -> Option<Work> {
+    pub fn work(&self, rows: usize, length: usize) -> Option<GraphWork> {
         self.executor.work(rows).or_else(|| self.meter.as_ref()?.work(rows, length))
     }
 

@@ -7,7 +7,7 @@ use super::executor::{Executor, ExecutorName, Workspace};
 use lapwing_engine::clock::Stamp;
 use lapwing_engine::placement::{Fallback, Placement};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
-use lapwing_onnx::{EngineError, OnnxFile, Work};
+use lapwing_onnx::{EngineError, GraphWork, OnnxFile};
 use lapwing_tabular::TabularModel;
 
 /// The operator set of classical models.
@@ -55,10 +55,10 @@ impl Executor for TabularExecutor {
         Ok(CallWork { flops: Some((flops, flops)), ..work })
     }
 
-    fn work(&self, rows: usize) -> Option<Work> {
+    fn work(&self, rows: usize) -> Option<GraphWork> {
         let cost = self.model.cost(rows);
         let uncounted = Default::default();
-        Some(Work {
+        Some(GraphWork {
             flops: cost.flops,
             other_ops: cost.comparisons,
             bytes: cost.bytes,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lapwing_onnx::Work;
+use lapwing_onnx::GraphWork;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::Tensor;
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ impl Meter {
     }
 
     /// The work of a call of `rows` rows, each of `length` tokens if axes after the first are open.
-    pub(crate) fn work(&self, rows: usize, length: usize) -> Option<Work> {
+    pub(crate) fn work(&self, rows: usize, length: usize) -> Option<GraphWork> {
         self.graph.work(&self.graph.input_shapes(rows, length)?).ok()
     }
 }

@@ -20,7 +20,7 @@ use crate::tensor::Datatype;
 
 /// The work of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct GraphWork {
     /// Floating-point operations of products: two for each multiply-add.
     pub flops: u64,
     /// All others.
@@ -41,12 +41,12 @@ impl ShapedGraph {
     /// # Errors
     ///
     /// [`EngineError::Input`] names the input that does not fit; [`EngineError::Model`] the node that these lengths do not fit.
-    pub fn work(&self, shapes: &[Vec<usize>]) -> Result<Work, EngineError> {
+    pub fn work(&self, shapes: &[Vec<usize>]) -> Result<GraphWork, EngineError> {
         if shapes.len() != self.inputs.len() {
             return Err(EngineError::input("inputs", format!("expected {}, got {}", self.inputs.len(), shapes.len())));
         }
         let concrete = Concrete::of(self, shapes)?;
-        let mut work = Work::default();
+        let mut work = GraphWork::default();
         let mut weights: BTreeMap<TensorId, u64> = BTreeMap::new();
         for node in &self.nodes {
             let facts = node.outputs.iter().flatten().map(|id| concrete.fact(*id));

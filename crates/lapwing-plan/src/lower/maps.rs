@@ -3,6 +3,7 @@
 use lapwing_onnx::shaped::{Constant, ShapedNode};
 use lapwing_onnx::tensor::Datatype;
 
+use super::activations::composed;
 use super::constant::{cast, floats, integers, of_floats, scalar};
 use super::form::{Axis, Matrix, Places};
 use super::layout::{Operand, common, row};
@@ -10,11 +11,6 @@ use super::linear::aligned;
 use super::reshape::rank;
 use super::{Lowered, Lowering, TensorForm};
 use crate::plan::{Binary, Fold, Instruction, Op, Program, Rows, Unary};
-
-/// Whether an operator is a function of one tensor.
-pub(crate) fn is_unary(operator: &str) -> bool {
-    unary_of(operator).is_some()
-}
 
 fn unary_of(operator: &str) -> Option<Unary> {
     Some(match operator {
@@ -37,7 +33,16 @@ fn unary_of(operator: &str) -> Option<Unary> {
 }
 
 impl Lowering<'_> {
-    pub(crate) fn binary(&mut self, node: &ShapedNode) -> Lowered {
+    /// Operators that compute each element from those at the same place.
+    pub(crate) fn elementwise(&mut self, node: &ShapedNode) -> Lowered {
+        match composed(node)? {
+            Some(code) => self.map(node, 1, &|_| code.clone()),
+            None if unary_of(&node.operator).is_some() => self.unary(node),
+            None => self.binary(node),
+        }
+    }
+
+    fn binary(&mut self, node: &ShapedNode) -> Lowered {
         let name = node.operator.as_str();
         if name == "Div" && self.is_whole(node, 0) {
             return Err("divides whole numbers".into());
@@ -183,7 +188,7 @@ impl Lowering<'_> {
         }
     }
 
-    pub(crate) fn unary(&mut self, node: &ShapedNode) -> Lowered {
+    fn unary(&mut self, node: &ShapedNode) -> Lowered {
         let op = unary_of(&node.operator).ok_or("the plan has no such operator")?;
         if let (TensorForm::Count { is_reciprocal: false }, Unary::Recip) = (self.input(node, 0)?, op) {
             return Ok(vec![TensorForm::Count { is_reciprocal: true }]);

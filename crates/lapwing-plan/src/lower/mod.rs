@@ -78,7 +78,7 @@ pub fn lower(graph: &ShapedGraph) -> Result<Plan, UnsupportedNode> {
             None => refused_port(graph, *output, "output", reason),
         })?;
     }
-    tokens::check(graph, &lowering.plan)?;
+    lowering.check_lengths()?;
     Ok(lowering.plan)
 }
 
@@ -196,11 +196,7 @@ impl<'m> Lowering<'m> {
             "PRelu" => self.parametric(node),
             "BatchNormalization" => self.batch_norm(node),
             operator if operator.starts_with("Reduce") => self.reduce(node),
-            operator => match activations::composed(node)? {
-                Some(code) => self.map(node, 1, &|_| code.clone()),
-                None if maps::is_unary(operator) => self.unary(node),
-                None => self.binary(node),
-            },
+            _ => self.elementwise(node),
         }
     }
 

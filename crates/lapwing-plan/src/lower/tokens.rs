@@ -6,13 +6,16 @@ use std::collections::BTreeMap;
 use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::shaped::{Length, ShapedGraph};
 
-use super::refused_port;
+use super::{Lowering, refused_port};
 use crate::plan::{Plan, Rows, ValueId};
 
-/// Checks that the axes of different names that were taken for one meet.
-pub(crate) fn check(graph: &ShapedGraph, plan: &Plan) -> Result<(), UnsupportedNode> {
-    one_length(graph, plan, 0, |_| true)?;
-    one_length(graph, plan, 1, |value| plan.value(value).rows == Rows::Token)
+impl Lowering<'_> {
+    /// Checks that the axes of different names that were taken for one meet.
+    pub(crate) fn check_lengths(&self) -> Result<(), UnsupportedNode> {
+        let (graph, plan) = (self.graph, &self.plan);
+        one_length(graph, plan, 0, |_| true)?;
+        one_length(graph, plan, 1, |value| plan.value(value).rows == Rows::Token)
+    }
 }
 
 /// Checks that all values of inputs that differ in the name of this axis are in one part of the plan, where nodes connect the values

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model_files::ModelFiles;
-use lapwing_compare::outputs::{Activation, MappedOutput, Pooling, Postprocessing, Selection, TensorPort, ValuePath};
+use lapwing_compare::outputs::{MappedOutput, OutputActivation, Pooling, Postprocessing, Selection, TensorPort, ValuePath};
 use lapwing_settings::{Checks, Form, Record};
 
 /// The most labels that are listed; a `config.json` may have more.
@@ -31,7 +31,7 @@ pub(crate) const POSTPROCESSING: Record = Record {
 /// To what length vectors are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Norm {
+pub enum VectorNorm {
     /// The root of the sum of squares is 1.
     L2,
 }
@@ -49,10 +49,10 @@ pub struct PostprocessingRule {
     pub pooling: Option<Pooling>,
     /// What is computed over the last axis.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub activation: Option<Activation>,
+    pub activation: Option<OutputActivation>,
     /// To what length rows of the last axis are scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub normalize: Option<Norm>,
+    pub normalize: Option<VectorNorm>,
     /// What remains of the last axis: `argmax` (the index, or its label), `max`, or the element at an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,

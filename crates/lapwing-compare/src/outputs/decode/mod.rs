@@ -34,7 +34,7 @@ pub(crate) use generated::{GeneratedTexts, TextPart};
 pub(crate) use lenient::not_finite;
 pub use mapped::{MappedOutput, MappedTensor, OutputMapping};
 pub use port::TensorPort;
-pub use postprocessing::{Activation, Pooling, Postprocessing, Selection};
+pub use postprocessing::{OutputActivation, Pooling, Postprocessing, Selection};
 pub(crate) use tensor::DecodedTensor;
 
 /// How an answer is decoded.

@@ -29,7 +29,7 @@ pub enum Pooling {
 /// What is computed of each row of the last axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Activation {
+pub enum OutputActivation {
     /// Probabilities that sum to one.
     Softmax,
     /// A probability of each element.
@@ -65,7 +65,7 @@ pub struct Postprocessing {
     /// Over the tokens of each text.
     pub pooling: Option<Pooling>,
     /// Over the last axis.
-    pub activation: Option<Activation>,
+    pub activation: Option<OutputActivation>,
     /// Whether rows of the last axis are scaled to the length 1.
     pub is_normalised: bool,
     /// What remains of the last axis.
@@ -151,8 +151,8 @@ impl Postprocessing {
         let width = rows.shape.last().copied().filter(|width| *width > 0).ok_or_else(|| fault("no last axis"))?;
         for row in rows.values.chunks_exact_mut(width) {
             match self.activation {
-                Some(Activation::Softmax) => softmax(row),
-                Some(Activation::Sigmoid) => row.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
+                Some(OutputActivation::Softmax) => softmax(row),
+                Some(OutputActivation::Sigmoid) => row.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp())),
                 None => {}
             }
             if self.is_normalised {
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn rows_become_probabilities_unit_vectors_columns_and_labels() {
         // numpy: softmax([1, 2, 3]) and its like
-        let softmax = Postprocessing { activation: Some(Activation::Softmax), ..Postprocessing::default() };
+        let softmax = Postprocessing { activation: Some(OutputActivation::Softmax), ..Postprocessing::default() };
         let (shape, found) = applied(&softmax, &[1, 3], &[1.0, 2.0, 3.0], &[]).unwrap();
         let near = |found: &[f64], expected: &[f64]| found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7);
         assert!(shape == [1, 3] && near(&found, &[0.090_030_573, 0.244_728_471, 0.665_240_956]), "{found:?}");
@@ -295,7 +295,7 @@ mod tests {
         assert!(shape == [2] && near(&found, &[0.5, 0.952_574_127]), "{found:?}");
         let most = Postprocessing { selection: Some(Selection::Max), ..softmax };
         assert!(near(&applied(&most, &[1, 2], &[3.0, 0.0], &[]).unwrap().1, &[0.952_574_127]));
-        let sigmoid = Postprocessing { activation: Some(Activation::Sigmoid), ..Postprocessing::default() };
+        let sigmoid = Postprocessing { activation: Some(OutputActivation::Sigmoid), ..Postprocessing::default() };
         assert!(near(&applied(&sigmoid, &[2], &[0.0, -800.0], &[]).unwrap().1, &[0.5, 0.0]));
         let unit = Postprocessing { is_normalised: true, ..Postprocessing::default() };
         assert!(near(&applied(&unit, &[2, 2], &[3.0, 4.0, 0.0, 0.0], &[]).unwrap().1, &[0.6, 0.8, 0.0, 0.0]));
