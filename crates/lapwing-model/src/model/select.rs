@@ -158,7 +158,8 @@ fn general(
         (Ok(session), _) => Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)),
         (Err(_), None) => return Err(ports.err().unwrap_or(EngineError::NoPlan(node))),
         (Err(reason), Some(file)) => {
-            let made = ports.or_else(|_| Ports::declared(file)).and_then(|ports| rten(file, ports, node, options));
+            // what is wrong with a graph is known before any call, and rten finds it at the first
+            let made = ports.and_then(|ports| rten(file, ports, node, options));
             made.map_err(|error| neither(error, &reason, options))?.instead_of(ExecutorName::OnnxRuntime, reason)
         }
     };

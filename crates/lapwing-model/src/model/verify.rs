@@ -123,7 +123,7 @@ fn run(executor: &dyn Executor, call: &[Tensor]) -> Result<Vec<Tensor>, EngineEr
     executor.accept(call)?;
     let all = vec![true; executor.outputs().len()];
     let ran = catch_unwind(AssertUnwindSafe(|| executor.run(&mut Workspace::default(), &[call], &all)));
-    let ran = ran.unwrap_or_else(|_| Err(EngineError::Run { reason: "it panicked".into() }))?;
+    let ran = ran.unwrap_or_else(|_| Err(EngineError::Run { reason: "it gave up".into() }))?;
     Ok(ran.outputs.into_iter().next().unwrap_or_default())
 }
 

@@ -46,7 +46,7 @@ fn named(node: &str, operators: &HashMap<String, String>) -> String {
 /// What a panic said.
 pub(crate) fn panic(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("it panicked: {}", short(said.unwrap_or("without words")))
+    format!("it gave up: {}", short(said.unwrap_or("without words")))
 }
 
 /// A text in one line, cut where it is too long.
