@@ -70,9 +70,7 @@ def test_a_model_that_takes_long_is_ended(folder):
     done = subprocess.run([binary(), "engine", "serve", "--listen", "127.0.0.1:0", "--model", path],
                           capture_output=True, text=True, timeout=55, env={"LAPWING_ENGINE__LOAD_TIME": "2s"})
     assert done.returncode == 1, done.stderr[-500:]
-    # a chain as long as this may also be more than the stack of the trial, which is another process, holds
-    ends = ("it took more than 2s of processor time", "its trial ended with signal: 6")
-    assert any(f"could not be loaded: {end}" in done.stderr for end in ends), done.stderr[-500:]
+    assert "could not be loaded: it took more than 2s of processor time" in done.stderr, done.stderr[-500:]
     assert time.monotonic() - began < 20
 
 

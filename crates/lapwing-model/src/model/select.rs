@@ -1,7 +1,6 @@
 //! Chooses a model's executor: its plan where it has one, or that of a classical model, else ONNX Runtime where its library is found, else
 //! rten; or the one that was named.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::executor::{Executor, ExecutorName};
@@ -72,10 +71,6 @@ pub(crate) fn select(
     let chosen = match options.backend {
         Backend::Auto => {
             let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
-            // the importer asserts what a file may not hold
-            let graph = || {
-                catch_unwind(AssertUnwindSafe(graph)).unwrap_or_else(|_| Err(EngineError::part("graph", "its import panicked")))
-            };
             auto(file, || unreadable.map_or_else(graph, Err), options)?
         }
         Backend::Plan => plan_alone(&*graph()?, options)?,

@@ -14,7 +14,7 @@ const SHAPES: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Meter {
     graph: ShapedGraph,
-    /// FLOPs by the shapes of a call, the most recently used last.
+    /// FLOPs by the shapes of a call, the latest last.
     known: Mutex<Vec<(Vec<Vec<usize>>, Option<u64>)>>,
 }
 
@@ -26,20 +26,18 @@ impl Meter {
 
     /// FLOPs of products for a call of these inputs; `None` if some of them are not counted.
     pub(crate) fn flops(&self, call: &[Tensor]) -> Option<u64> {
-        let mut known = self.known.lock();
         let is_it = |(shapes, _): &(Vec<Vec<usize>>, _)| shapes.iter().eq(call.iter().map(|tensor| &tensor.shape));
-        let found = match known.iter().position(is_it) {
-            Some(at) => known.remove(at),
-            None => {
-                let shapes: Vec<Vec<usize>> = call.iter().map(|tensor| tensor.shape.clone()).collect();
-                let work = self.graph.work(&shapes).ok().filter(|work| !work.misses_products);
-                (shapes, work.map(|work| work.flops))
-            }
-        };
-        let flops = found.1;
+        if let Some((_, flops)) = self.known.lock().iter().rfind(|known| is_it(known)) {
+            return *flops;
+        }
+        // without the lock: other calls do not wait for a count
+        let shapes: Vec<Vec<usize>> = call.iter().map(|tensor| tensor.shape.clone()).collect();
+        let work = self.graph.work(&shapes).ok().filter(|work| !work.misses_products);
+        let flops = work.map(|work| work.flops);
+        let mut known = self.known.lock();
         let beyond = (known.len() + 1).saturating_sub(SHAPES);
         known.drain(..beyond);
-        known.push(found);
+        known.push((shapes, flops));
         flops
     }
 

@@ -1,42 +1,23 @@
 //! Constants of a model: read as numbers, and with their axes changed.
 
 use bytes::Bytes;
-use half::{bf16, f16};
 use lapwing_onnx::shaped::Constant;
 use lapwing_onnx::tensor::Datatype;
 
-/// Decodes little-endian elements of a fixed width.
-macro_rules! decoded {
-    ($type:ty, $width:literal, $data:expr) => {
-        $data.as_chunks::<$width>().0.iter().map(|bytes| <$type>::from_le_bytes(*bytes))
-    };
-}
-
 /// The elements as float32, rounded where they are of another type.
 pub(crate) fn floats(constant: &Constant) -> Result<Vec<f32>, String> {
-    let data = &constant.data;
-    Ok(match constant.datatype {
-        Datatype::Fp32 => decoded!(f32, 4, data).collect(),
-        Datatype::Fp64 => decoded!(f64, 8, data).map(|x| x as f32).collect(),
-        Datatype::Fp16 => decoded!(f16, 2, data).map(f16::to_f32).collect(),
-        Datatype::Bf16 => decoded!(bf16, 2, data).map(bf16::to_f32).collect(),
-        _ => integers(constant)?.into_iter().map(|x| x as f32).collect(),
-    })
+    if constant.datatype == Datatype::Fp32 {
+        // weights: without a call for each
+        return Ok(constant.data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect());
+    }
+    let numbers = constant.floats().map(|numbers| numbers.map(|x| x as f32).collect());
+    numbers.ok_or_else(|| format!("has a constant of {}, and not of numbers", constant.datatype.name()))
 }
 
 /// The elements of a constant of whole numbers, or of truth values.
 pub(crate) fn integers(constant: &Constant) -> Result<Vec<i64>, String> {
-    let data = &constant.data;
-    Ok(match constant.datatype {
-        Datatype::Int64 => decoded!(i64, 8, data).collect(),
-        Datatype::Int32 => decoded!(i32, 4, data).map(i64::from).collect(),
-        Datatype::Int16 => decoded!(i16, 2, data).map(i64::from).collect(),
-        Datatype::Int8 => data.iter().map(|x| i64::from(*x as i8)).collect(),
-        Datatype::Uint32 => decoded!(u32, 4, data).map(i64::from).collect(),
-        Datatype::Uint16 => decoded!(u16, 2, data).map(i64::from).collect(),
-        Datatype::Uint8 | Datatype::Bool => data.iter().map(|x| i64::from(*x)).collect(),
-        other => return Err(format!("has a constant of {}, and not of whole numbers", other.name())),
-    })
+    let numbers = constant.ints().map(Iterator::collect);
+    numbers.ok_or_else(|| format!("has a constant of {}, and not of whole numbers", constant.datatype.name()))
 }
 
 /// The only element of a constant, if it has exactly one.

@@ -105,6 +105,10 @@ impl Lowering<'_> {
         if output.and_then(|output| self.graph.tensor(output).datatype).is_some_and(|kind| kind != Datatype::Fp32) {
             return Err("is not a product of two float32 tensors".into());
         }
+        let is_within = |place: Option<usize>, form: &TensorForm| place.is_none_or(|place| place < rank(form));
+        if axes.iter().any(|axis| !is_within(axis.a, &left) || !is_within(axis.b, &right)) {
+            return Err("names axes that its operands do not have".into());
+        }
         let turned = || axes.iter().map(EinsumAxis::turned).collect::<Vec<_>>();
         Ok(match (left, right) {
             (TensorForm::Matrix(x), TensorForm::Const(weight)) => TensorForm::Matrix(self.linear(node, axes, &x, &weight)?),

@@ -354,3 +354,29 @@ fn a_thread_has_one_pool_of_the_models_size() {
     assert_eq!(std::sync::Arc::strong_count(&threads), 2);
     assert!(std::sync::Arc::ptr_eq(&threads, &model.host(&mut workspace).unwrap()));
 }
+
+#[test]
+fn a_chain_that_its_threads_cannot_follow_is_refused() {
+    let long = |nodes: usize| {
+        let mut model =
+            ModelProto::decode(&*file(17, node("Relu", &["x"], vec![]), vec![port("x", FLOAT, &[0])], vec![], FLOAT)).unwrap();
+        let name = |at: usize| if at == nodes { "y".to_owned() } else { format!("n{at}") };
+        let link = |at: usize| NodeProto {
+            name: format!("link_{at}"),
+            input: vec![if at == 0 { "x".to_owned() } else { name(at) }],
+            output: vec![name(at + 1)],
+            ..node("Relu", &[], vec![])
+        };
+        model.graph.as_mut().unwrap().node = (0..nodes).map(link).collect();
+        model.encode_to_vec()
+    };
+    let error = load(&long(3001)).unwrap_err();
+    assert_eq!(error, "node link_3000 (Relu): ends a chain of more than 3000 nodes, which is what rten's threads can follow");
+    // the longest that is taken runs in the threads of the pool
+    let model = load(&long(3000)).unwrap();
+    let mut workspace = Workspace::default();
+    let host = model.host(&mut workspace).unwrap();
+    let call = vec![Tensor::f32("x", &[2], &[-1.0, 2.0])];
+    let ran = host.run(|| model.run(&mut workspace, &[&call])).unwrap();
+    assert_eq!(ran.outputs[0][0].to_f32(), [0.0, 2.0]);
+}
