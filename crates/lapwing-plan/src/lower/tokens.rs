@@ -48,13 +48,66 @@ fn one_length(graph: &ShapedGraph, plan: &Plan, axis: usize, has_axis: impl Fn(V
         if plan.nodes.iter().all(|node| !node.op.reads().contains(&port.value)) {
             continue;
         }
-        named.entry(symbol.name.clone()).or_insert_with(|| part(&mut parts, port.value.0));
-        if let Some((other, _)) =
-            named.iter().find(|(_, at)| part(&mut parts.clone(), **at) != part(&mut parts.clone(), port.value.0))
-        {
+        let own = part(&mut parts, port.value.0);
+        // axes of one name are the same, as the file says
+        if let Some((other, _)) = named.iter().find(|(name, at)| **name != symbol.name && **at != own) {
             let reason = format!("axis {axis} is {}, that of another input is {other}, and they do not meet", symbol.name);
             return Err(refused_port(graph, *input, "input", reason));
         }
+        named.entry(symbol.name.clone()).or_insert(own);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lapwing_onnx::messages::AttributeProto;
+    use lapwing_onnx::shaped::{KnownValue, ShapedNode, TensorFact, TensorId};
+    use lapwing_onnx::tensor::Datatype;
+
+    use super::*;
+    use crate::lower::lower;
+
+    fn node(operator: &str, reads: &[usize], makes: usize, attributes: Vec<AttributeProto>) -> ShapedNode {
+        ShapedNode {
+            name: format!("the_{operator}_{makes}"),
+            operator: operator.into(),
+            domain: String::new(),
+            version: 17,
+            inputs: reads.iter().map(|at| Some(TensorId(*at))).collect(),
+            outputs: vec![Some(TensorId(makes))],
+            attributes,
+        }
+    }
+
+    /// Two inputs of tokens, 0 and 1, whose axes have names of their own, and one output.
+    fn graph(names: [[&str; 2]; 2], nodes: Vec<ShapedNode>, output: usize) -> ShapedGraph {
+        let fact = |shape: Option<Vec<Length>>| TensorFact {
+            name: "t".into(),
+            datatype: Some(Datatype::Fp32),
+            shape,
+            value: KnownValue::Unknown,
+        };
+        let port = |[batch, token]: [&str; 2]| fact(Some(vec![Length::pos_var(batch), Length::pos_var(token), Length::Value(4)]));
+        let mut tensors: Vec<TensorFact> = names.into_iter().map(port).collect();
+        tensors.resize_with(output + 1, || fact(None));
+        let inputs = vec![TensorId(0), TensorId(1)];
+        ShapedGraph { nodes, tensors, inputs, outputs: vec![TensorId(output)], parameters: 0 }
+    }
+
+    #[test]
+    fn lengths_are_one_where_they_meet() {
+        let own = [["b", "s"], ["c", "t"]];
+        let sum = lower(&graph(own, vec![node("Add", &[0, 1], 2, vec![])], 2)).unwrap();
+        assert_eq!(sum.nodes.len(), 1);
+        // two texts that meet in one row for each: their lengths do not
+        let means = || {
+            let axes = || vec![AttributeProto { name: "axes".into(), ints: vec![1], ..Default::default() }];
+            vec![node("ReduceMean", &[0], 2, axes()), node("ReduceMean", &[1], 3, axes()), node("Add", &[2, 3], 4, vec![])]
+        };
+        let error = lower(&graph(own, means(), 4)).unwrap_err().to_string();
+        assert_eq!(error, "t (input): axis 1 is t, that of another input is s, and they do not meet");
+        // but a file that gives both one name says that they are the same
+        assert!(lower(&graph([["b", "s"], ["c", "s"]], means(), 4)).is_ok());
+    }
 }
