@@ -10,12 +10,15 @@ use parking_lot::Mutex;
 /// How many sets of shapes are remembered: a count takes as long as inferring the graph's shapes.
 const SHAPES: usize = 32;
 
+/// FLOPs of a call whose inputs have these shapes.
+type Known = (Vec<Vec<usize>>, Option<u64>);
+
 /// Counts the work of calls.
 #[derive(Debug)]
 pub(crate) struct Meter {
     graph: ShapedGraph,
     /// FLOPs by the shapes of a call, the latest last.
-    known: Mutex<Vec<(Vec<Vec<usize>>, Option<u64>)>>,
+    known: Mutex<Vec<Known>>,
 }
 
 impl Meter {
@@ -26,7 +29,7 @@ impl Meter {
 
     /// FLOPs of products for a call of these inputs; `None` if some of them are not counted.
     pub(crate) fn flops(&self, call: &[Tensor]) -> Option<u64> {
-        let is_it = |(shapes, _): &(Vec<Vec<usize>>, _)| shapes.iter().eq(call.iter().map(|tensor| &tensor.shape));
+        let is_it = |(shapes, _): &Known| shapes.iter().eq(call.iter().map(|tensor| &tensor.shape));
         if let Some((_, flops)) = self.known.lock().iter().rfind(|known| is_it(known)) {
             return *flops;
         }
