@@ -103,8 +103,8 @@ impl Lowering<'_> {
     /// Scores that are multiplied by a scalar or have a mask added; `None` if no input is scores.
     pub(crate) fn scored(&mut self, node: &ShapedNode, op: Binary) -> Result<Option<Scores>, String> {
         let (scores, other, is_left) = match (self.input(node, 0)?, self.input(node, 1)?) {
-            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores, other, true),
+            (other, TensorForm::Scores(scores)) => (scores, other, false),
             _ => return Ok(None),
         };
         let no = || format!("does {op:?} to scores in a way that no attention does");
@@ -167,8 +167,8 @@ impl Lowering<'_> {
     /// Scores of which some are replaced by a number so low that adding it would have the same effect.
     pub(crate) fn masked(&mut self, node: &ShapedNode) -> Result<Option<Scores>, String> {
         let (scores, other, is_kept_where_true) = match (self.input(node, 1)?, self.input(node, 2)?) {
-            (TensorForm::Scores(scores), other) => (scores.clone(), other.clone(), true),
-            (other, TensorForm::Scores(scores)) => (scores.clone(), other.clone(), false),
+            (TensorForm::Scores(scores), other) => (scores, other, true),
+            (other, TensorForm::Scores(scores)) => (scores, other, false),
             _ => return Ok(None),
         };
         let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };

@@ -44,7 +44,10 @@ impl Lowering<'_> {
         let op = Op::LayerNorm { x: x.value, residual: None, epsilon, scale, shift };
         let value = self.push(&node.name, x.rows(), x.width(), op);
         let normal = TensorForm::Matrix(Matrix { value, ..x.clone() });
-        // the mean and its deviation, which nobody reads, lie between
+        if node.outputs.iter().skip(1).take(2).any(Option::is_some) {
+            return Err("makes the mean and the deviation, too".into());
+        }
+        // their places lie between the norm and the sum
         Ok(vec![normal.clone(), normal.clone(), normal, TensorForm::Matrix(x)])
     }
 
