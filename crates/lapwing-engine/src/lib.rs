@@ -13,7 +13,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // a multilayer perceptron of three products, 7 numbers to 4
 //! let onnx = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/plans/mlp-3.onnx"));
-//! let mut plan = lower(&ShapedGraph::parse(onnx, None)?)?;
+//! let mut plan = lower(&*ShapedGraph::parse(onnx, None)?)?;
 //! lapwing_plan::fuse::fuse(&mut plan);
 //! let executor = CpuExecutor::new(plan, CpuOptions::default())?;
 //!

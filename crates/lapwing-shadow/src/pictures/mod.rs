@@ -7,7 +7,7 @@
 //! - `preprocessor` is all of that for one model.
 //!
 //! Pictures come from strangers. What a picture says of its size is checked before anything is decoded; memory is bounded by
-//! [`MAX_PIXELS`] before and after resizing.
+//! `MAX_PIXELS` before and after resizing.
 
 mod config;
 mod picture;
