@@ -90,6 +90,8 @@ fn canonical_text_is_what_people_write() {
         ("http://model", "http://model:80"),
         ("h2c://[::1]:9", "h2c://[::1]:9"),
         ("unix:///run/m.sock", "unix:/run/m.sock"),
+        ("unix:////run//m.sock", "unix:/run//m.sock"),
+        ("unix://///m", "unix:/m"),
     ] {
         assert_eq!(text.parse::<Upstream>().unwrap().to_string(), canonical);
     }
@@ -128,6 +130,8 @@ fn what_is_refused_is_told_why() {
     refused::<Upstream>("http://model:0", "needs a port");
     refused::<Upstream>("http://:8000", "needs a host");
     refused::<Upstream>("unix:run/m.sock", "absolute path");
+    refused::<Upstream>("unix://run/m.sock", "absolute path");
+    refused::<Upstream>("unix:////", "absolute path");
     refused::<Collector>("http://otel", "needs a port");
     refused::<Collector>("http://otel:4318/v1/traces", "base address");
     refused::<Collector>("https://otel:4318", "TLS");

@@ -36,11 +36,13 @@ impl FromStr for Upstream {
         let invalid = |reason: &str| Invalid::new(text, reason);
         let trimmed = text.trim();
         if let Some(path) = trimmed.strip_prefix("unix:") {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            if !path.starts_with('/') || path.len() < 2 || path.contains('\0') {
+            // `unix:///run/m.sock` has an empty authority. More slashes than one name the same root (path_resolution(7)), and a path
+            // kept with two would be read as that of an authority when its text is read again.
+            let (path, relative) = (path.trim_start_matches('/'), !path.strip_prefix("//").unwrap_or(path).starts_with('/'));
+            if relative || path.is_empty() || path.contains('\0') {
                 return Err(invalid("needs an absolute path, as in unix:/run/model.sock"));
             }
-            return Ok(Self::Unix { path: path.into() });
+            return Ok(Self::Unix { path: format!("/{path}").into() });
         }
         let Some((scheme, rest)) = trimmed.split_once("://") else {
             return Err(invalid("needs a scheme, as in http://127.0.0.1:8000 or unix:/run/model.sock"));
