@@ -13,7 +13,7 @@ use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_ledger::Stamp;
 use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Verification, Workspace};
 use lapwing_onnx::EngineError;
-use lapwing_onnx::OnnxFile;
+use lapwing_onnx::{OnnxFile, StatedShape};
 use lapwing_settings::{Period, Size};
 
 /// Memory for each byte of the model's files: the file, its decoded form, what the executor reads, and its weights, plain and packed, of half
@@ -128,6 +128,9 @@ pub struct TryLoadArgs {
     /// Hold the model against ONNX Runtime
     #[arg(long)]
     verify: bool,
+    /// The shape of an input; may be given several times
+    #[arg(long = "shape")]
+    shapes: Vec<StatedShape>,
 }
 
 fn backend(name: &str) -> Result<Backend, String> {
@@ -141,17 +144,18 @@ pub(crate) struct Trial<'a> {
     pub(crate) backend: Backend,
     pub(crate) onnxruntime: Option<&'a Result<Runtime, LibraryError>>,
     pub(crate) verify: bool,
+    pub(crate) shapes: &'a [StatedShape],
 }
 
 impl Trial<'_> {
     /// A trial of a model that is run by its plan or by rten.
     pub(crate) const fn new(limits: LoadLimits) -> Self {
-        Self { limits, backend: Backend::Auto, onnxruntime: None, verify: false }
+        Self { limits, backend: Backend::Auto, onnxruntime: None, verify: false, shapes: &[] }
     }
 
-    /// A trial with an executor and a library.
-    pub(crate) fn of(limits: LoadLimits, options: &ModelOptions) -> Trial<'_> {
-        Trial { limits, backend: options.backend, onnxruntime: options.onnxruntime.as_ref(), verify: options.verify }
+    /// A trial with an executor, a library and the shapes that a user states.
+    pub(crate) fn of<'a>(limits: LoadLimits, options: &'a ModelOptions, shapes: &'a [StatedShape]) -> Trial<'a> {
+        Trial { limits, backend: options.backend, onnxruntime: options.onnxruntime.as_ref(), verify: options.verify, shapes }
     }
 }
 
@@ -208,6 +212,7 @@ fn load_once(program: &Path, path: &Path, trial: &Trial<'_>) -> Result<Option<Ve
     if trial.verify {
         command.arg("--verify");
     }
+    command.args(trial.shapes.iter().map(|shape| format!("--shape={shape}")));
     let began = Stamp::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let status = loop {
@@ -303,7 +308,7 @@ fn try_here(args: &TryLoadArgs) -> Result<Verification, EngineError> {
     let missing = args.ort_missing.clone().map(|reason| Err(LibraryError::told(reason)));
     let onnxruntime = args.ort_lib.as_ref().map(|path| Runtime::find(Some(path))).or(missing);
     let options = ModelOptions { backend: args.executor, onnxruntime, verify: args.verify, ..ModelOptions::default() };
-    let model = Model::of(&OnnxFile::read(&args.model)?, &options)?;
+    let model = Model::of(&OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?, &options)?;
     if model.executor() != ExecutorName::Plan {
         // a model may take no synthetic call; its warm-up says so
         let mut workspace = Workspace::default();

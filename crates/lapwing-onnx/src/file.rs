@@ -12,7 +12,9 @@ use prost::Message;
 use crate::EngineError;
 use crate::check;
 use crate::normal;
+use crate::ports;
 use crate::shaped::ShapedGraph;
+use crate::stated::{self, StatedShape};
 
 /// Where the bytes of a model are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +80,40 @@ impl OnnxFile {
             proto.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx")).map_or(0, |set| set.version);
         let producer = proto.producer_name.clone();
         Ok(Self { source, operators, opset, producer, proto, folder, graph: OnceLock::new() })
+    }
+
+    /// The same file with shapes of inputs as a user states them, where it leaves axes open or gives an input no shape.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the input that the model does not have, or whose shape in the file is another.
+    pub fn with_shapes(mut self, stated: &[StatedShape]) -> Result<Self, EngineError> {
+        if let Some(graph) = self.proto.graph.as_mut().filter(|_| !stated.is_empty()) {
+            stated::state(graph, stated)?;
+            normal::name_axes(graph);
+            self.graph = OnceLock::new();
+        }
+        Ok(self)
+    }
+
+    /// The part of the file that makes these tensors, with all of its inputs, as a file in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] if the file's weights lie in other files, or the part is no model.
+    pub fn ending_with(&self, tensors: &[&str]) -> Result<Self, EngineError> {
+        let mut proto = self.proto.clone();
+        let facts = self.graph()?;
+        if let Some(graph) = &mut proto.graph {
+            let port = |name: &&str| {
+                let declared = graph.output.iter().find(|port| port.name == **name);
+                declared.cloned().or_else(|| facts.tensors.iter().find(|fact| fact.name == **name).map(ports::port))
+            };
+            graph.output = tensors.iter().filter_map(port).collect();
+            normal::keep_needed(graph);
+        }
+        let bytes = Bytes::from(proto.encode_to_vec());
+        Self::decode(bytes.clone(), ModelSource::Memory(bytes), None)
     }
 
     /// The graph with what is known of its tensors, which is found once.

@@ -15,6 +15,7 @@ mod normal;
 pub mod ports;
 pub mod shaped;
 mod sizes;
+mod stated;
 pub mod tensor;
 #[cfg(test)]
 mod tests;
@@ -25,4 +26,5 @@ pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
 pub use self::infer::evaluate;
 pub use self::normal::{NodeOrder, node_order};
+pub use self::stated::{AxisLengths, StatedShape};
 pub use self::work::GraphWork;

@@ -78,6 +78,22 @@ fn is_ordered(graph: &GraphProto) -> bool {
     })
 }
 
+/// Removes the nodes and the weights that no output needs. Nodes are in running order.
+pub(crate) fn keep_needed(graph: &mut GraphProto) {
+    let mut needed: HashSet<String> = graph.output.iter().map(|port| port.name.clone()).collect();
+    let mut kept = Vec::new();
+    for node in std::mem::take(&mut graph.node).into_iter().rev() {
+        if node.output.iter().any(|made| needed.contains(made)) {
+            needed.extend(reads(&node).into_iter().map(str::to_owned));
+            kept.push(node);
+        }
+    }
+    kept.reverse();
+    graph.node = kept;
+    graph.initializer.retain(|tensor| needed.contains(&tensor.name));
+    graph.sparse_initializer.retain(|tensor| tensor.values.as_ref().is_some_and(|values| needed.contains(&values.name)));
+}
+
 /// What a node reads from its graph, each name once: its inputs, and what its subgraphs take from outside.
 fn reads(node: &crate::messages::NodeProto) -> HashSet<&str> {
     let inputs = node.input.iter().map(String::as_str).filter(|name| !name.is_empty());
@@ -124,6 +140,26 @@ mod tests {
         let mut graph = GraphProto { node: nodes, ..Default::default() };
         order_nodes(&mut graph);
         graph.node.into_iter().map(|node| node.name).collect()
+    }
+
+    #[test]
+    fn what_no_output_needs_is_dropped() {
+        use crate::messages::TensorProto;
+
+        let weight = |name: &str| TensorProto { name: name.into(), ..Default::default() };
+        let inner = GraphProto { node: vec![node(&["outer", "own"], "z")], ..Default::default() };
+        let branch = AttributeProto { g: Some(inner), ..Default::default() };
+        let with_branch = NodeProto { attribute: vec![branch], ..node(&["a"], "b") };
+        let mut graph = GraphProto {
+            node: vec![node(&["x", "w"], "a"), node(&["x", "v"], "outer"), with_branch, node(&["b", "u"], "c")],
+            output: vec![ValueInfoProto { name: "b".into(), ..Default::default() }],
+            initializer: ["u", "v", "w"].map(weight).into(),
+            ..Default::default()
+        };
+        keep_needed(&mut graph);
+        // a branch reads what is outside of it
+        assert_eq!(graph.node.iter().map(|node| &node.name[..]).collect::<Vec<_>>(), ["a", "outer", "b"]);
+        assert_eq!(graph.initializer.iter().map(|tensor| &tensor.name[..]).collect::<Vec<_>>(), ["v", "w"]);
     }
 
     #[test]

@@ -6,11 +6,14 @@ use crate::messages::tensor_proto::DataType;
 use crate::messages::tensor_shape_proto::Dimension;
 use crate::messages::tensor_shape_proto::dimension::Value::DimValue;
 use crate::messages::type_proto::Value::TensorType;
-use crate::messages::{ModelProto, ValueInfoProto};
+use crate::messages::{ModelProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
 
 use crate::EngineError;
-use crate::shaped::{Length, ShapedGraph, TensorId};
+use crate::shaped::{Length, ShapedGraph, TensorFact, TensorId};
 use crate::tensor::{Datatype, TensorSpec};
+
+/// What is said of an input without a shape, and what to try.
+const UNRANKED: &str = "the file does not say how many axes it has; --shape INPUT=LENGTHS (engine.shapes) states it";
 
 /// Checks that the inputs and outputs of a file are tensors of types that a call can have, as far as the file says.
 ///
@@ -32,7 +35,7 @@ pub fn check(proto: &ModelProto) -> Result<(), EngineError> {
             _ => return fails(&format!("its element type, {} in ONNX, is not supported", tensor.elem_type)),
         }
         if is_input && tensor.shape.is_none() {
-            return fails("the file does not say how many axes it has");
+            return fails(UNRANKED);
         }
     }
     Ok(())
@@ -65,6 +68,20 @@ pub fn declared(proto: &ModelProto) -> Result<(Vec<TensorSpec>, Vec<TensorSpec>)
     let inputs = graph.input.iter().filter(|port| !with_default.contains(port.name.as_str()));
     let inputs = inputs.map(|port| spec("input", port)).collect::<Result<_, _>>()?;
     Ok((inputs, graph.output.iter().map(|port| spec("output", port)).collect::<Result<_, _>>()?))
+}
+
+/// A tensor of a graph as a file declares an output: with what is known of it.
+pub(crate) fn port(fact: &TensorFact) -> ValueInfoProto {
+    let numbers = DataType::Float as i32..=DataType::Bfloat16 as i32;
+    let is_kind = |number: &i32| DataType::try_from(*number).ok().and_then(served) == fact.datatype;
+    let elem_type = fact.datatype.and_then(|_| numbers.into_iter().find(is_kind)).unwrap_or(DataType::Undefined as i32);
+    let dim = |length: &Length| {
+        let value = fixed(length).and_then(|length| i64::try_from(length).ok()).map(DimValue);
+        Dimension { value, ..Dimension::default() }
+    };
+    let shape = fact.shape.as_ref().map(|shape| TensorShapeProto { dim: shape.iter().map(dim).collect() });
+    let kind = TypeProto { value: Some(TensorType(type_proto::Tensor { elem_type, shape })), ..TypeProto::default() };
+    ValueInfoProto { name: fact.name.clone(), r#type: Some(kind), ..ValueInfoProto::default() }
 }
 
 /// The protocol's type for one of ONNX's; `None` if there is none.
@@ -117,7 +134,7 @@ impl GraphPorts {
         for id in &graph.inputs {
             if graph.tensor(*id).shape.is_none() {
                 let part = format!("input {}", graph.tensor(*id).name);
-                return Err(EngineError::part(part, "the file does not say how many axes it has"));
+                return Err(EngineError::part(part, UNRANKED));
             }
         }
         let outputs = graph.outputs.iter().enumerate();

@@ -8,8 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use lapwing_model::{Backend, Device, OrtLibrary, batch};
+use lapwing_onnx::StatedShape;
 use lapwing_plan::Precision;
 use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
+
+use crate::input_shape::InputShape;
 
 /// The version of a model that names none.
 const VERSION: &str = "1";
@@ -23,6 +26,9 @@ pub struct Config {
     /// More ONNX files, by `NAME` or `NAME@VERSION`.
     #[schemars(with = "BTreeMap<String, File>")]
     pub models: BTreeMap<String, PathBuf>,
+    /// Shapes of inputs whose axes a file leaves open, by `INPUT`, or `MODEL/INPUT` where there are several models: `1,3,224,224`, with -1
+    /// for an axis that stays open.
+    pub shapes: BTreeMap<String, InputShape>,
     /// The address on which models are served: the Open Inference Protocol by REST and gRPC.
     pub listen: Bind,
     /// The device that models run on. `auto`: the first GPU that supports the model, else the processor; `cuda` is `cuda:0`. With
@@ -39,7 +45,8 @@ pub struct Config {
     #[schemars(schema_with = "ort_lib_schema")]
     pub ort_lib: OrtLibrary,
     /// `auto`: a model that another executor runs is held against ONNX Runtime when it is loaded, if its library is found; where they
-    /// disagree ONNX Runtime runs the model, or Lapwing does not start if `executor` names the other. `off`: it is not.
+    /// disagree ONNX Runtime runs the model, or Lapwing does not start if `executor` names the other. With `executor: auto` it is timed
+    /// beside it too, and ONNX Runtime runs what takes more than 1.1 of its time. `off`: neither.
     #[schemars(schema_with = "verify_schema")]
     pub verify: Verify,
     /// The number format of products. All except `fp32` need a plan; `tf32` and `fp16` need a GPU, and become `fp32` if `device:
@@ -163,6 +170,7 @@ impl Default for Config {
         Self {
             model: Switch::Off,
             models: BTreeMap::new(),
+            shapes: BTreeMap::new(),
             listen: Bind::loopback(8081),
             device: Device::default(),
             executor: Backend::default(),
@@ -197,6 +205,8 @@ pub struct ModelToServe<'a> {
     pub version: String,
     /// Its file.
     pub path: &'a Path,
+    /// Shapes of its inputs, where they are stated.
+    pub shapes: Vec<StatedShape>,
 }
 
 impl Config {
@@ -214,13 +224,29 @@ impl Config {
 
     /// The models to serve.
     pub fn wanted(&self) -> impl Iterator<Item = ModelToServe<'_>> {
-        let one =
-            self.model.on().map(|file| ModelToServe { name: stem(file.path()), version: VERSION.to_owned(), path: file.path() });
-        let named = self.models.iter().map(|(key, path)| {
+        let of = |name: String, version: &str, path| ModelToServe {
+            shapes: self.shapes_of(&name),
+            name,
+            version: version.to_owned(),
+            path,
+        };
+        let one = self.model.on().map(move |file| of(stem(file.path()), VERSION, file.path()));
+        let named = self.models.iter().map(move |(key, path)| {
             let (name, version) = versioned(key);
-            ModelToServe { name: name.to_owned(), version: version.to_owned(), path }
+            of(name.to_owned(), version, path)
         });
         one.into_iter().chain(named)
+    }
+
+    /// The stated shapes of a model's inputs.
+    fn shapes_of(&self, name: &str) -> Vec<StatedShape> {
+        let is_alone = self.models.len() + usize::from(self.model.is_on()) == 1;
+        let stated = self.shapes.iter().filter_map(|(key, shape)| {
+            let own = key.strip_prefix(name).and_then(|rest| rest.strip_prefix('/'));
+            let input = own.or(is_alone.then_some(key))?;
+            Some(StatedShape { input: input.to_owned(), lengths: shape.0.clone() })
+        });
+        stated.collect()
     }
 
     /// Whether a model of this name is to be served.
@@ -248,7 +274,7 @@ impl Config {
 }
 
 impl Section for Config {
-    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text))];
+    const FORMS: &'static [(&'static str, Form)] = &[("models", Form::Named(&Form::Text)), ("shapes", Form::Named(&Form::Text))];
 
     fn check(&self, checks: &mut Checks) {
         checks.range("threads", &self.threads, 0..=1024);
@@ -280,6 +306,13 @@ impl Section for Config {
             if !is_name(name) || version.parse::<u64>().is_err() {
                 let reason = "must be NAME or NAME@VERSION: letters, digits, _, - and dots, and a whole number";
                 checks.fault(&format!("models.{key}"), path.display(), reason);
+            }
+        }
+        if self.wanted().count() > 1 {
+            let is_of = |key: &str, name: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
+            for (key, shape) in self.shapes.iter().filter(|(key, _)| !self.wanted().any(|model| is_of(key, &model.name))) {
+                let reason = "names none of the models; with several it must be MODEL/INPUT";
+                checks.fault(&format!("shapes.{key}"), shape.0.to_string(), reason);
             }
         }
         let mut seen: Vec<ModelToServe<'_>> = Vec::new();

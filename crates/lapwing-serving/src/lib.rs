@@ -28,6 +28,7 @@ pub mod config;
 mod error;
 mod grpc;
 mod in_flight;
+mod input_shape;
 mod limits;
 mod metrics;
 mod placement;

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::serve::{EXAMPLES, ServeArgs};
 use crate::app::trial::TryLoadArgs;
 use lapwing_model::{Backend, Device, OrtLibrary};
+use lapwing_onnx::StatedShape;
 use lapwing_plan::Precision;
 
 const INSPECT: &str = "\
@@ -17,6 +18,7 @@ execution must access: weights, inputs and outputs.
 Examples:
   lapwing engine inspect model.onnx                             print its operators, what runs it, and its cost
   lapwing engine inspect model.onnx --batch 1,8 --length 256    print the cost at these sizes
+  lapwing engine inspect model.onnx --shape image=1,3,224,224   with the shape of an input that the file leaves open
   lapwing engine inspect model.onnx --plan                      also print its nodes, after fusion
   lapwing engine inspect model.onnx --plan --json               print the plan as JSON
   lapwing engine inspect model.onnx --plan --device cuda        print the kernels that a GPU would run; no GPU is needed
@@ -82,6 +84,9 @@ pub struct InspectArgs {
     /// Tokens per sequence, as a comma-separated list [default: 16,128]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
     pub length: Vec<u64>,
+    /// Shape of an input whose axes the file leaves open, as in image=1,3,224,224 (-1: still open); may be given several times
+    #[arg(long = "shape", value_name = "INPUT=LENGTHS")]
+    pub shapes: Vec<StatedShape>,
     /// Also print the plan, one node per line, with the cost of each node at the first shape
     #[arg(long)]
     pub plan: bool,
@@ -114,6 +119,9 @@ pub struct BenchArgs {
     /// Tokens per sequence, as a comma-separated list [default: 64]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = count(65_536))]
     pub length: Vec<u64>,
+    /// Shape of an input whose axes the file leaves open, as in image=1,3,224,224 (-1: still open); may be given several times
+    #[arg(long = "shape", value_name = "INPUT=LENGTHS")]
+    pub shapes: Vec<StatedShape>,
     /// Threads that share a forward pass, as a comma-separated list
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = count(1024))]
     pub threads: Vec<u64>,

@@ -9,6 +9,7 @@ use crate::app::hosted::Hosted;
 use crate::app::{check, log, signals};
 use crate::config::{self, EngineConfig, Flag, Sources};
 use crate::serving::config::{stem, versioned};
+use lapwing_onnx::StatedShape;
 
 /// Shown below the flags.
 pub(crate) const EXAMPLES: &str = "\
@@ -16,6 +17,7 @@ Examples:
   lapwing engine serve --model model.onnx                          serve the Open Inference Protocol on 127.0.0.1:8081
   lapwing engine serve --model fraud@2=new.onnx --model fraud=old.onnx   two versions; the highest is the default
   lapwing engine serve --model model.onnx --precision int8         in 8 bits
+  lapwing engine serve --model model.onnx --shape image=1,3,224,224   the shape of an input that the file leaves open
   lapwing engine serve --model model.onnx --device cuda:1          on the second GPU; an error if it cannot run the model
   curl 127.0.0.1:8081/v2/models/model                              print the model's inputs and outputs
 
@@ -29,6 +31,10 @@ pub struct ServeArgs {
     /// as ./FILE
     #[arg(long = "model", value_name = "[NAME[@VERSION]=]FILE")]
     models: Vec<String>,
+    /// Shape of an input whose axes the file leaves open, as in image=1,3,224,224 (-1: still open); of several models, as
+    /// NAME/image=1,3,224,224; may be given several times
+    #[arg(long = "shape", value_name = "[NAME/]INPUT=LENGTHS")]
+    shapes: Vec<StatedShape>,
     /// YAML file with any setting [env: LAPWING_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<std::path::PathBuf>,
@@ -101,6 +107,8 @@ impl ServeArgs {
     /// The sources from which the configuration is loaded, with the process's environment `env`.
     fn sources(&self, env: Vec<(String, String)>) -> Sources {
         let models = self.named().map(|(name, file)| (format!("engine.models.{name}"), "--model", file));
+        let shapes =
+            self.shapes.iter().map(|shape| (format!("engine.shapes.{}", shape.input), "--shape", shape.lengths.to_string()));
         let settings = [
             ("engine.listen", "--listen", &self.listen),
             ("engine.device", "--device", &self.device),
@@ -122,7 +130,8 @@ impl ServeArgs {
             ("log", "--log", &self.log),
         ];
         let given = settings.into_iter().filter_map(|(path, name, text)| Some((path.to_owned(), name, text.clone()?)));
-        let flags = models.chain(given).map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
+        let flags =
+            models.chain(shapes).chain(given).map(|(path, name, text)| Flag { path, name: name.to_owned(), text }).collect();
         Sources::new(self.config.clone(), env, flags)
     }
 }

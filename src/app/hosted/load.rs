@@ -1,6 +1,5 @@
 //! Loads the engine's models: how they run, the trial, the executor of each, and what the log says of it.
 
-use std::path::Path;
 use std::sync::{Arc, Once};
 
 use super::error::{HostError, ReadError};
@@ -9,7 +8,7 @@ use crate::serving::config::{Config, ModelToServe, Verify};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::{FallbackCause, Placement};
-use lapwing_model::{Device, ExecutorName, Model, ModelOptions, Verification};
+use lapwing_model::{Backend, Device, ExecutorName, Model, ModelOptions, Verification};
 use lapwing_plan::Precision;
 
 /// Loads one model.
@@ -19,7 +18,7 @@ use lapwing_plan::Precision;
 /// [`HostError::Model`] names it, and what is wrong with it.
 pub(crate) fn load(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> Result<Model, HostError> {
     let (name, path) = (wanted.name.clone(), wanted.path.display().to_string());
-    let model = read(config, wanted.path, options).map_err(|cause| HostError::Model { name, path, cause })?;
+    let model = read(config, wanted, options).map_err(|cause| HostError::Model { name, path, cause })?;
     tell_executor(&wanted.name, &model);
     tell(&wanted.name, &model.placement());
     Ok(model)
@@ -39,6 +38,9 @@ fn tell_executor(name: &str, model: &Model) {
         }
         verification => tracing::info!(model = name, executor, "{}", lapwing_net::error_text(verification)),
     }
+    if let Some(ratio) = model.measured().ratio() {
+        tracing::info!(model = name, executor, ratio, "timed beside ONNX Runtime: ours takes {}", model.measured());
+    }
     for note in model.notes() {
         tracing::warn!(model = name, executor, "{note}");
     }
@@ -47,7 +49,7 @@ fn tell_executor(name: &str, model: &Model) {
         match (not_used.executor, model.verification()) {
             (_, Verification::Differs(_)) => {}
             (ExecutorName::Plan, _) => {
-                tracing::warn!(model = name, refused = reason, "has no plan and is run by {executor}, call by call");
+                tracing::warn!(model = name, refused = reason, "is not run by its plan, but by {executor}, call by call");
             }
             (other, _) => tracing::warn!(model = name, reason, "is not run by {other}"),
         }
@@ -69,13 +71,13 @@ fn tell(model: &str, placement: &Placement) {
     }
 }
 
-fn read(config: &Config, path: &Path, options: &ModelOptions) -> Result<Model, ReadError> {
+fn read(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> Result<Model, ReadError> {
     use lapwing_onnx::OnnxFile;
     use lapwing_plan::quant::calibration::Calibration;
 
     let limits = LoadLimits { memory: config.load_memory, time: config.load_time };
-    let tried = trial::load(path, &Trial::of(limits, options))?;
-    let file = OnnxFile::read(path)?;
+    let tried = trial::load(wanted.path, &Trial::of(limits, options, &wanted.shapes))?;
+    let file = OnnxFile::read(wanted.path)?.with_shapes(&wanted.shapes)?;
     let mut options = ModelOptions { unreadable: tried.unreadable, ..options.clone() };
     if let Some(ranges) = config.calibration.on() {
         options.plan.precision = Calibration::read(ranges.path())?.precision(&*file.graph()?)?;
@@ -122,7 +124,7 @@ pub(crate) fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Resul
     let verify = config.verify == Verify::Auto && config.precision != Precision::Int8;
     let onnxruntime = config.ort_lib.find().map_err(HostError::Library)?;
     tell_library(onnxruntime.as_ref());
-    Ok(ModelOptions { backend, plan, gpu, onnxruntime, unreadable: None, verify })
+    Ok(ModelOptions { backend, plan, gpu, onnxruntime, unreadable: None, verify, measure: verify && backend == Backend::Auto })
 }
 
 /// Logs which library of ONNX Runtime is used, and which were passed over.

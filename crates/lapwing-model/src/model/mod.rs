@@ -3,7 +3,9 @@
 
 mod batch;
 mod executor;
+mod first_difference;
 mod generated;
+mod measured;
 mod onnxruntime;
 mod options;
 mod plan_on_cpu;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 
 pub use self::batch::{BatchResult, CallWork, WantedOutputs};
 pub use self::executor::{Executor, ExecutorName, Workspace};
+pub use self::measured::{Measured, MeasuredCall};
 pub use self::options::ModelOptions;
 pub use self::select::NotUsed;
 use self::select::Selected;
@@ -45,13 +48,14 @@ pub struct Model {
     unsupported: Option<UnsupportedNode>,
     not_used: Vec<NotUsed>,
     verification: Verification,
+    measured: Measured,
     /// Counts the work of calls where the executor does not.
     meter: Option<Meter>,
 }
 
 impl From<Selected> for Model {
-    fn from(Selected { executor, unsupported, not_used, verification }: Selected) -> Self {
-        Self { executor, unsupported, not_used, verification, meter: None }
+    fn from(Selected { executor, unsupported, not_used, verification, measured }: Selected) -> Self {
+        Self { executor, unsupported, not_used, verification, measured, meter: None }
     }
 }
 
@@ -159,6 +163,12 @@ impl Model {
     #[must_use]
     pub const fn verification(&self) -> &Verification {
         &self.verification
+    }
+
+    /// The times of calls beside ONNX Runtime's when it was loaded: of the executor that runs it, or that it was moved from.
+    #[must_use]
+    pub const fn measured(&self) -> &Measured {
+        &self.measured
     }
 
     /// The plan, if it has one.

@@ -15,13 +15,21 @@ use lapwing_onnx::{ModelSource, OnnxFile, ports};
 #[derive(Debug)]
 pub(crate) struct OnnxRuntimeExecutor {
     session: Session,
+    inputs: Vec<TensorSpec>,
     placement: Arc<Placement>,
 }
 
 impl OnnxRuntimeExecutor {
-    /// A session as an executor. `fallback` says why no GPU runs it, if one was looked for.
-    pub(crate) fn new(session: Session, fallback: Option<Fallback>) -> Self {
-        Self { session, placement: Arc::new(Placement::on_cpu("fp32", fallback)) }
+    /// A session as an executor of a file. `fallback` says why no GPU runs it, if one was looked for.
+    pub(crate) fn new(session: Session, file: Option<&OnnxFile>, fallback: Option<Fallback>) -> Self {
+        // the session read the file's bytes, which lack the shapes that a user stated
+        let declared = file.and_then(|file| ports::declared(&file.proto).ok()).map(|(inputs, _)| inputs).unwrap_or_default();
+        let stated = |port: &TensorSpec| {
+            let found = declared.iter().find(|other| other.name == port.name && other.datatype == port.datatype);
+            found.unwrap_or(port).clone()
+        };
+        let inputs = session.inputs().iter().map(stated).collect();
+        Self { session, inputs, placement: Arc::new(Placement::on_cpu("fp32", fallback)) }
     }
 }
 
@@ -51,7 +59,7 @@ impl Executor for OnnxRuntimeExecutor {
     }
 
     fn inputs(&self) -> &[TensorSpec] {
-        self.session.inputs()
+        &self.inputs
     }
 
     fn outputs(&self) -> &[TensorSpec] {

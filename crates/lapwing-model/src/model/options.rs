@@ -20,6 +20,9 @@ pub struct ModelOptions {
     pub unreadable: Option<String>,
     /// Whether a model that another executor runs is held against ONNX Runtime when it is loaded, if there is a library.
     pub verify: bool,
+    /// Whether a model that another executor runs is timed beside ONNX Runtime when it is loaded, if there is a library; `auto` moves it
+    /// where that is faster.
+    pub measure: bool,
 }
 
 impl ModelOptions {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::executor::{Executor, ExecutorName};
+use super::first_difference;
+use super::measured::{Measured, measure};
 use super::onnxruntime::{self, OnnxRuntimeExecutor};
 use super::options::{ModelOptions, Placing};
 use super::plan_on_cpu::PlanOnCpu;
@@ -43,12 +45,14 @@ pub(crate) struct Selected {
     pub(crate) not_used: Vec<NotUsed>,
     /// What came of holding it against ONNX Runtime.
     pub(crate) verification: Verification,
+    /// What it takes beside ONNX Runtime.
+    pub(crate) measured: Measured,
 }
 
 impl Selected {
     fn new(executor: impl Executor + 'static, unsupported: Option<UnsupportedNode>) -> Self {
         let verification = Verification::NotCompared("engine.verify is off".to_owned());
-        Self { executor: Box::new(executor), unsupported, not_used: Vec::new(), verification }
+        Self { executor: Box::new(executor), unsupported, not_used: Vec::new(), verification, measured: Measured::default() }
     }
 
     fn instead_of(mut self, executor: ExecutorName, reason: String) -> Self {
@@ -87,10 +91,32 @@ pub(crate) fn select(
             let session = onnxruntime::session(file, options).map_err(|reason| cannot(ExecutorName::OnnxRuntime, reason))?;
             let node = asked_for("onnxruntime");
             let fallback = plan_on_gpu::without_plan(&node, options)?;
-            Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node))
+            Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node))
         }
     };
-    if options.verify { verified(chosen, file, options) } else { Ok(chosen) }
+    let chosen = if options.verify { verified(chosen, file, options)? } else { chosen };
+    Ok(if options.measure { faster(chosen, file, options) } else { chosen })
+}
+
+/// The executor with its time beside ONNX Runtime's, or ONNX Runtime if that takes less time and any executor will do. What runs on a GPU
+/// stays there.
+fn faster(chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> Selected {
+    let name = chosen.executor.name();
+    let is_compared = name != ExecutorName::OnnxRuntime && chosen.executor.gpu_executor().is_none();
+    if !is_compared || matches!(options.plan.precision, CpuPrecision::Int8(_)) {
+        return chosen;
+    }
+    let Ok(session) = onnxruntime::session(file, options) else { return chosen };
+    let measured = measure(&*chosen.executor, &session);
+    if !measured.is_slower() || options.backend != Backend::Auto {
+        return Selected { measured, ..chosen };
+    }
+    let reason = format!("it takes {measured}");
+    let fallback = chosen.executor.placement().fallback.clone();
+    let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: reason.clone() };
+    let node = chosen.unsupported.unwrap_or(node);
+    let moved = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)).instead_of(name, reason);
+    Selected { verification: chosen.verification, measured, ..moved }
 }
 
 /// The plan of a classical model; else what [`general`] chooses.
@@ -150,7 +176,7 @@ fn general(
     let fallback = plan_on_gpu::without_plan(&node, options)?;
     let why_no_plan = node.to_string();
     let selected = match (onnxruntime::session(file, options), file) {
-        (Ok(session), _) => Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)),
+        (Ok(session), _) => Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)),
         (Err(_), None) => return Err(ports.err().unwrap_or(EngineError::NoPlan(node))),
         (Err(reason), Some(file)) => {
             // what is wrong with a graph is known before any call, and rten finds it at the first
@@ -239,7 +265,10 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
         }
     };
     let difference = match verify::compare(&*chosen.executor, &session, file) {
-        Verification::Differs(difference) => difference,
+        Verification::Differs(difference) => match file.and_then(|file| first_difference::find(file, name, options)) {
+            Some(node) => format!("{difference}; {node}"),
+            None => difference,
+        },
         verification => {
             chosen.verification = verification;
             return Ok(chosen);
@@ -251,7 +280,7 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let fallback = chosen.executor.placement().fallback.clone();
     let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: difference.clone() };
     let node = chosen.unsupported.unwrap_or(node);
-    let moved = Selected::new(OnnxRuntimeExecutor::new(session, fallback), Some(node)).instead_of(name, difference.clone());
+    let moved = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)).instead_of(name, difference.clone());
     Ok(Selected { verification: Verification::Differs(difference), ..moved })
 }
 
@@ -262,4 +291,79 @@ fn cannot(executor: ExecutorName, reason: String) -> EngineError {
 /// Why a model of which another executor was asked has no plan.
 fn asked_for(executor: &str) -> UnsupportedNode {
     UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: format!("{executor} was requested") }
+}
+
+#[cfg(all(test, feature = "onnxruntime"))]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use super::super::batch::BatchResult;
+    use super::super::executor::Workspace;
+    use super::*;
+    use lapwing_engine::onnxruntime::Runtime;
+    use lapwing_engine::placement::Placement;
+    use lapwing_onnx::tensor::{Tensor, TensorSpec};
+
+    /// Another executor with a pause before each run.
+    #[derive(Debug)]
+    struct Slow(Box<dyn Executor>);
+
+    impl Executor for Slow {
+        fn name(&self) -> ExecutorName {
+            self.0.name()
+        }
+
+        fn inputs(&self) -> &[TensorSpec] {
+            self.0.inputs()
+        }
+
+        fn outputs(&self) -> &[TensorSpec] {
+            self.0.outputs()
+        }
+
+        fn placement(&self) -> Arc<Placement> {
+            self.0.placement()
+        }
+
+        fn plan(&self) -> Option<&Plan> {
+            self.0.plan()
+        }
+
+        fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError> {
+            std::thread::sleep(Duration::from_millis(20));
+            self.0.run(workspace, calls, wanted)
+        }
+    }
+
+    #[test]
+    fn onnxruntime_runs_what_takes_another_longer() {
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let Some(runtime) = library(&root) else {
+            return lapwing_testing::not_run("no onnxruntime in .venv: pip install -r tests/requirements.txt");
+        };
+        let file = OnnxFile::read(&root.join("tests/fixtures/plans/mlp-3.onnx")).unwrap();
+        let of = |backend| ModelOptions { backend, onnxruntime: Some(Ok(runtime.clone())), ..ModelOptions::default() };
+        let chosen = |backend| {
+            let chosen = select(Some(&file), || file.graph(), &of(backend)).unwrap();
+            assert_eq!((chosen.executor.name(), &chosen.measured.calls[..]), (ExecutorName::Plan, &[][..]));
+            Selected { executor: Box::new(Slow(chosen.executor)), ..chosen }
+        };
+        let moved = faster(chosen(Backend::Auto), Some(&file), &of(Backend::Auto));
+        assert_eq!(moved.executor.name(), ExecutorName::OnnxRuntime);
+        let [NotUsed { executor: ExecutorName::Plan, reason }] = &moved.not_used[..] else { panic!("{:?}", moved.not_used) };
+        assert!(reason.starts_with("it takes ") && reason.contains(" of ONNX Runtime's time (1 row: "), "{reason}");
+        assert_eq!(moved.measured.calls.iter().map(|call| call.rows).collect::<Vec<_>>(), [1, 16]);
+        // an executor that was named stays, and its time is known
+        let named = faster(chosen(Backend::Plan), Some(&file), &of(Backend::Plan));
+        assert_eq!((named.executor.name(), named.measured.calls.len()), (ExecutorName::Plan, 2));
+        assert!(named.measured.calls.iter().all(|call| call.executor_ns >= 20_000_000), "{:?}", named.measured);
+    }
+
+    /// The library of the repository's virtual environment.
+    fn library(root: &Path) -> Option<Runtime> {
+        let pythons = std::fs::read_dir(root.join(".venv/lib")).into_iter().flatten().flatten();
+        let folder = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi")).find(|folder| folder.is_dir());
+        folder.map(|folder| Runtime::find(Some(&folder.canonicalize().unwrap())).unwrap())
+    }
 }

@@ -73,9 +73,10 @@ impl Loaded {
     pub(crate) fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::CpuOptions) -> Result<Self, ToolError> {
         let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
         let options = ModelOptions { backend: args.executor, onnxruntime, ..ModelOptions::default() };
-        let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options)).map_err(ToolError::told)?;
+        let tried =
+            trial::load(&args.model, &Trial::of(LoadLimits::default(), &options, &args.shapes)).map_err(ToolError::told)?;
         let began = Stamp::now();
-        let file = OnnxFile::read(&args.model)?;
+        let file = OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?;
         if args.precision == Precision::Int8 {
             plan.precision = match &args.calibration {
                 Some(ranges) => {

@@ -24,7 +24,7 @@ use super::output;
 use super::shapes::{Asked, Shape};
 use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
-use lapwing_model::{Device, Model, ModelOptions, NotUsed};
+use lapwing_model::{Device, Measured, Model, ModelOptions, NotUsed};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::tensor::TensorSpec;
@@ -36,9 +36,9 @@ const LENGTH: &[u64] = &[16, 128];
 /// Writes the requested description to `out`.
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
     let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
-    let options = ModelOptions { backend: args.executor, onnxruntime, verify: true, ..ModelOptions::default() };
-    let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options)).map_err(ToolError::told)?;
-    let file = OnnxFile::read(&args.model)?;
+    let options = ModelOptions { backend: args.executor, onnxruntime, verify: true, measure: true, ..ModelOptions::default() };
+    let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options, &args.shapes)).map_err(ToolError::told)?;
+    let file = OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
     let options = ModelOptions { unreadable: tried.unreadable, ..options };
     let model = match tried.verification {
@@ -66,6 +66,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         not_used: model.not_used().iter().map(not_used).collect(),
         notes: model.notes().to_vec(),
         verification: model.verification().to_string(),
+        measured: model.measured().calls.clone(),
         onnxruntime: options.onnxruntime.as_ref().map(library),
         parameters,
         parameter_bytes: parameters.map(|parameters| 4 * parameters),
@@ -178,6 +179,9 @@ fn write_executors(about: &About, out: &mut dyn Write) -> Result<(), ToolError> 
     }
     about.notes.iter().try_for_each(|note| writeln!(out, "note         {note}"))?;
     writeln!(out, "verified     {}", about.verification)?;
+    if !about.measured.is_empty() {
+        writeln!(out, "measured     {}", Measured { calls: about.measured.clone() })?;
+    }
     match &about.onnxruntime {
         None => writeln!(out, "ONNX Runtime off (--ort-lib)"),
         Some(Library { missing: Some(reason), .. }) => writeln!(out, "ONNX Runtime none: {reason}"),

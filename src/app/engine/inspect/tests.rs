@@ -15,6 +15,7 @@ fn args(name: &str) -> InspectArgs {
     InspectArgs {
         model: fixture(name),
         batch: vec![],
+        shapes: Vec::new(),
         length: vec![],
         plan: false,
         executor: lapwing_model::Backend::Auto,

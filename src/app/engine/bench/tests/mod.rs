@@ -23,6 +23,7 @@ fn args(name: &str) -> BenchArgs {
     BenchArgs {
         model: fixture(name),
         batch: vec![],
+        shapes: Vec::new(),
         length: vec![],
         threads: vec![1],
         seconds: 0.005,
