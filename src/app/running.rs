@@ -177,8 +177,7 @@ impl Running {
     }
 
     /// Replaces the whole configuration. New connections use it; existing ones keep the settings that they began with. Settings
-    /// that are fixed at the start (addresses, the upstream, the number of workers, bounds on memory) stay as they are;
-    /// docs/CONFIGURATION.md lists them.
+    /// that are fixed at the start (addresses, the upstream, the number of workers, bounds on memory) stay as they are.
     pub fn replace_config(&self, loaded: Loaded) {
         self.config.replace(loaded);
     }
