@@ -12,15 +12,8 @@ HEAD = """\
 ALERTS = """\
 ## Alerts
 
-`dashboards/prometheus/lapwing.rules.yaml` has the expressions; each has a case in `dashboards/prometheus/lapwing.{hours,days}_test.yaml`.
-
-| alert | severity | meaning |
-|---|---|---|
+`dashboards/prometheus/lapwing.rules.yaml` has each with its expression, severity and meaning. Pages: {pages}. Tickets: {tickets}.
 """
-
-
-def cell(text):
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def text(dashboards, alerts):
@@ -30,5 +23,5 @@ def text(dashboards, alerts):
         picture = f"dashboards/{one.name}.png"
         if (ROOT / "docs" / picture).exists():
             parts.append(f"![The panels of {one.title}]({picture})\n")
-    says = "".join(f"| `{rule.name}` | {rule.severity} | {cell(rule.description.split('. ')[0].rstrip('.'))} |\n" for rule in alerts)
-    return "\n".join(parts) + "\n" + ALERTS + says
+    named = {severity: ", ".join(f"`{rule.name}`" for rule in alerts if rule.severity == severity) for severity in ("page", "ticket")}
+    return "\n".join(parts) + "\n" + ALERTS.format(pages=named["page"], tickets=named["ticket"])
