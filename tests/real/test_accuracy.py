@@ -39,15 +39,11 @@ REQUESTS = 100
 RELATIVE, ABSOLUTE_NS = 0.03, 300_000
 HEAD = """# Accuracy
 
-Each stage as the server measured it, and as Lapwing reports it, for the same requests: real servers on one machine of {cores} cores ({cpu}). This command writes the page, and fails if a mean is off by more than 3 % or 0.3 ms, the greater, or by more than the section's own bound:
+Means of the same requests in milliseconds, as the server measured a stage (**truth**) and as Lapwing reports it (**figure**), on one machine of {cores} cores ({cpu}); half of the requests are off by no more than **half within**, unknown for sums. This command writes the page, and fails if a mean is off by more than 3 % or 0.3 ms, the greater, or by more than the section's bound; times by a client's clock have none:
 
     ACCURACY_FILE=docs/ACCURACY.md .venv/bin/python -m pytest tests/real/test_accuracy.py
 
-- **truth**, **figure**: the mean over all requests, in milliseconds, by the server's clock and by Lapwing.
-- **off**: figure less truth, in percent of the truth.
-- **half within**: half of the requests are off by no more than this; unknown where truth or figure is a sum.
-
-Servers of [UPSTREAMS.md](UPSTREAMS.md) that cannot run here are replayed by `tests/real/test_replayed.py`, with the same bounds. Times by a client's clock have no bound.
+[Servers](UPSTREAMS.md) that cannot run here are replayed by `tests/real/test_replayed.py`, with the same bounds.
 """
 
 
