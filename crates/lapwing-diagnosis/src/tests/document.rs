@@ -58,7 +58,7 @@ fn the_document_has_every_notice_with_its_thresholds_and_source() {
 #[test]
 fn the_document_explains_every_quantity_and_no_other() {
     for quantity in Quantity::ALL {
-        let row = format!("| `{}` | {} |", quantity.name(), quantity.what());
+        let row = format!("- `{}`: {}\n", quantity.name(), quantity.what());
         assert!(DOCUMENT.contains(&row), "docs/DIAGNOSIS.md lacks: {row}");
     }
     let sentences =
