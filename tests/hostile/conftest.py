@@ -16,6 +16,7 @@ SECONDS = 60
 
 def pytest_configure(config):
     not_run.register(config)
+    config.addinivalue_line("markers", "long: the same under more conditions; tests/run --long runs them")
 
 
 def pytest_runtest_setup(item):
