@@ -54,7 +54,10 @@ FRAUD = HEAD + """
         verdict: {{output: probabilities, select: argmax, labels: [fine, fraud]}}
         probability: {{output: probabilities, select: 1}}
 """
-CHURN = HEAD + """
+CHURN = """
+protocol:
+  custom: [{{route: POST /churn, model: {{fixed: churn}}, rows: {{fixed: 1}}}}]
+""" + HEAD + """
       columns: {{x: [$.plan, "$.usage[0]", "$.usage[1]", "$.usage[2]", "$.usage[3]", "$.usage[4]"]}}
       categories: {{$.plan: [{plans}]}}
       outputs: {{probabilities: $}}
@@ -181,6 +184,12 @@ def test_a_category_is_its_index_and_numbers_are_compared_by_label(start_configu
         settled(lapwing, n)
     field = agreed(lapwing, "POST /churn", 30, 3, "probabilities")
     assert field["numbers"]["elements"] == 60
+    # the engine's line for the trees is the optimum once eight answers have agreed, until one in ten differs
+    (series,) = [one for one in lapwing.series() if one["route"] == "POST /churn"]
+    debt = series["computational_debt"]
+    assert debt["optimum"].startswith("engine reference in this process (") and 15 <= debt["ratio"]["count"] <= 22, debt
+    assert debt["without"] == {} and debt["weighted"] == pytest.approx(debt["forward_ns"] / debt["optimum_ns"], rel=1e-3)
+    assert f"relative to: {debt['optimum']}\n" in lapwing.get("/shadow")[2].decode()
     ask(lapwing, "/churn", {"plan": plans[0], "usage": [1, 2, 3]}, status=500)
     wait_for(lambda: reference(lapwing)[1]["dropped"].get("mapping_missing") == 1, 10, "it is counted")
 

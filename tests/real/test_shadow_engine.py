@@ -5,6 +5,7 @@ Nothing declares an optimum here. A model of the upstream gets the engine's line
 
 import http.client
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -17,16 +18,20 @@ from servers.parts import TritonOnnx
 from shadowing import SHADOW, WIDTHS, ask, await_compared, await_paired, body_of, dropped, shadow, target
 
 pytestmark = pytest.mark.beside
+HERE = pathlib.Path(__file__).parent
 ROUTE = "POST /v2/models/{model}/infer"
 NEEDED = 8
 """Answers that must agree before the engine's model counts as the upstream's."""
-COUNTS = {"mlp": 40, "minilm": 24, "other": 24}
+COUNTS = {"mlp": 40, "minilm": 24, "other": 24, "magika": 24}
+ENGINES = {"mlp": "y", "minilm": "sentence_embedding", "magika": "target_label"}
+"""The models that an engine has too, and an output of each: dense layers, an encoder, and one without a plan, which rten runs."""
 TIGHT = {
     **SHADOW,
     "LAPWING_SHADOW__NOISE": "0%",
     "LAPWING_SHADOW__CONCURRENCY": "256",
     "LAPWING_SHADOW__COMPARE__TOLERANCE": "{absolute: 1e-4, relative: 0}",
     "LAPWING_ENGINE__DEVICE": "cpu",
+    "LAPWING_ENGINE__ORT_LIB": "off",
 }
 
 
@@ -53,34 +58,50 @@ def files(models_folder, minilm):
     """What Triton serves. `other` has the shapes of `mlp`, and other weights."""
     widths = (64, 256, 256, 8)
     mlp, other = (fixtures.mlp(models_folder / f"{name}_of_triton.onnx", widths, seed) for seed, name in enumerate(("mlp", "other")))
-    return {"mlp": mlp, "other": other, "minilm": minilm}
+    return {"mlp": mlp, "other": other, "minilm": minilm, "magika": fixtures.magika()}
 
 
 def inputs_of(model, n, sentences):
-    """(inputs, the output that is asked for) of the n-th request: 1 to 4 rows, or up to 3 sentences of unlike lengths."""
+    """(inputs, the output that is asked for) of the n-th request: 1 to 4 rows or files, or up to 3 sentences of unlike lengths."""
     if model == "minilm":
-        return fixtures.padded([sentences[(n + i) % len(sentences)][:24] for i in range(1 + n % 3)]), "sentence_embedding"
+        return fixtures.padded([sentences[(n + i) % len(sentences)][:24] for i in range(1 + n % 3)]), ENGINES[model]
+    if model == "magika":
+        return {"bytes": np.array([contents(n + i) for i in range(1 + n % 4)])}, ENGINES[model]
     return {"x": np.random.default_rng(n).standard_normal((1 + n % 4, 64)).astype(np.float32)}, "y"
+
+
+def contents(n):
+    """The bytes of a file of this repository as magika is given them: its beginning and its end, padded with 256."""
+    files = sorted(HERE.glob("*.*"))
+    found = files[n % len(files)].read_bytes().strip()
+    ends = [np.frombuffer(found[:1024], np.uint8), np.frombuffer(found[-1024:], np.uint8)]
+    pads = [np.full(1024 - len(end), 256) for end in ends]
+    return np.concatenate([ends[0], pads[0], pads[1], ends[1]]).astype(np.int32)
 
 
 @pytest.fixture(scope="module")
 def shadowed_triton(start_lapwing, processes, tmp_path_factory, files, sentences):
-    """Triton behind a Lapwing that copies each request to two engines, of which each knows one of its three models; and all was sent."""
+    """Triton behind a Lapwing that copies each request to three engines, of which each knows one of its four models; and all was sent."""
     triton = TritonOnnx(files)
-    shadows = [part for name in ("minilm", "mlp") for part in ("--shadow", f"{name}=engine:{files[name]}")]
+    shadows = [part for name in ENGINES for part in ("--shadow", f"{name}=engine:{files[name]}")]
     # spans come from Triton, as by default
     env = {name: value for name, value in TIGHT.items() if "ATTRIBUTION" not in name}
     lapwing = start_lapwing(triton.url, "--shadow-sample", "100%", *shadows, env=env)
     triton.start(processes, tmp_path_factory.mktemp("triton_onnx"), lapwing.otlp_http)
     wait_for(lapwing.is_ready, 60, "lapwing is ready")
-    await_warm(lapwing, 2)
+    await_warm(lapwing, len(ENGINES))
+    sent = 0
     for model, count in COUNTS.items():
         with Counted(lapwing, count), TritonClient("binary", lapwing.port) as client:
             for n in range(count):
+                if n == NEEDED and model in ENGINES:
+                    # from here on there is an optimum
+                    await_compared(lapwing, model, sent + n)
                 inputs, output = inputs_of(model, n, sentences)
                 client.infer(model, inputs, [output])
-    await_paired(lapwing, "mlp", sum(COUNTS.values()))
-    await_paired(lapwing, "minilm", sum(COUNTS.values()))
+        sent += count
+    for model in ENGINES:
+        await_paired(lapwing, model, sum(COUNTS.values()))
     return lapwing
 
 
@@ -89,12 +110,12 @@ def outputs_of(lapwing, model):
     return await_compared(lapwing, model, sum(COUNTS.values()))
 
 
-@pytest.mark.parametrize("model", ["mlp", "minilm"])
+@pytest.mark.parametrize("model", ENGINES)
 def test_the_engine_answers_as_triton_does(shadowed_triton, model):
     outputs = outputs_of(shadowed_triton, model)
     assert outputs["tolerance"] == {"absolute": 1e-4, "relative": 0}
-    # of the other two models, one has other tensors and one other weights
-    field = {"mlp": "y", "minilm": "sentence_embedding"}[model]
+    # of the other models, one has other weights and the rest other tensors
+    field = ENGINES[model]
     others = sum(COUNTS.values()) - COUNTS[model]
     assert outputs["mismatches"]["answers"] == others, outputs
     # each model's fields have an account of their own
@@ -104,7 +125,7 @@ def test_the_engine_answers_as_triton_does(shadowed_triton, model):
         assert numbers["other"]["answers"] == COUNTS["other"] and numbers["other"]["rows_outside"] > 0, numbers
 
 
-@pytest.mark.parametrize("model", ["mlp", "minilm"])
+@pytest.mark.parametrize("model", ENGINES)
 def test_both_sides_have_stages(shadowed_triton, model):
     of = target(shadowed_triton, model)
     cards = [one for one in of["comparisons"] if one["model"] == model]
@@ -119,7 +140,7 @@ def test_both_sides_have_stages(shadowed_triton, model):
 
 def test_the_debt_is_relative_to_the_engine_that_answers_alike(shadowed_triton):
     found = debts(shadowed_triton)
-    assert set(found) == {"mlp", "minilm"}, "`other` is no model of an engine"
+    assert set(found) == set(ENGINES), "`other` is no model of an engine"
     for model, debt in found.items():
         name = debt["optimum"]
         assert name.startswith(f"engine {model} in this process (") and name.endswith(", fp32), calibrated at its warm-up"), name
@@ -129,10 +150,10 @@ def test_the_debt_is_relative_to_the_engine_that_answers_alike(shadowed_triton):
     for model, debt in found.items():
         said = f"computational debt of the upstream, {ROUTE}, model {model}:\n    {debt['ratio']['p50']:.2f}× at p50, "
         assert said in words and f"relative to: {debt['optimum']}\n" in words, words
-    assert {one["model"] for one in shadow(shadowed_triton)["debts"]} == {"mlp", "minilm"}
+    assert {one["model"] for one in shadow(shadowed_triton)["debts"]} == set(ENGINES)
 
 
-@pytest.mark.parametrize(("model", "unit"), [("mlp", "row"), ("minilm", "input_token")])
+@pytest.mark.parametrize(("model", "unit"), [("mlp", "row"), ("minilm", "input_token"), ("magika", "row")])
 def test_each_request_is_held_against_a_line_over_its_own_work(shadowed_triton, model, unit):
     exchanges = of_model(shadowed_triton, model)
     indebted = [one for one in exchanges if one.get("computational_debt")]

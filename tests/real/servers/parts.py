@@ -135,7 +135,7 @@ class MlServer(Server):
     def start(self, start, folder, otlp_port=4317):
         python = python_of("mlserver")
         where = folder / "models"
-        shutil.copytree(MODELS / self.models, where)
+        self.copy_models(where)
         settings = {
             "host": "127.0.0.1",
             "http_port": self.http,
@@ -148,6 +148,28 @@ class MlServer(Server):
         env = dict(os.environ, OTEL_BSP_SCHEDULE_DELAY=str(EXPORT_EVERY_MS))
         self.process = start("mlserver", [str(python.parent / "mlserver"), "start", str(where)], env=env)
         await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready") and is_listening(self.grpc), 60)
+
+    def copy_models(self, to):
+        """Writes the model repository there."""
+        shutil.copytree(MODELS / self.models, to)
+
+
+class MlServerForest(MlServer):
+    """MLServer with a forest that it runs by its runtime for scikit-learn, `stock` as it is and `traced` with a span around it."""
+
+    models = "mlserver_sklearn"
+    onnx = None
+    """The same forest as an ONNX file, which `train` writes."""
+
+    def train(self, folder):
+        command = [python_of("mlserver"), HERE / "train_forest.py", folder / "forest"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        self.onnx = folder / "forest.onnx"
+
+    def copy_models(self, to):
+        super().copy_models(to)
+        for model in ("stock", "traced"):
+            shutil.copy(self.onnx.with_suffix(".joblib"), to / model / "model.joblib")
 
 
 class BentoMl(Server):

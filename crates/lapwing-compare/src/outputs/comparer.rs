@@ -119,11 +119,12 @@ impl Comparer {
             return Comparison::incomparable(Incomparable::BothFailed);
         }
         let now_s = WallClock::read().unix_ns(Stamp::now()) as f64 / 1e9;
-        fields.extend(compare_decoded(&p, &c, &Judging { rules: self.rules.of(route), scales, now_s }));
+        let by_value = matches!(readings[1], AnswerReading::SameModel(_));
+        fields.extend(compare_decoded(&p, &c, &Judging { rules: self.rules.of(route), scales, now_s, by_value }));
         let mut comparison = Comparison::of(fields);
         comparison.is_generated = matches!((&p, &c), (Decoded::Generated(_), Decoded::Generated(_)));
         // the paths of `redact` are those of a document, of which tensors say nothing
-        let is_mapped = readings.iter().any(|reading| !matches!(reading, AnswerReading::Protocol(_)));
+        let is_mapped = readings.iter().any(|reading| matches!(reading, AnswerReading::Mapped(_) | AnswerReading::Model(..)));
         let may_be_kept = !(is_mapped && self.redacts);
         if self.keep_samples > 0 && may_be_kept && !comparison.kinds().is_empty() {
             comparison.sample = Some(Box::new(PayloadSample::new(&p, &c, &self.redact)));

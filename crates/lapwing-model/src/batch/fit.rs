@@ -46,6 +46,12 @@ impl Fit {
         self.line
     }
 
+    /// The line without a fixed part, which batches of one size have; `None` before the first one.
+    #[must_use]
+    pub fn proportion(&self) -> Option<Line> {
+        (self.weight > 0.0).then(|| Line { fixed_ns: 0.0, unit_ns: self.t / self.u })
+    }
+
     /// The expected time of a forward pass of `units`, in nanoseconds; zero before the first one. Without a line, the time of
     /// the batches seen, scaled in proportion for a larger one.
     #[must_use]
@@ -133,6 +139,7 @@ mod tests {
             fit.observe(10, 1_000_000);
         }
         assert_eq!(fit.line(), None);
+        near(fit.proportion().unwrap().unit_ns, 1e5, 1e-9);
         near(fit.forward_ns(10), 1e6, 1e-9);
         near(fit.forward_ns(1), 1e6, 1e-9);
         near(fit.forward_ns(40), 4e6, 1e-9);

@@ -91,6 +91,12 @@ impl<T> Queue<T> {
         self.state.lock().waiting.fit().line()
     }
 
+    /// The forward time in proportion to the units; `None` until a batch has run.
+    #[must_use]
+    pub fn proportion(&self) -> Option<Line> {
+        self.state.lock().waiting.fit().proportion()
+    }
+
     /// How many calls wait.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -233,6 +233,16 @@ impl Model {
         self.executor.batches()
     }
 
+    /// Whether an input's first axis is open, so that calls choose their rows.
+    pub(crate) fn has_open_batch(&self) -> bool {
+        self.inputs().iter().any(|port| port.shape.first() == Some(&None))
+    }
+
+    /// Whether no axis but the first is open, so that rows alone make a call larger.
+    pub(crate) fn has_only_rows(&self) -> bool {
+        self.inputs().iter().all(|port| port.shape.iter().skip(1).all(Option::is_some))
+    }
+
     /// Whether calls have sequences of tokens.
     #[must_use]
     pub fn has_tokens(&self) -> bool {

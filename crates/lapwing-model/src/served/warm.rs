@@ -27,6 +27,8 @@ pub(crate) fn up(
     let mut runs = 0;
     let mut measure = |rows: usize, length: usize| {
         let call = model.synthetic_call(rows, length);
+        // a model whose batch is fixed has rows of its own
+        let rows = call.first().and_then(|tensor| tensor.shape.first()).copied().unwrap_or(rows);
         let (mut quickest, mut last) = (u64::MAX, 0);
         for run in 0..RUNS {
             let began = Stamp::now();
@@ -47,17 +49,29 @@ pub(crate) fn up(
     let mut sizes = vec![(1, 1), (1, length.div_ceil(8)), (1, length)];
     sizes.dedup();
     if model.plan().is_none() {
-        return any_length(&sizes, &mut measure).map(|()| runs);
+        if !model.has_only_rows() {
+            return any_length(&sizes, &mut measure).map(|()| runs);
+        }
+        // lengths make no difference
+        sizes.truncate(1);
     }
     let mut rows = 1;
     loop {
         let mut fastest = u64::MAX;
         for (rows, length) in sizes.drain(..) {
-            fastest = measure(rows, length)?;
+            match measure(rows, length) {
+                // nothing but a plan shows that a call may have several rows
+                Err(error) if rows == 1 || model.plan().is_some() || matches!(error, EngineError::Device { .. }) => {
+                    return Err(error);
+                }
+                Err(_) => return Ok(runs),
+                Ok(last) => fastest = last,
+            }
         }
         rows *= 4;
-        let is_small = rows <= config.max_rows && (!model.has_tokens() || rows * length <= config.max_tokens);
-        if !model.batches() || !is_small || fastest.saturating_mul(4 * RUNS as u64) > LONGEST_NS {
+        let is_small =
+            model.has_open_batch() && rows <= config.max_rows && (!model.has_tokens() || rows * length <= config.max_tokens);
+        if !is_small || fastest.saturating_mul(4 * RUNS as u64) > LONGEST_NS {
             return Ok(runs);
         }
         sizes.push((rows, length));

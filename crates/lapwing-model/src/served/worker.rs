@@ -71,7 +71,8 @@ impl Worker {
             Err(EngineError::Device { reason }) => self.end(&reason),
             Err(error) => tracing::warn!(model = self.about.name, %error, "cannot be warmed up; the first calls will be slow"),
         }
-        if let Some(Line { fixed_ns, unit_ns }) = queue.line() {
+        let of_one_size = || if model.has_only_rows() { queue.proportion() } else { None };
+        if let Some(Line { fixed_ns, unit_ns }) = queue.line().or_else(of_one_size) {
             // the cell is empty: this thread alone fills it, once
             let _ = self.state.line.set(WarmLine { fixed_ns, unit_ns, counts_tokens: model.has_tokens() });
         }

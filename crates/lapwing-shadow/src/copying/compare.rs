@@ -127,8 +127,12 @@ impl CompareWorker {
         let is_drawn = kind == OutputKind::GeneratedText && may_be_drawn(headers, pair.request.pieces(), self.max_request);
         let of =
             RouteOfPair { route: &route, account, kind, cause: *cause, asked: Asked { model: &model, may_be_drawn: is_drawn } };
-        let verdict = if pair.target < self.candidates.len() {
-            let readings = [pair.primary.reading(&pair.copy, kind), pair.copy.reading(&pair.primary, kind)];
+        let verdict = if let Some(mappings) = self.candidates.get(pair.target) {
+            let of_copy = match pair.copy.reading(&pair.primary, kind) {
+                AnswerReading::Protocol(kind) if mappings.is_of_engine() => AnswerReading::SameModel(kind),
+                reading => reading,
+            };
+            let readings = [pair.primary.reading(&pair.copy, kind), of_copy];
             let scales = self.accounts.lock().scales(pair.target, account, *cause, &model);
             let comparison = self.comparer.compare_as(&route, readings, &scales, &primary, &pair.copy.finished());
             self.accounts.lock().record(pair.target, account, *cause, &comparison, pair.trace, of.asked)

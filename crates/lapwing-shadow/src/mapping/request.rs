@@ -205,9 +205,12 @@ pub struct MappingError {
     pub reason: String,
 }
 
-/// The mappings of one target.
+/// The mappings of one target; the default is that of a server, which has none.
 #[derive(Debug, Default)]
-pub struct MappingTable(BTreeMap<String, Arc<RequestMapping>>);
+pub struct MappingTable {
+    routes: BTreeMap<String, Arc<RequestMapping>>,
+    is_of_engine: bool,
+}
 
 impl MappingTable {
     /// The checked `rules` compiled for the model in `file`, which the engine runs as `target`. Of several for one route the first counts. A
@@ -231,18 +234,24 @@ impl MappingTable {
                 table.insert(rule.route.clone(), Arc::new(RequestMapping::new(rule, model, file, limit).map_err(error)?));
             }
         }
-        Ok(Self(table))
+        Ok(Self { routes: table, is_of_engine: true })
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.routes.is_empty()
     }
 
     /// The mapping of a route, as `/stats` names it.
     #[must_use]
     pub fn of(&self, route: &str) -> Option<&Arc<RequestMapping>> {
-        self.0.get(route)
+        self.routes.get(route)
+    }
+
+    /// Whether the target is a model that the engine runs.
+    #[must_use]
+    pub const fn is_of_engine(&self) -> bool {
+        self.is_of_engine
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Judging<'r> {
     pub(crate) scales: &'r FieldScales,
     /// The time, in seconds since 1970: values that are times of answering are near it.
     pub(crate) now_s: f64,
+    /// Whether of tensors the values alone count, and not how the side that serves the model writes them.
+    pub(crate) by_value: bool,
 }
 
 #[cfg(test)]

@@ -101,6 +101,12 @@ impl ElementType {
         matches!(self, Self::Fp16 | Self::Bf16 | Self::Fp32 | Self::Fp64)
     }
 
+    /// Whether both are floating-point numbers, or both whole ones.
+    pub(crate) fn is_same_kind(self, other: Self) -> bool {
+        let is_whole = |element: Self| !matches!(element, Self::Bool | Self::Bytes) && !element.is_float();
+        (self.is_float() && other.is_float()) || (is_whole(self) && is_whole(other))
+    }
+
     /// Reads the element at `index` of little-endian `data`; 0 beyond its end, which callers have excluded.
     pub(crate) fn read(self, data: &[u8], index: usize) -> Number {
         fn chunk<const N: usize>(data: &[u8], index: usize) -> [u8; N] {

@@ -42,6 +42,9 @@ pub(crate) use tensor::DecodedTensor;
 pub enum AnswerReading<'a> {
     /// By what the protocol of its route answers with.
     Protocol(OutputKind),
+    /// The same, of a model that was given the request as it is, in place of the upstream's. Of its tensors the values are compared: numbers
+    /// of the same kind in another width, and axes of length 1, are no difference.
+    SameModel(OutputKind),
     /// As the fields of an API that are compared, each at its place in a JSON document.
     Mapped(&'a OutputMapping),
     /// As tensors that a model answered, of which those fields are made. The texts of the request have so many tokens.
@@ -90,7 +93,7 @@ pub(crate) fn decode(
     limit: usize,
 ) -> Result<Decoded, AnswerDecodeError> {
     let kind = match reading {
-        AnswerReading::Protocol(kind) => kind,
+        AnswerReading::Protocol(kind) | AnswerReading::SameModel(kind) => kind,
         AnswerReading::Mapped(outputs) => return mapped::decode(answer, outputs, limit).map(Decoded::Tensors),
         AnswerReading::Model(outputs, tokens) => {
             return match decode(answer, AnswerReading::Protocol(OutputKind::Tensors), limit)? {

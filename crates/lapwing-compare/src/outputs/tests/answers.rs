@@ -57,6 +57,31 @@ fn tensors_are_paired_by_name_and_by_mapping() {
 }
 
 #[test]
+fn the_same_model_served_otherwise_is_compared_by_value() {
+    let answer = |datatype: &str, shape: &str, data: &str| {
+        let tensor = format!(r#"{{"name": "y", "datatype": "{datatype}", "shape": {shape}, "data": {data}}}"#);
+        TestAnswer::json(&format!(r#"{{"outputs": [{tensor}]}}"#))
+    };
+    let kinds = |reading: fn(OutputKind) -> AnswerReading<'static>, p: &TestAnswer, c: &TestAnswer| {
+        let readings = [AnswerReading::Protocol(OutputKind::Tensors), reading(OutputKind::Tensors)];
+        let scales = FieldScales::default();
+        let found = Comparer::new(&Config::default()).compare_as("/", readings, &scales, &p.as_finished(), &c.as_finished());
+        differing(&found).pop().map(|(_, kinds)| kinds).unwrap_or_default()
+    };
+    let (double, single) = (answer("FP64", "[2, 1]", "[0.25, 0.5]"), answer("FP32", "[2]", "[0.25, 0.5]"));
+    assert_eq!(kinds(AnswerReading::Protocol, &double, &single), ["datatype", "shape"]);
+    assert!(kinds(AnswerReading::SameModel, &double, &single).is_empty());
+    assert_eq!(kinds(AnswerReading::SameModel, &double, &answer("FP32", "[1, 2]", "[0.25, 0.75]")), ["value"]);
+    // a class is no probability, and two rows are no row of two
+    assert_eq!(
+        kinds(AnswerReading::SameModel, &answer("INT64", "[2]", "[0, 1]"), &answer("FP32", "[2]", "[0, 1]")),
+        ["datatype"]
+    );
+    let (wide, long) = (answer("FP32", "[2, 3]", "[1, 2, 3, 4, 5, 6]"), answer("FP32", "[3, 2]", "[1, 2, 3, 4, 5, 6]"));
+    assert_eq!(kinds(AnswerReading::SameModel, &wide, &long), ["shape"]);
+}
+
+#[test]
 fn the_rule_of_a_route_decides() {
     let answer =
         |data: &str| TestAnswer::json(format!(r#"{{"outputs":[{{"name":"y","datatype":"FP32","shape":[1,3],"data":{data}}}]}}"#));

@@ -5,7 +5,7 @@ import pathlib
 import onnxruntime
 import triton_python_backend_utils as pb_utils
 
-DATATYPES = {"tensor(float)": "TYPE_FP32", "tensor(int64)": "TYPE_INT64"}
+DATATYPES = {"tensor(float)": "TYPE_FP32", "tensor(int32)": "TYPE_INT32", "tensor(int64)": "TYPE_INT64"}
 
 
 def session():
