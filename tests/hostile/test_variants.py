@@ -3,6 +3,7 @@ file with a message that names the part and the reason, or it serves it; then ca
 both cases nothing panics or hangs, and neither the process nor its trial takes more memory than it may.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -30,7 +31,7 @@ ELEMENTS = 1 << 20
 
 
 class Served:
-    """A variant that was given to the engine, until it is refused or ready."""
+    """A variant that is given to the engine."""
 
     def __init__(self, folder, data, executor, library):
         path = folder / "variant.onnx"
@@ -38,10 +39,17 @@ class Served:
         bounds = {"load_memory": f"{LIMIT_MIB}MiB", "load_time": "4s", "threads": 1, "device": "cpu"}
         self.engine = Engine(folder, path, executor=executor, ort_lib=library, **bounds)
         self.peak_mib = self.code = None
+
+    def wait(self):
         end = time.monotonic() + SECONDS
         while not self.has_ended() and not self.is_ready():
-            assert time.monotonic() < end, f"neither refused nor ready: {self.said()}"
+            assert time.monotonic() < end, "neither refused nor ready"
             time.sleep(0.01)
+
+    def close(self):
+        if not self.has_ended():
+            self.engine.process.kill()
+            self.engine.process.wait()
 
     def said(self):
         return self.engine.out.read_text(errors="replace")
@@ -100,8 +108,8 @@ def values(kind, shape, is_extreme, rng):
 def check(folder, name, n, executor, library):
     """Gives a variant to the engine; whether it was served."""
     what, data = variant(name, n)
-    served = Served(folder, data, executor, library)
-    try:
+    with contextlib.closing(Served(folder, data, executor, library)) as served, told(served, f"{name} {n}, {what}"):
+        served.wait()
         answers = []
         if served.code is None:
             for body, headers in served.calls(np.random.default_rng(n)):
@@ -116,13 +124,16 @@ def check(folder, name, n, executor, library):
         assert "panicked" not in served.said()
         assert served.peak_mib < LIMIT_MIB, f"{served.peak_mib:.0f} MiB"
         return bool(answers)
+
+
+@contextlib.contextmanager
+def told(served, what):
+    """Has a failure say of which variant, and what the engine wrote."""
+    try:
+        yield
     except (AssertionError, OSError) as error:
-        error.add_note(f"{name} {n} by {executor}, library {library}: {what}\n{served.said()[-3000:]}")
+        error.add_note(f"{what}\n{served.said()[-3000:]}")
         raise
-    finally:
-        if not served.has_ended():
-            served.engine.process.kill()
-            served.engine.process.wait()
 
 
 def check_refusal(said, path):
@@ -152,8 +163,9 @@ def test_900_variants_are_refused_or_answer_by_every_executor(tmp_path, name, wa
 def test_the_files_themselves_are_served(tmp_path):
     """So that what is refused is refused for its fault."""
     for name, make in FILES.items():
-        served = Served(tmp_path, make().SerializeToString(), "auto", LIBRARY)
-        assert served.code is None, (name, served.said())
-        answers = [served.engine.infer(body, **headers).status for body, headers in served.calls(np.random.default_rng(0))]
-        assert answers[:2] == [200, 200], (name, answers)
-        served.stop()
+        with contextlib.closing(Served(tmp_path, make().SerializeToString(), "auto", LIBRARY)) as served, told(served, name):
+            served.wait()
+            assert served.code is None
+            answers = [served.engine.infer(body, **headers).status for body, headers in served.calls(np.random.default_rng(0))]
+            assert answers[:2] == [200, 200], answers
+            served.stop()

@@ -50,7 +50,19 @@ pub(crate) fn session(file: Option<&OnnxFile>, options: &ModelOptions) -> Result
         ModelSource::File(path) => Session::from_file(runtime, path, options.threads()),
         ModelSource::Memory(bytes) => Session::from_bytes(runtime, bytes, options.threads()),
     };
-    session.map_err(|error| error.to_string())
+    let session = session.map_err(|error| error.to_string())?;
+    session.inputs().iter().try_for_each(bounded)?;
+    Ok(session)
+}
+
+/// Refuses an input of which no call could be made.
+fn bounded(port: &TensorSpec) -> Result<(), String> {
+    const MOST: usize = 1 << 32;
+    let elements = port.shape.iter().flatten().try_fold(1_usize, |product, length| product.checked_mul(*length));
+    if elements.is_some_and(|elements| elements <= MOST) {
+        return Ok(());
+    }
+    Err(format!("input {}: its shape {:?} has more than {MOST} elements", port.name, port.shape))
 }
 
 impl Executor for OnnxRuntimeExecutor {

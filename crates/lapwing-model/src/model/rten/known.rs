@@ -11,6 +11,8 @@ use lapwing_onnx::messages::{AttributeProto, GraphProto, NodeProto, TensorProto,
 pub(crate) struct Known {
     constants: HashMap<String, TensorProto>,
     truths: HashSet<String>,
+    /// Numbers that a call gives.
+    given: HashSet<String>,
     ranks: HashMap<String, usize>,
 }
 
@@ -26,6 +28,7 @@ impl Known {
         for tensor in &graph.initializer {
             self.constant(&tensor.name, tensor);
         }
+        self.given.extend(graph.input.iter().filter(|port| is_float(port)).map(|port| port.name.clone()));
         for port in graph.input.iter().chain(&graph.value_info).chain(&graph.output) {
             self.port(port);
         }
@@ -80,6 +83,11 @@ impl Known {
         self.truths.contains(name)
     }
 
+    /// Whether a tensor holds floating-point numbers that a call gives, which may have any size.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+
     /// A tensor's number of axes.
     pub(crate) fn rank(&self, name: &str) -> Option<usize> {
         self.ranks.get(name).copied()
@@ -104,6 +112,17 @@ fn light(tensor: &TensorProto) -> TensorProto {
         data_location: tensor.data_location,
         ..TensorProto::default()
     }
+}
+
+fn is_float(port: &ValueInfoProto) -> bool {
+    let Some(TensorType(tensor)) = port.r#type.as_ref().and_then(|kind| kind.value.as_ref()) else { return false };
+    [DataType::Float, DataType::Double, DataType::Float16].iter().any(|kind| tensor.elem_type == *kind as i32)
+}
+
+/// The elements of a constant of single precision, as far as they are known.
+pub(crate) fn floats(tensor: &TensorProto) -> impl Iterator<Item = f32> {
+    let raw = tensor.raw_data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    raw.chain(tensor.float_data.iter().copied())
 }
 
 /// Whether a node is one of ONNX's own domain.

@@ -1,6 +1,6 @@
 //! Nodes that rten reads otherwise than ONNX says: written by others that it reads alike, or refused.
 
-use super::known::{Known, attribute, integer, is_onnx, text};
+use super::known::{Known, attribute, floats, integer, is_onnx, text};
 use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
 use super::{constants, quantized};
 use lapwing_onnx::EngineError;
@@ -60,6 +60,7 @@ pub(crate) fn node(mut node: NodeProto, known: &Known, opset: Opset, into: &mut 
             node.attribute.push(word("nearest_mode", "floor"));
             into.push(node);
         }
+        "QuantizeLinear" => bounded(node, known, into),
         "Selu" | "Mish" | "Celu" | "ThresholdedRelu" => composed(node, into),
         _ => into.push(node),
     }
@@ -98,8 +99,7 @@ fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineErr
 fn enlarges(node: &NodeProto, known: &Known) -> bool {
     let scales = node.input.get(1).and_then(|name| known.constant_of(name));
     let are_large = scales.is_some_and(|scales| {
-        let raw = scales.raw_data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-        let mut numbers = raw.chain(scales.float_data.iter().copied()).peekable();
+        let mut numbers = floats(scales).peekable();
         numbers.peek().is_some() && numbers.all(|scale| scale >= 1.0)
     });
     text(node, "mode") == Some("linear") || are_large
@@ -216,6 +216,25 @@ fn axes(kind: &str, (node, part): (&NodeProto, &str), [reads, makes]: [&str; 2],
     let place = format!("{makes}/axes");
     into.push(constant(node, &format!("{part}/axes"), wholes_of(&[axis]), &place));
     into.push(made(kind, node, part, &[reads, &place], makes));
+}
+
+/// `QuantizeLinear` of what a call gives. rten rounds it to 32 bits before it ends at the limits of 8, so that infinities, and what is 2³¹
+/// times the scale, would become 0. What nodes make of 8 bits is never that large.
+fn bounded(mut node: NodeProto, known: &Known, into: &mut Nodes) {
+    /// Above every type that is quantized to, and in 32 bits with any zero point.
+    const MOST: f32 = 1_073_741_824.0;
+    let Some(input) = node.input.first().filter(|input| known.is_given(input)) else { return into.push(node) };
+    let scale = node.input.get(1).and_then(|name| known.constant_of(name));
+    let least = scale.into_iter().flat_map(floats).filter(|scale| *scale > 0.0).reduce(f32::min);
+    if let (Some(least), Some(output)) = (least, node.output.first()) {
+        let part = |what: &str| format!("{output}/{what}");
+        let most = (least * MOST).min(f32::MAX);
+        into.push(scalar(&node, "least", -most, &part("least")));
+        into.push(scalar(&node, "most", most, &part("most")));
+        into.push(made("Clip", &node, "bounded", &[input, &part("least"), &part("most")], &part("bounded")));
+        node.input[0] = part("bounded");
+    }
+    into.push(node);
 }
 
 /// `VALID` is no padding, whatever the padding is.

@@ -309,6 +309,18 @@ fn what_cannot_be_run_is_named_in_few_words() {
 }
 
 #[test]
+fn what_is_quantized_ends_at_the_limits_of_its_type() {
+    let weights = vec![floats("s", &[], &[0.5]), TensorProto { raw_data: vec![128].into(), ..tensor("z", UINT8, &[]) }];
+    let quantized = node("QuantizeLinear", &["x", "s", "z"], vec![]);
+    let model = load(&file(17, quantized, vec![port("x", FLOAT, &[0])], weights, UINT8)).unwrap();
+    for count in [1, 70] {
+        let x = [1.0, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30].repeat(count);
+        let made = answer(&model, vec![Tensor::f32("x", &[x.len()], &x)]).unwrap();
+        assert_eq!(made.data[..], [130, 255, 0, 255, 0].repeat(count));
+    }
+}
+
+#[test]
 fn a_panic_is_an_error_of_its_call() {
     let inputs = vec![port("x", INT64, &[0]), port("z", INT64, &[0])];
     let model = load(&file(17, node("Div", &["x", "z"], vec![]), inputs, vec![], INT64)).unwrap();
