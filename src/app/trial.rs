@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use lapwing_console::printable::printable;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_ledger::Stamp;
 use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Verification, Workspace};
@@ -26,6 +27,8 @@ const POLL: Duration = Duration::from_millis(2);
 const LENGTHS: [usize; 8] = [1, 2, 8, 16, 64, 224, 512, 16_000];
 /// What is read of the text that the trial wrote about its failure, in bytes.
 const TEXT: u64 = 4096;
+/// What is shown of it, in columns: names of a file may be long, and may have line ends and escapes, which are written out.
+const COLUMNS: usize = 800;
 /// What a trial that succeeded says first; a verification may follow.
 const LOADED: &str = "loaded";
 /// The start of a verification: the rows of the calls that agree, or why nothing was compared.
@@ -269,7 +272,7 @@ fn reason(path: &Path, time: Period, memory: Size, status: ExitStatus, said: Str
         _ if ["memory allocation of", "failed to allocate"].iter().any(|words| failure.contains(words)) => {
             TrialError::Memory { path, memory }
         }
-        None if !said.is_empty() && !said.starts_with(LOADED) => TrialError::Refused(said),
+        None if !said.is_empty() && !said.starts_with(LOADED) => TrialError::Refused(printable(&said, COLUMNS)),
         _ => TrialError::Ended { path, status, said: panicked(failure) },
     }
 }

@@ -47,6 +47,7 @@ def test_a_bad_file_is_refused_by_the_part_that_is_at_fault(what, command, files
     assert code not in (0, 101) and code > 0, (code, output)
     assert "panicked" not in output, output
     assert re.search(message, output), output
+    assert len([line for line in output.splitlines() if not re.match(r"20\d\d-", line)]) <= 3, output
     assert took < 10, f"{took:.1f} s"
 
 

@@ -132,7 +132,7 @@ fn auto(
     match classical(file, options) {
         Ok(selected) => selected,
         Err(node) => {
-            let selected = general(Some(file), graph(), options)?;
+            let selected = general(Some(file), graph(), options).map_err(|error| not_classical(error, &node))?;
             Ok(selected.instead_of(ExecutorName::Tabular, node.to_string()))
         }
     }
@@ -185,6 +185,17 @@ fn general(
         }
     };
     Ok(selected.instead_of(ExecutorName::Plan, why_no_plan))
+}
+
+/// The error of a classical model that no executor can run: what prevents its plan says more than that others have no such operators.
+fn not_classical(error: EngineError, node: &UnsupportedNode) -> EngineError {
+    match error {
+        EngineError::Model { .. } => EngineError::part(
+            format!("node {} ({})", node.node, node.operator),
+            format!("{}; and no other executor can run it: {error}", node.reason),
+        ),
+        other => other,
+    }
 }
 
 /// The error of a model that neither rten nor ONNX Runtime can run.
