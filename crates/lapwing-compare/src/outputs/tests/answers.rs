@@ -60,7 +60,7 @@ fn tensors_are_paired_by_name_and_by_mapping() {
 fn the_same_model_served_otherwise_is_compared_by_value() {
     let answer = |datatype: &str, shape: &str, data: &str| {
         let tensor = format!(r#"{{"name": "y", "datatype": "{datatype}", "shape": {shape}, "data": {data}}}"#);
-        TestAnswer::json(&format!(r#"{{"outputs": [{tensor}]}}"#))
+        TestAnswer::json(format!(r#"{{"outputs": [{tensor}]}}"#))
     };
     let kinds = |reading: fn(OutputKind) -> AnswerReading<'static>, p: &TestAnswer, c: &TestAnswer| {
         let readings = [AnswerReading::Protocol(OutputKind::Tensors), reading(OutputKind::Tensors)];
