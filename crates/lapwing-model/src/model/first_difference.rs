@@ -7,18 +7,20 @@ use lapwing_engine::clock::Stamp;
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::messages::NodeProto;
 
-use super::executor::ExecutorName;
+use super::executor::{Executor, ExecutorName};
 use super::onnxruntime;
 use super::options::ModelOptions;
-use super::select;
 use super::verify::{self, Verification};
 use crate::choice::Backend;
 
 /// How long it is looked for: a start waits for it.
 const LONGEST_NS: u64 = 3_000_000_000;
 
+/// Prepares a file for the executor that options name; `None` if that cannot run it.
+pub(crate) type Load<'a> = &'a dyn Fn(&OnnxFile, &ModelOptions) -> Option<Box<dyn Executor>>;
+
 /// The node, in words; `None` if it was not found: a file whose weights lie in other files is not cut.
-pub(crate) fn find(file: &OnnxFile, executor: ExecutorName, options: &ModelOptions) -> Option<String> {
+pub(crate) fn find(file: &OnnxFile, executor: ExecutorName, options: &ModelOptions, load: Load<'_>) -> Option<String> {
     let backend = match executor {
         ExecutorName::Plan => Backend::Plan,
         ExecutorName::Tabular => Backend::Tabular,
@@ -27,13 +29,14 @@ pub(crate) fn find(file: &OnnxFile, executor: ExecutorName, options: &ModelOptio
     };
     let options = ModelOptions { backend, gpu: None, verify: false, measure: false, ..options.clone() };
     let nodes = &file.proto.graph.as_ref()?.node;
-    Search { file, nodes, options, known: HashMap::new(), began: Stamp::now() }.first()
+    Search { file, nodes, options, load, known: HashMap::new(), began: Stamp::now() }.first()
 }
 
 struct Search<'a> {
     file: &'a OnnxFile,
     nodes: &'a [NodeProto],
     options: ModelOptions,
+    load: Load<'a>,
     /// What came of cutting behind a node, by its place.
     known: HashMap<usize, Outcome>,
     began: Stamp,
@@ -104,8 +107,8 @@ impl Search<'_> {
         let made: Vec<&str> = self.nodes[at].output.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         let cut = self.file.ending_with(&made).ok()?;
         let session = onnxruntime::session(Some(&cut), &self.options).ok()?;
-        let selected = select::select(Some(&cut), || cut.graph(), &self.options).ok()?;
-        match verify::compare(&*selected.executor, &session, Some(&cut)) {
+        let executor = (self.load)(&cut, &self.options)?;
+        match verify::compare(&*executor, &session, Some(&cut)) {
             Verification::Agrees { .. } => Some(Outcome::Same),
             Verification::Differs(_) => Some(Outcome::Different),
             Verification::NotCompared(_) => None,

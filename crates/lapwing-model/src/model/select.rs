@@ -276,7 +276,7 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
         }
     };
     let difference = match verify::compare(&*chosen.executor, &session, file) {
-        Verification::Differs(difference) => match file.and_then(|file| first_difference::find(file, name, options)) {
+        Verification::Differs(difference) => match file.and_then(|file| first_difference::find(file, name, options, &loaded)) {
             Some(node) => format!("{difference}; {node}"),
             None => difference,
         },
@@ -293,6 +293,11 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     let node = chosen.unsupported.unwrap_or(node);
     let moved = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)).instead_of(name, difference.clone());
     Ok(Selected { verification: Verification::Differs(difference), ..moved })
+}
+
+/// The executor that options name, with a file; `None` if it cannot run it.
+fn loaded(file: &OnnxFile, options: &ModelOptions) -> Option<Box<dyn Executor>> {
+    select(Some(file), || file.graph(), options).ok().map(|selected| selected.executor)
 }
 
 fn cannot(executor: ExecutorName, reason: String) -> EngineError {
