@@ -24,7 +24,7 @@ mod work;
 
 pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
-pub use self::infer::evaluate;
+pub use self::infer::{computed, evaluate};
 pub use self::normal::{NodeOrder, node_order};
 pub use self::stated::{AxisLengths, StatedShape};
 pub use self::work::GraphWork;

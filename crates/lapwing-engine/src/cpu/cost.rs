@@ -63,6 +63,7 @@ impl CpuExecutor {
         let packed = self.prepared.ready.iter().map(|ready| match ready {
             PreparedNode::Gemm(packed) => packed.bytes(),
             PreparedNode::GemmI8(packed, _) => packed.bytes(),
+            PreparedNode::Attention(table) => table.bytes(),
             PreparedNode::Map(_) | PreparedNode::Plain => 0,
         });
         packed.sum::<usize>() + self.prepared.plan.weights.iter().map(|weight| 4 * weight.data.len()).sum::<usize>()

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::attention::{Attention, HeadColumns, HeadColumnsMut, HeadShape};
+use super::attention::{Attention, DistanceBias, HeadColumns, HeadColumnsMut, HeadShape};
 use super::embed::{EmbedError, RowSelector, Table, embed};
 use super::map::ArgData;
 use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place};
@@ -98,6 +98,7 @@ impl Run<'_> {
         shape: HeadShape,
         columns: [plan::Columns; 3],
         bias: Option<ValueId>,
+        by_distance: Option<&DistanceBias>,
         scratches: &ThreadScratch<'_>,
     ) -> Result<(), RunError> {
         let failed = |e: super::shape::ShapeError| failed(node, &e.to_string());
@@ -106,7 +107,8 @@ impl Run<'_> {
             offset: columns.from,
             stride: self.prepared.plan.value(columns.value).width,
         });
-        let attention = Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id))).map_err(failed)?;
+        let attention =
+            Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id)), by_distance).map_err(failed)?;
         // SAFETY: only this node accesses its output; its parts write different heads
         let out = HeadColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
         // a head of a sequence costs the square of its length; the parts have about equal cost

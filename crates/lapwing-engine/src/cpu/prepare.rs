@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::attention::DistanceBias;
 use super::gemm::PackedWeights;
 use super::gemm::int8::{LevelI8, PackedWeightsI8, RowQuant};
 use super::level::Level;
@@ -48,6 +49,8 @@ pub(crate) enum PreparedNode {
     GemmI8(Arc<PackedWeightsI8>, Option<RowQuant>),
     /// The compiled program of a map.
     Map(program::CpuProgram),
+    /// The bias by distance of an attention; shared by those that use the same table.
+    Attention(Arc<DistanceBias>),
     /// Nothing to precompute.
     Plain,
 }
@@ -77,6 +80,7 @@ fn prepare(plan: &mut Plan, options: &CpuOptions) -> Result<Vec<PreparedNode>, P
         let fails = |reason: String| PrepareError { node: node.name.clone(), reason };
         ready.push(match &node.op {
             Op::Gemm { weight, .. } => cache.gemm(plan, *weight, at, options).map_err(fails)?,
+            Op::Attention { by_distance: Some(table), .. } => PreparedNode::Attention(cache.distances(plan, *table)),
             Op::Map { program, args } => PreparedNode::Map(map(plan, node, program, args).map_err(fails)?),
             _ => PreparedNode::Plain,
         });
@@ -99,6 +103,7 @@ fn prepare(plan: &mut Plan, options: &CpuOptions) -> Result<Vec<PreparedNode>, P
 struct WeightCache {
     floats: BTreeMap<WeightId, Arc<PackedWeights>>,
     bytes: BTreeMap<WeightId, Arc<PackedWeightsI8>>,
+    distances: BTreeMap<WeightId, Arc<DistanceBias>>,
 }
 
 impl WeightCache {
@@ -119,6 +124,11 @@ impl WeightCache {
         }
         let packed = self.floats.entry(id).or_insert_with(|| Arc::new(PackedWeights::for_level(data, k, n, options.level)));
         Ok(PreparedNode::Gemm(packed.clone()))
+    }
+
+    fn distances(&mut self, plan: &Plan, id: WeightId) -> Arc<DistanceBias> {
+        let table = plan.weight(id);
+        self.distances.entry(id).or_insert_with(|| Arc::new(DistanceBias::new(&table.data, table.width))).clone()
     }
 
     fn packed(&self) -> impl Iterator<Item = WeightId> {

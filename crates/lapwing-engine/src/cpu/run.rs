@@ -126,9 +126,10 @@ impl Run<'_> {
                         .map_err(|e| failed(node, &e.to_string()))
                 })
             }
-            (Op::Attention { q, k, v, heads, head, head_out, scale, bias }, _) => {
+            (Op::Attention { q, k, v, heads, head, head_out, scale, bias, .. }, _) => {
                 let shape = HeadShape { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
-                self.attention(node, shape, [*q, *k, *v], *bias, &scratches)
+                let by_distance = if let PreparedNode::Attention(table) = ready { Some(&**table) } else { None };
+                self.attention(node, shape, [*q, *k, *v], *bias, by_distance, &scratches)
             }
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),

@@ -95,7 +95,7 @@ impl CudaExecutor {
 mod tests {
     use super::*;
     use crate::gpu::{LoweringTarget, route};
-    use crate::tests::plans::{every, plans};
+    use crate::tests::plans::{every_on_gpus, plans};
     use lapwing_plan::plan::{Cost, Rows};
 
     fn account(name: &str, precision: &GpuPrecision, size: BatchSize) -> (Plan, ExecutionCost) {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn single_precision_costs_what_the_plan_says() {
-        for name in every() {
+        for name in every_on_gpus() {
             for size in [BatchSize::uniform(1, 5), BatchSize::uniform(17, 9)] {
                 for precision in [GpuPrecision::Fp32, GpuPrecision::Tf32] {
                     let (plan, account) = account(&name, &precision, size);
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn narrow_numbers_are_fewer_bytes_and_as_many_operations() {
         let mut fewer = 0;
-        for name in every() {
+        for name in every_on_gpus() {
             let size = BatchSize::uniform(3, 7);
             let [exact, half, bytes] = [GpuPrecision::Fp32, GpuPrecision::Fp16, GpuPrecision::Int8(Vec::new())]
                 .map(|precision| account(&name, &precision, size).1);

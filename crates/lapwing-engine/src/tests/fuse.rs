@@ -140,9 +140,10 @@ impl Build {
                     .collect();
                 let code = vec![Scalar(1.0), Arg(0), Two(Binary::Sub, 0, 1), Scalar(-9.0), Two(Binary::Mul, 2, 3)];
                 let bias = (seed % 2 == 0).then(|| self.map(code, vec![ValueId(1)], Rows::Token, 1));
+                let by_distance = (seed % 3 == 0).then(|| self.weight(1 + seed % 2, 5, seed));
                 let of = |at: usize| Columns { value: heads[at], from: 0 };
                 let (q, k, v) = (of(0), of(1), of(2));
-                let op = Op::Attention { q, k, v, heads: 2, head: 3, head_out: 3, scale: 0.6, bias };
+                let op = Op::Attention { q, k, v, heads: 2, head: 3, head_out: 3, scale: 0.6, bias, by_distance };
                 self.push(op, Rows::Token, WIDTH);
             }
             13 => {

@@ -97,7 +97,7 @@ impl Naive<'_> {
                 at(*x, row, column) / (square + f64::from(*epsilon)).sqrt() * scale.map_or(1.0, |id| self.weight(id, 0, column))
             }),
             Op::Softmax(x) => (0..rows).flat_map(|row| softmax(&row_of(*x, row))).collect(),
-            Op::Attention { q, k, v, heads, head, head_out, scale, bias } => {
+            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } => {
                 let mut out = vec![0.0; rows * width];
                 let of = |columns: &Columns, row: usize, column: usize| at(columns.value, row, columns.from + column);
                 let mut first = 0;
@@ -106,7 +106,13 @@ impl Naive<'_> {
                     for (h, row) in (0..*heads).flat_map(|h| tokens.clone().map(move |row| (h, row))) {
                         let score = |key: usize| {
                             let product: f64 = (0..*head).map(|c| of(q, row, h * head + c) * of(k, key, h * head + c)).sum();
-                            product * f64::from(*scale) + bias.map_or(0.0, |id| at(id, key, 0))
+                            let by_distance = by_distance.map_or(0.0, |id| {
+                                let (table, distance) = (self.plan.weight(id), key as i64 - row as i64);
+                                let reach = (table.width / 2) as i64;
+                                self.weight(id, h % table.rows, (distance.clamp(-reach, reach) + reach) as usize)
+                            });
+                            let score = product * f64::from(*scale) + bias.map_or(0.0, |id| at(id, key, 0)) + by_distance;
+                            score.max(f32::MIN.into())
                         };
                         let shares = softmax(&tokens.clone().map(score).collect::<Vec<_>>());
                         for c in 0..*head_out {

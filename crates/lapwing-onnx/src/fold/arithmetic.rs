@@ -162,8 +162,14 @@ fn clip(task: &Task<'_>, from: &Constant) -> Option<Constant> {
         let x = least.filter(|least| x < *least).unwrap_or(x);
         most.filter(|most| x > *most).unwrap_or(x)
     };
-    is_float(from.datatype).then_some(())?;
-    Constant::of_floats(from.datatype, &from.shape, from.floats()?.map(clip))
+    if is_float(from.datatype) {
+        return Constant::of_floats(from.datatype, &from.shape, from.floats()?.map(clip));
+    }
+    let numbers: Vec<i64> = from.ints()?.collect();
+    // those that double precision does not hold are not computed
+    let is_exact = |x: &i64| x.unsigned_abs() < 1 << 53;
+    numbers.iter().all(is_exact).then_some(())?;
+    Constant::of_ints(from.datatype, &from.shape, numbers.into_iter().map(|x| clip(x as f64) as i64))
 }
 
 fn range(task: &Task<'_>, start: &Constant) -> Option<Constant> {

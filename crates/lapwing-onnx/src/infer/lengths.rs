@@ -32,6 +32,11 @@ impl Symbols {
         i32::try_from(number).map_or_else(|_| self.fresh(), Length::Value)
     }
 
+    /// The lengths of these numbers.
+    pub(crate) fn shape(&mut self, lengths: &[usize]) -> Vec<Length> {
+        lengths.iter().map(|length| self.of(i64::try_from(*length).unwrap_or(i64::MAX))).collect()
+    }
+
     fn settled(&mut self, length: &Length) -> Length {
         if magnitude(length) > f64::from(i32::MAX) {
             return self.fresh();

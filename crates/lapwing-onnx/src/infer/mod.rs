@@ -25,3 +25,4 @@ mod windows;
 
 pub(crate) use self::concrete::Concrete;
 pub use self::lengths::evaluate;
+pub use self::node::computed;

@@ -33,12 +33,37 @@ pub(crate) fn made(
     symbols: &mut Symbols,
     folding: &mut Folding,
 ) -> Result<Vec<Made>, Reason> {
-    let view = View { node, inputs: node.inputs.iter().map(|id| id.map(|id| &tensors[id.0])).collect() };
+    made_of(&View { node, inputs: node.inputs.iter().map(|id| id.map(|id| &tensors[id.0])).collect() }, symbols, folding)
+}
+
+/// What a node makes of constants, in its inputs' order; `None` if it is not evaluated.
+///
+/// # Errors
+///
+/// Why the node cannot run with them.
+pub fn computed(node: &ShapedNode, inputs: &[Option<Arc<Constant>>]) -> Result<Option<Vec<Arc<Constant>>>, Reason> {
+    let mut symbols = Symbols::new();
+    let fact = |constant: &Arc<Constant>, symbols: &mut Symbols| TensorFact {
+        name: String::new(),
+        datatype: Some(constant.datatype),
+        shape: Some(symbols.shape(&constant.shape)),
+        value: KnownValue::Constant(constant.clone()),
+    };
+    let facts: Vec<Option<TensorFact>> =
+        inputs.iter().map(|input| input.as_ref().map(|constant| fact(constant, &mut symbols))).collect();
+    let view = View { node, inputs: facts.iter().map(Option::as_ref).collect() };
+    let all = made_of(&view, &mut symbols, &mut Folding::new(0))?;
+    let constant = |made: Made| if let KnownValue::Constant(constant) = made.value { Some(constant) } else { None };
+    Ok(all.into_iter().map(constant).collect())
+}
+
+fn made_of(view: &View<'_>, symbols: &mut Symbols, folding: &mut Folding) -> Result<Vec<Made>, Reason> {
+    let node = view.node;
     let Some(rule) = rule(&node.domain, &node.operator) else {
         return Ok(node.outputs.iter().map(|_| Made::default()).collect());
     };
-    let mut shapes = rule(&view, symbols)?.into_iter();
-    let kinds = datatypes::made(&view);
+    let mut shapes = rule(view, symbols)?.into_iter();
+    let kinds = datatypes::made(view);
     let mut all: Vec<Made> = Vec::with_capacity(kinds.len());
     for datatype in kinds {
         let shape = shapes.next().flatten();
@@ -50,7 +75,7 @@ pub(crate) fn made(
     let is_constant = view.inputs.iter().flatten().all(|fact| matches!(fact.value, KnownValue::Constant(_)));
     if is_constant && view.inputs.iter().any(Option::is_some) {
         let shapes: Vec<Option<Vec<usize>>> = all.iter().map(|made| made.shape.as_deref().and_then(fixed)).collect();
-        if let Some(constants) = folding.fold(&view, &shapes, all.first().and_then(|made| made.datatype))? {
+        if let Some(constants) = folding.fold(view, &shapes, all.first().and_then(|made| made.datatype))? {
             for (made, constant) in all.iter_mut().zip(constants) {
                 *made = Made::of(constant, symbols);
             }
@@ -58,10 +83,10 @@ pub(crate) fn made(
         }
     }
     if node.operator == "Split" && node.domain.is_empty() {
-        split(&view, &mut all);
+        split(view, &mut all);
     } else if let Some(first) = all.first_mut()
         && let Some(count) = first.shape.as_deref().and_then(elements)
-        && let Some(values) = values::made(&view, count, symbols)
+        && let Some(values) = values::made(view, count, symbols)
     {
         first.know(values);
     }
@@ -71,7 +96,7 @@ pub(crate) fn made(
 impl Made {
     /// What is known of a constant.
     pub(crate) fn of(constant: Constant, symbols: &mut Symbols) -> Self {
-        let shape = constant.shape.iter().map(|length| symbols.of(i64::try_from(*length).unwrap_or(i64::MAX))).collect();
+        let shape = symbols.shape(&constant.shape);
         Self { datatype: Some(constant.datatype), shape: Some(shape), value: KnownValue::Constant(Arc::new(constant)) }
     }
 

@@ -80,7 +80,18 @@ impl Lowering<'_> {
         let (heads, head) = (length(heads), length(head));
         let (q, first) = self.unscaled(node, q);
         let (k, second) = self.unscaled(node, k);
-        Ok(Scores { q, k, heads, head, scale: first * second, bias: None, axes: out, is_softmax: false, is_guarded: false })
+        Ok(Scores {
+            q,
+            k,
+            heads,
+            head,
+            scale: first * second,
+            bias: None,
+            by_distance: None,
+            axes: out,
+            is_softmax: false,
+            is_guarded: false,
+        })
     }
 
     /// If the value was last multiplied by a factor: the value before that, and the factor.
@@ -121,6 +132,7 @@ impl Lowering<'_> {
                 let value = self.float(node, &bias);
                 self.biased(node, scores, value)
             }
+            (Binary::Add, None, TensorForm::Distances(bias)) => self.biased_by_distance(node, &scores, &bias).ok_or_else(no)?,
             _ => return Err(no()),
         };
         Ok(Some(made))
@@ -131,7 +143,8 @@ impl Lowering<'_> {
             let steps = vec![Instruction::Arg(0), Instruction::Scalar(factor), Instruction::Binary(Binary::Mul, 0, 1)];
             self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias] })
         });
-        Scores { scale: scores.scale * factor, bias, ..scores }
+        let by_distance = scores.by_distance.map(|table| self.times_by_distance(node, table, factor));
+        Scores { scale: scores.scale * factor, bias, by_distance, ..scores }
     }
 
     fn biased(&mut self, node: &ShapedNode, scores: Scores, more: ValueId) -> Scores {
@@ -238,6 +251,7 @@ impl Lowering<'_> {
             head_out,
             scale: scores.scale,
             bias: scores.bias,
+            by_distance: scores.by_distance,
         };
         let mut value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
         if let Some(bias) = scores.bias.filter(|bias| scores.is_guarded && self.is_infinite(*bias)) {

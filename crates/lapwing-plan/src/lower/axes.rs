@@ -33,6 +33,10 @@ impl Lowering<'_> {
                 TensorForm::ByPosition(permuted(&constant, &order)?.into(), to(axis), from)
             }
             TensorForm::Places(places) => TensorForm::Places(places.moved(rank, to)),
+            TensorForm::Distances(distances) => {
+                let values = permuted(&distances.values, &order)?;
+                TensorForm::Distances(distances.moved(values, to))
+            }
             TensorForm::Scores(mut scores) => {
                 scores.axes = order.iter().map(|axis| scores.axes[*axis]).collect();
                 TensorForm::Scores(scores)
@@ -126,8 +130,12 @@ impl Lowering<'_> {
                 Axis::Spread(_) if begin == 0 => TensorForm::Matrix(matrix),
                 other => return Err(format!("cuts {begin}..{} out of {other:?}", stop[0])),
             },
-            form @ (TensorForm::ByPosition(..) | TensorForm::Places(_)) if begin == 0 && is_to_the_end => form,
-            form @ TensorForm::Places(_) if begin == 0 && extent(stop) == Extent::Token => form,
+            form @ (TensorForm::ByPosition(..) | TensorForm::Places(_) | TensorForm::Distances(_))
+                if begin == 0 && is_to_the_end =>
+            {
+                form
+            }
+            form @ (TensorForm::Places(_) | TensorForm::Distances(_)) if begin == 0 && extent(stop) == Extent::Token => form,
             _ => return Err("slices something that is not a matrix".into()),
         })
     }
@@ -214,6 +222,7 @@ impl Lowering<'_> {
                 TensorForm::ByPosition(of_rank(&constant, rank).into(), axis + added, from)
             }
             TensorForm::Places(places) => TensorForm::Places(places.of_rank(rank)),
+            TensorForm::Distances(distances) => TensorForm::Distances(distances.of_rank(rank)),
             // maps broadcast it again
             TensorForm::Const(constant) => TensorForm::Const(of_rank(&constant, rank).into()),
             count @ TensorForm::Count { .. } => count,

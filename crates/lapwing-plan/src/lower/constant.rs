@@ -85,9 +85,15 @@ pub(crate) fn of_floats(shape: Vec<usize>, numbers: &[f32]) -> Constant {
     Constant { datatype: Datatype::Fp32, shape, data }
 }
 
+/// A constant of whole numbers of 64 bits.
+pub(crate) fn of_integers(shape: Vec<usize>, numbers: impl IntoIterator<Item = i64>) -> Constant {
+    let data = numbers.into_iter().flat_map(i64::to_le_bytes).collect::<Vec<u8>>().into();
+    Constant { datatype: Datatype::Int64, shape, data }
+}
+
 /// A constant of one whole number.
 pub(crate) fn of_integer(number: i64) -> Constant {
-    Constant { datatype: Datatype::Int64, shape: Vec::new(), data: number.to_le_bytes().to_vec().into() }
+    of_integers(Vec::new(), [number])
 }
 
 /// A constant of another type. A number becomes a truth value as in C.
@@ -99,10 +105,7 @@ pub(crate) fn cast(constant: &Constant, to: Datatype) -> Result<Constant, String
     match to {
         to if to == constant.datatype => Ok(constant.clone()),
         Datatype::Fp32 => Ok(of_floats(shape, &floats(constant)?)),
-        Datatype::Int64 if is_whole(constant.datatype) => {
-            let data = integers(constant)?.into_iter().flat_map(i64::to_le_bytes).collect::<Vec<u8>>().into();
-            Ok(Constant { datatype: to, shape, data })
-        }
+        Datatype::Int64 if is_whole(constant.datatype) => Ok(of_integers(shape, integers(constant)?)),
         Datatype::Bool => {
             let data = floats(constant)?.into_iter().map(|x| u8::from(x != 0.0)).collect::<Vec<u8>>().into();
             Ok(Constant { datatype: to, shape, data })

@@ -1,6 +1,6 @@
 //! How a tensor of the model maps to a value of the plan: which of its axes are the batch, the tokens, and columns.
 
-use crate::plan::{Rows, ValueId};
+use crate::plan::{Rows, ValueId, WeightId};
 
 /// The meaning of one axis of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +237,8 @@ pub(crate) struct Scores {
     pub(crate) scale: f32,
     /// Added to the scores of each key.
     pub(crate) bias: Option<ValueId>,
+    /// Added to the scores by the distance from the query to the key, as in [`crate::plan::Op::Attention`].
+    pub(crate) by_distance: Option<WeightId>,
     pub(crate) axes: Vec<Score>,
     pub(crate) is_softmax: bool,
     /// Whether what is no number, as of a sequence whose keys are all masked, has been made zero.

@@ -6,6 +6,7 @@ mod activations;
 mod attention;
 mod axes;
 mod constant;
+mod distances;
 mod extent;
 mod form;
 mod layout;
@@ -24,6 +25,7 @@ use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::shaped::{Constant, KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
 use lapwing_onnx::tensor::Datatype;
 
+use self::distances::Distances;
 use self::extent::{AxisNames, Extent, Values};
 use self::form::{Axis, Matrix, Places, Scores};
 use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
@@ -37,6 +39,8 @@ enum TensorForm {
     Matrix(Matrix),
     /// A constant that is sliced along the tokens: the tensor, the axis, and the first index.
     ByPosition(Arc<Constant>, usize, usize),
+    /// A function of the distance between two tokens.
+    Distances(Distances),
     /// Whole numbers that say where something lies.
     Places(Places),
     /// Several of them, one behind the other along the last axis.
@@ -166,6 +170,9 @@ impl<'m> Lowering<'m> {
         }
         if !matches!(node.domain.as_str(), "" | "ai.onnx") {
             return Err("the plan has no such operator".into());
+        }
+        if let Some(form) = self.of_distances(node)? {
+            return Ok(vec![form]);
         }
         match node.operator.as_str() {
             "MatMul" => self.matmul(node),
@@ -318,6 +325,7 @@ impl<'m> Lowering<'m> {
             TensorForm::Places(_) | TensorForm::Tuple(_) => {
                 Err(format!("input {slot} is the tokens' places themselves, as for relative positions"))
             }
+            TensorForm::Distances(_) => Err(format!("input {slot} is a function of the tokens' distances")),
             TensorForm::Flat(..) => Err(format!("input {slot} has batch and tokens merged into one axis")),
             TensorForm::Count { .. } => Err(format!("input {slot} is the number of tokens")),
             TensorForm::Scores(_) | TensorForm::NaNs(_) => Err(format!("input {slot} has a row and a column for each token")),

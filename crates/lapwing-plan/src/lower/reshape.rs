@@ -54,7 +54,7 @@ impl Lowering<'_> {
                 }
                 TensorForm::Scores(scores)
             }
-            TensorForm::ByPosition(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
+            TensorForm::ByPosition(..) | TensorForm::Distances(_) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
                 return Err("reshapes what is cut by position".into());
             }
         };
@@ -201,6 +201,7 @@ pub(crate) fn rank(form: &TensorForm) -> usize {
     match form {
         TensorForm::Const(constant) | TensorForm::ByPosition(constant, ..) => constant.shape.len(),
         TensorForm::Matrix(matrix) => matrix.axes.len(),
+        TensorForm::Distances(distances) => distances.values.shape.len(),
         TensorForm::Places(places) => places.rank,
         TensorForm::Tuple(places) => places.first().map_or(0, |first| first.rank + 1),
         TensorForm::Flat(_, ones) => 1 + ones,
@@ -228,6 +229,10 @@ pub(crate) fn with_one(form: TensorForm, at: usize) -> Result<TensorForm, String
         TensorForm::Places(places) => {
             let rank = places.rank + 1;
             TensorForm::Places(places.moved(rank, behind))
+        }
+        TensorForm::Distances(distances) => {
+            let values = with_shape(&distances.values, with(distances.values.shape.clone()));
+            TensorForm::Distances(distances.moved(values, behind))
         }
         TensorForm::Flat(matrix, ones) if at > 0 => TensorForm::Flat(matrix, ones + 1),
         TensorForm::Flat(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
@@ -265,6 +270,10 @@ fn without(form: TensorForm, at: usize) -> Result<TensorForm, String> {
         TensorForm::Places(places) if places.terms.iter().all(|term| term.at != at) => {
             let rank = places.rank - 1;
             TensorForm::Places(places.moved(rank, before))
+        }
+        TensorForm::Distances(distances) if distances.from != at && distances.to != at && is_one(&distances.values) => {
+            let values = cut(&distances.values);
+            TensorForm::Distances(distances.moved(values, before))
         }
         TensorForm::Flat(matrix, ones) if at > 0 && ones > 0 => TensorForm::Flat(matrix, ones - 1),
         TensorForm::Scores(mut scores) if scores.axes.get(at) == Some(&Score::One) => {

@@ -69,11 +69,12 @@ impl Plan {
                     u64::from(bias.is_some()) + u64::from(*activation != Activation::None) + u64::from(residual.is_some());
                 (2 * elements * k, extra * elements)
             }
-            Op::Attention { heads, head, head_out, bias, .. } => {
+            Op::Attention { heads, head, head_out, bias, by_distance, .. } => {
                 let (squares, heads) = (size.squares as u64, *heads as u64);
                 let products = 2 * squares * heads * (head + head_out) as u64;
-                // scale, bias, and the softmax: maximum, difference, exponential, sum, quotient
-                (products, squares * heads * (6 + u64::from(bias.is_some())))
+                // scale, biases, and the softmax: maximum, difference, exponential, sum, quotient
+                let biases = u64::from(bias.is_some()) + u64::from(by_distance.is_some());
+                (products, squares * heads * (6 + biases))
             }
             Op::Embed { tables, norm } => {
                 let norm = norm.map_or(0, |norm| 5 + u64::from(norm.scale.is_some()) + u64::from(norm.shift.is_some()));

@@ -123,7 +123,7 @@ impl Plan {
                 row(*scale, out.width)
             }
             Op::Softmax(x) => same_rows(*x).and_then(|()| is(*x, out.width)),
-            Op::Attention { q, k, v, heads, head, head_out, bias, .. } => {
+            Op::Attention { q, k, v, heads, head, head_out, bias, by_distance, .. } => {
                 ensure(out.rows == Rows::Token && out.width == heads * head_out, &|| "has another output".into())?;
                 for (columns, size) in [(q, heads * head), (k, heads * head), (v, heads * head_out)] {
                     same_rows(columns.value)?;
@@ -132,7 +132,11 @@ impl Plan {
                         format!("columns {}.. of value {}, which is {} wide", columns.from, columns.value.0, width(columns.value))
                     })?;
                 }
-                bias.map_or(Ok(()), |id| same_rows(id).and_then(|()| is(id, 1)))
+                bias.map_or(Ok(()), |id| same_rows(id).and_then(|()| is(id, 1)))?;
+                by_distance.map(|id| self.weight(id)).map_or(Ok(()), |table| {
+                    let fits = [1, *heads].contains(&table.rows) && table.width % 2 == 1;
+                    ensure(fits, &|| format!("{} is [{}, {}], no bias of {heads} heads", table.name, table.rows, table.width))
+                })
             }
             Op::Map { program, args } => {
                 ensure(program.is_sound() && program.arguments() <= args.len(), &|| "has an unsound program".into())?;

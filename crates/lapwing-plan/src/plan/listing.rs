@@ -55,9 +55,10 @@ impl Plan {
                 norm.map_or(Ok(()), |norm| write!(f, " normed ε={:e}", norm.epsilon))
             }
             Op::MeanPool { x, weights, at_least } => write!(f, " v{} by v{} at least {at_least:e}", x.0, weights.0),
-            Op::Attention { q, k, v, heads, head, head_out, scale, bias } => {
+            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } => {
                 write!(f, " {} {} {} heads={heads}×{head}→{head_out} scale={scale}", columns(*q), columns(*k), columns(*v))?;
-                bias.map_or(Ok(()), |id| write!(f, " bias=v{}", id.0))
+                bias.map_or(Ok(()), |id| write!(f, " bias=v{}", id.0))?;
+                by_distance.map_or(Ok(()), |id| write!(f, " by distance {}", weight(id)))
             }
             Op::LayerNorm { residual, epsilon, .. } => {
                 self.reads(op, f)?;

@@ -19,6 +19,7 @@ pub use arena::{Arena, ArenaRange};
 pub use check::PlanError;
 pub use op::{Activation, Columns, Lookup, Norm, Op};
 pub use program::{Binary, Fold, Instruction, Program, Unary};
+pub use trace::LONGEST;
 pub use value::{ElementType, Rows, Value, ValueId, Weight, WeightId};
 
 /// An input or output by its name in the model.

@@ -97,7 +97,8 @@ pub enum Op {
         /// A row of factors.
         scale: Option<WeightId>,
     },
-    /// For each head and sequence: `softmax(scale · q · kᵀ + bias of the key) · v`, over the sequence's own tokens.
+    /// For each head and sequence: `softmax(scale · q · kᵀ + bias of the key + bias of the distance) · v`, over the sequence's own
+    /// tokens. A score below the lowest finite number counts as that number.
     Attention {
         /// `heads` × `head` columns.
         q: Columns,
@@ -115,6 +116,10 @@ pub enum Op {
         scale: f32,
         /// Of width 1: added to every score of this key.
         bias: Option<ValueId>,
+        /// Added to every score by the distance from the query to the key: a row for each head, or one for all of them. Column
+        /// `reach + d` of the `2 · reach + 1` is for the key that is `d` tokens behind the query; distances beyond the reach count as
+        /// the reach.
+        by_distance: Option<WeightId>,
     },
     /// The softmax of each row.
     Softmax(ValueId),
@@ -209,6 +214,7 @@ impl Op {
             }
             Self::LayerNorm { scale, shift, .. } => [*scale, *shift].into_iter().flatten().collect(),
             Self::RmsNorm { scale, .. } => scale.iter().copied().collect(),
+            Self::Attention { by_distance, .. } => by_distance.iter().copied().collect(),
             Self::Map { program, .. } => program.weights(),
             _ => Vec::new(),
         }
@@ -251,6 +257,7 @@ impl Op {
             }
             Self::LayerNorm { scale, shift, .. } => scale.iter_mut().chain(shift).for_each(put),
             Self::RmsNorm { scale, .. } => scale.iter_mut().for_each(put),
+            Self::Attention { by_distance, .. } => by_distance.iter_mut().for_each(put),
             Self::Map { program, .. } => program.replace_weights(put),
             _ => {}
         }

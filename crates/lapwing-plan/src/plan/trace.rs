@@ -2,6 +2,9 @@
 
 use super::{Binary, Instruction, Lookup, Op, Plan, Rows, ValueId};
 
+/// The most tokens of a sequence whose model computes with positions: what it makes of each is computed before any call.
+pub const LONGEST: usize = 1 << 14;
+
 impl Plan {
     /// The input that is the token mask: the only input of width 1 from which attention biases, or the weights of
     /// masked means, are computed. `None` if there is none, or several.
@@ -30,15 +33,18 @@ impl Plan {
         }
     }
 
-    /// The longest sequence: the size of the smallest table of positions. `None` if there is no limit.
+    /// The longest sequence: the size of the smallest table of positions, or [`LONGEST`] if a bias depends on distances. `None` if there
+    /// is no limit.
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
+        let by_distance = self.nodes.iter().filter(|node| matches!(node.op, Op::Attention { by_distance: Some(_), .. }));
         tables
             .filter_map(|(table, lookup)| match lookup {
                 Lookup::Position(from) => Some(self.weight(*table).rows.saturating_sub(*from)),
                 Lookup::Id(id) => self.counted(id.value, self.weight(*table).rows),
             })
+            .chain(by_distance.map(|_| LONGEST))
             .min()
     }
 

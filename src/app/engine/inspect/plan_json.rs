@@ -117,7 +117,7 @@ fn attributes(op: &Op) -> Value {
             "shift": shift.map(|id| id.0),
         }),
         Op::RmsNorm { epsilon, scale, .. } => json!({ "epsilon": epsilon, "scale": scale.map(|id| id.0) }),
-        Op::Attention { q, k, v, heads, head, head_out, scale, bias } => json!({
+        Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } => json!({
             "q": columns(q),
             "k": columns(k),
             "v": columns(v),
@@ -126,6 +126,7 @@ fn attributes(op: &Op) -> Value {
             "head_out": head_out,
             "factor": scale,
             "bias": bias.map(|id| id.0),
+            "by_distance": by_distance.map(|id| id.0),
         }),
         Op::Map { program, .. } => json!({ "program": steps(program) }),
         Op::Reduce { fold, .. } | Op::Pool { fold, .. } => json!({ "fold": snake(&format!("{fold:?}")) }),

@@ -4,6 +4,7 @@
 //! key's bias is one broadcast. A block is up to two vectors of queries by [`KEYS`] keys. Longer sequences take several
 //! key blocks with a running maximum (online softmax), so memory does not grow with sequence length.
 
+use super::distance::DistanceRow;
 use crate::cpu::math::exp;
 use crate::cpu::simd::Simd;
 
@@ -30,6 +31,7 @@ pub(crate) struct Head {
     pub(crate) v: *const f32,
     pub(crate) v_stride: usize,
     pub(crate) bias: *const f32,
+    pub(crate) by_distance: DistanceRow,
     pub(crate) out: *mut f32,
     pub(crate) out_stride: usize,
 }
@@ -50,6 +52,8 @@ struct Parts {
 /// A block of keys inside the sequence.
 #[derive(Clone, Copy)]
 struct Block {
+    /// First query of the block.
+    query: usize,
     first: usize,
     keys: usize,
     is_last: bool,
@@ -93,7 +97,7 @@ impl Head {
             let mut done = 0;
             while done < self.keys {
                 let keys = (self.keys - done).min(KEYS);
-                let block = Block { first: done, keys, is_last: done + keys == self.keys };
+                let block = Block { query: first, first: done, keys, is_last: done + keys == self.keys };
                 let before = most;
                 self.scores::<S, W>(block, parts, &mut most);
                 // the first block has no partial sums to rescale
@@ -148,38 +152,39 @@ impl Head {
         unsafe {
             while key + 8 <= block.keys {
                 if S::ROWS == 8 {
-                    self.score_rows::<S, W, 8>(block.first + key, key, parts, most);
+                    self.score_rows::<S, W, 8>(block, key, parts, most);
                 } else {
-                    self.score_rows::<S, W, 4>(block.first + key, key, parts, most);
-                    self.score_rows::<S, W, 4>(block.first + key + 4, key + 4, parts, most);
+                    self.score_rows::<S, W, 4>(block, key, parts, most);
+                    self.score_rows::<S, W, 4>(block, key + 4, parts, most);
                 }
                 key += 8;
             }
             if key + 4 <= block.keys {
-                self.score_rows::<S, W, 4>(block.first + key, key, parts, most);
+                self.score_rows::<S, W, 4>(block, key, parts, most);
                 key += 4;
             }
             if key + 2 <= block.keys {
-                self.score_rows::<S, W, 2>(block.first + key, key, parts, most);
+                self.score_rows::<S, W, 2>(block, key, parts, most);
                 key += 2;
             }
             if key < block.keys {
-                self.score_rows::<S, W, 1>(block.first + key, key, parts, most);
+                self.score_rows::<S, W, 1>(block, key, parts, most);
             }
         }
     }
 
-    /// Computes the scores of `R` keys from `key` on and stores them from row `row` of the block on.
+    /// Computes the scores of `R` keys of a block from its row `row` on.
     #[inline(always)]
     unsafe fn score_rows<S: Simd, const W: usize, const R: usize>(
         self,
-        key: usize,
+        block: Block,
         row: usize,
         parts: Parts,
         most: &mut [S::V; W],
     ) {
         // SAFETY: keys `key..key + R` lie in the sequence, the row in the block.
         unsafe {
+            let key = block.first + row;
             let k = self.k.add(key * self.k_stride);
             let mut acc = [[S::splat(0.0); W]; R];
             for c in 0..self.head_size {
@@ -198,6 +203,10 @@ impl Head {
             for (r, acc) in acc.iter().enumerate() {
                 let bias = S::splat(if self.bias.is_null() { 0.0 } else { *self.bias.add(key + r) });
                 for w in 0..W {
+                    let mut bias = bias;
+                    if !self.by_distance.is_none() {
+                        bias = S::add(bias, S::load(self.by_distance.of(block.query + w * S::LANES, key + r)));
+                    }
                     // clamp -inf to a finite number: -inf - -inf below would be NaN
                     let score = S::max(S::splat(f32::MIN), S::fma(acc[w], scale, bias));
                     most[w] = S::max(most[w], score);

@@ -3,6 +3,7 @@
 //! Sizes are in values, not bytes. Nothing is allocated: the caller passes scratch of [`Attention::scratch_len`]
 //! values, which does not grow with a sequence's length. The arithmetic of one (sequence, head) pair is in `head`.
 
+mod distance;
 mod head;
 #[cfg(test)]
 mod tests;
@@ -10,10 +11,12 @@ mod tests;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+pub use self::distance::DistanceBias;
+use self::distance::DistanceRow;
 use self::head::{Head, scratch_len};
 use super::dispatch::dispatch;
 use super::level::Level;
-use super::shape::{ShapeError, at_least, inside, ragged};
+use super::shape::{ShapeError, at_least, exactly, inside, ragged};
 use super::simd::{Kernel, Simd};
 
 /// Columns of a row-major buffer, as a merged Q/K/V projection lays them out: row r is `data[r * stride + offset ..]`.
@@ -73,7 +76,7 @@ pub struct HeadShape {
     pub scale: f32,
 }
 
-/// The validated input of one attention node: `out = softmax(scale * q kᵀ + bias) v` for each sequence and head.
+/// The validated input of one attention node: `out = softmax(scale * q kᵀ + biases) v` for each sequence and head.
 #[derive(Debug, Clone, Copy)]
 pub struct Attention<'a> {
     shape: HeadShape,
@@ -82,6 +85,7 @@ pub struct Attention<'a> {
     k: HeadColumns<'a>,
     v: HeadColumns<'a>,
     bias: Option<&'a [f32]>,
+    by_distance: Option<&'a DistanceBias>,
 }
 
 /// Checks that the columns fit their stride, and the rows the buffer.
@@ -97,7 +101,8 @@ fn fits(what: &'static str, offset: usize, stride: usize, len: usize, width: usi
 
 impl<'a> Attention<'a> {
     /// Validates the input once. `offsets[s]..offsets[s + 1]` are the rows of sequence s. `bias` has one value for each
-    /// token, which is added to every score of that token as a key (the mask: 0 or a large negative number).
+    /// token, which is added to every score of that token as a key (the mask: 0 or a large negative number); `by_distance` is added to the
+    /// score of each query and key.
     ///
     /// # Errors
     /// Names the argument whose length, columns or offsets do not fit.
@@ -106,6 +111,7 @@ impl<'a> Attention<'a> {
         offsets: &'a [usize],
         [q, k, v]: [HeadColumns<'a>; 3],
         bias: Option<&'a [f32]>,
+        by_distance: Option<&'a DistanceBias>,
     ) -> Result<Self, ShapeError> {
         let (_, tokens) = ragged(offsets)?;
         let (qk_width, v_width) = (shape.heads.saturating_mul(shape.head_size), shape.heads.saturating_mul(shape.value_size));
@@ -115,7 +121,10 @@ impl<'a> Attention<'a> {
         if let Some(bias) = bias {
             at_least("key bias", tokens, bias.len())?;
         }
-        Ok(Attention { shape, offsets, q, k, v, bias })
+        if let Some(rows) = by_distance.map(DistanceBias::count).filter(|rows| *rows != 1) {
+            exactly("rows of the bias by distance", shape.heads, rows)?;
+        }
+        Ok(Attention { shape, offsets, q, k, v, bias, by_distance })
     }
 
     /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
@@ -162,7 +171,7 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Attention { shape, offsets, q, k, v, bias } = *self.of;
+        let Attention { shape, offsets, q, k, v, bias, by_distance } = *self.of;
         // align to whole cache lines: otherwise half of all loads would straddle two
         let skip = self.scratch.as_ptr().align_offset(64).min(15);
         for s in self.sequences {
@@ -185,6 +194,7 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
                         v: v.data.as_ptr().add(first * v.stride + v.offset + h * shape.value_size),
                         v_stride: v.stride,
                         bias: bias.map_or(std::ptr::null(), |b| b.as_ptr().add(first)),
+                        by_distance: by_distance.map_or(DistanceRow::NONE, |table| table.row(h)),
                         out: self.out.data.add(first * self.out.stride + self.out.offset + h * shape.value_size),
                         out_stride: self.out.stride,
                     };

@@ -22,6 +22,8 @@ struct Case {
     offsets: Vec<usize>,
     merged: Vec<f32>,
     bias: Option<Vec<f32>>,
+    /// Rows of biases by distance, their width, and the same as the kernel takes them.
+    by_distance: Option<(Vec<f32>, usize, DistanceBias)>,
 }
 
 impl Case {
@@ -34,7 +36,19 @@ impl Case {
         let tokens: usize = lengths.iter().sum();
         let merged = noise(tokens * Self::width(&shape), 7).into_iter().map(|x| x * gain).collect();
         let bias = bias.map(|low| noise(tokens, 11).into_iter().map(|x| if x < 0.2 { low } else { 0.0 }).collect());
-        Case { shape, offsets, merged, bias }
+        Case { shape, offsets, merged, bias, by_distance: None }
+    }
+
+    /// With `rows` of biases for distances up to `reach`, the further ones masked out if `is_window`.
+    fn with_distances(mut self, rows: usize, reach: usize, is_window: bool) -> Case {
+        let width = 2 * reach + 1;
+        let mut table: Vec<f32> = noise(rows * width, 5).into_iter().map(|x| 3.0 * x).collect();
+        if is_window {
+            table.chunks_mut(width).for_each(|row| (row[0], row[width - 1]) = (f32::NEG_INFINITY, f32::NEG_INFINITY));
+        }
+        let bias = DistanceBias::new(&table, width);
+        self.by_distance = Some((table, width, bias));
+        self
     }
 
     fn width(shape: &HeadShape) -> usize {
@@ -44,7 +58,14 @@ impl Case {
     fn attention(&self) -> Attention<'_> {
         let columns = |offset| HeadColumns { data: &self.merged, offset, stride: Self::width(&self.shape) };
         let qk = self.shape.heads * self.shape.head_size;
-        Attention::new(self.shape, &self.offsets, [columns(0), columns(qk), columns(2 * qk)], self.bias.as_deref()).unwrap()
+        Attention::new(
+            self.shape,
+            &self.offsets,
+            [columns(0), columns(qk), columns(2 * qk)],
+            self.bias.as_deref(),
+            self.by_distance.as_ref().map(|(.., bias)| bias),
+        )
+        .unwrap()
     }
 
     fn run(&self, level: Level, sequences: Range<usize>, heads: Range<usize>) -> Vec<f32> {
@@ -68,7 +89,11 @@ impl Case {
                     let dot: f64 = (0..d).map(|c| at(i, h * d + c) * at(j, qk + h * d + c)).sum();
                     // computed in f32, where a bias of -1e9 absorbs the score
                     let bias = self.bias.as_ref().map_or(0.0, |b| b[j]);
-                    f64::from(((dot * f64::from(scale)) as f32 + bias).max(f32::MIN))
+                    let by_distance = self.by_distance.as_ref().map_or(0.0, |(table, width, _)| {
+                        let reach = width / 2;
+                        table[h * width % table.len() + (j + reach).saturating_sub(i).min(2 * reach)]
+                    });
+                    f64::from(((dot * f64::from(scale)) as f32 + (bias + by_distance)).max(f32::MIN))
                 };
                 let scores: Vec<f64> = rows.clone().map(score).collect();
                 let most = scores.iter().copied().fold(f64::MIN, f64::max);
@@ -97,6 +122,20 @@ fn every_level_and_length_agrees_with_f64() {
             let case = Case::new(shape, &[1, 2, 7, 16, 0, 17, 31, 32, 33, 48, 64, 65, 129, 257], bias, 1.5);
             for level in Level::available() {
                 close(&case.run(level, 0..14, 0..heads), &case.reference());
+            }
+        }
+    }
+}
+
+#[test]
+fn biases_by_distance_are_those_of_the_definition() {
+    let shape = HeadShape { heads: 3, head_size: 20, value_size: 24, scale: 0.2 };
+    for (rows, reach, is_window) in [(3, 1, false), (3, 40, false), (1, 17, true), (1, 300, true), (3, 5, true)] {
+        for bias in [None, Some(-1e9)] {
+            let case =
+                Case::new(shape, &[1, 2, 7, 16, 0, 17, 33, 65, 129, 257], bias, 1.5).with_distances(rows, reach, is_window);
+            for level in Level::available() {
+                close(&case.run(level, 0..10, 0..3), &case.reference());
             }
         }
     }
@@ -155,12 +194,14 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(run(0..2, 0..2, 0, 9), Err(ShapeError::Length { what: "out", .. })));
     let short = |offset| HeadColumns { data: &case.merged[1..], offset, stride: 27 };
     let fine = HeadColumns { data: &case.merged, offset: 0, stride: 27 };
-    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(18)], None).is_ok());
-    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(19)], None).is_err());
-    assert!(Attention::new(case.shape, &[0, 3, 8], [fine, fine, fine], None).is_err());
-    assert!(Attention::new(case.shape, &[0, 8, 7], [fine, fine, fine], None).is_err());
-    assert!(Attention::new(case.shape, &[], [fine, fine, fine], None).is_err());
-    assert!(Attention::new(case.shape, &[0, 7], [fine, fine, fine], Some(&[0.0; 6])).is_err());
+    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(18)], None, None).is_ok());
+    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(19)], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 3, 8], [fine, fine, fine], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 8, 7], [fine, fine, fine], None, None).is_err());
+    let distances = DistanceBias::new(&[0.0; 9], 3);
+    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, fine], None, Some(&distances)).is_err(), "of three heads");
+    assert!(Attention::new(case.shape, &[], [fine, fine, fine], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 7], [fine, fine, fine], Some(&[0.0; 6]), None).is_err());
 }
 
 proptest! {

@@ -14,7 +14,10 @@ const TABLES: usize = 4;
 
 impl Lowering<'_> {
     pub(crate) fn attention(&mut self, node: &Node) -> Result<(), String> {
-        let Op::Attention { q, k, v, heads, head, head_out, scale, bias } = &node.op else { return Ok(()) };
+        let Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } = &node.op else { return Ok(()) };
+        if by_distance.is_some() {
+            return Err("a bias by the distance of query and key; the kernel has none".into());
+        }
         if (*head).max(*head_out) > kernel::WIDEST_HEAD {
             return Err(format!("heads of {} columns; at most {} are supported", head.max(head_out), kernel::WIDEST_HEAD));
         }

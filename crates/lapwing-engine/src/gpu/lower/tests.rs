@@ -6,7 +6,7 @@ use super::*;
 use crate::gpu::args::{ArgField, BaseAddresses};
 use crate::gpu::kernel;
 use crate::gpu::route::{self, Transfer, TransferPlan};
-use crate::tests::plans::{every, plans};
+use crate::tests::plans::{NOT_ON_GPUS, every, every_on_gpus, plans};
 use lapwing_plan::plan::BatchSize;
 
 fn precisions() -> [GpuPrecision; 4] {
@@ -28,7 +28,7 @@ fn launches(program: &LoweredProgram) -> Vec<&Launch> {
 
 #[test]
 fn every_node_of_every_fixture_has_kernels() {
-    for name in every() {
+    for name in every_on_gpus() {
         for precision in precisions() {
             for size in [BatchSize::uniform(1, 5), BatchSize::uniform(3, 40), BatchSize::uniform(17, 9)] {
                 let (plan, program) = program(&name, &precision, size);
@@ -49,7 +49,7 @@ fn every_node_of_every_fixture_has_kernels() {
 /// Each kernel writes its own memory only: no other region begins inside the range that it writes.
 #[test]
 fn regions_hold_what_lies_in_them() {
-    for name in every() {
+    for name in every_on_gpus() {
         let (_, program) = program(&name, &GpuPrecision::Int8(Vec::new()), BatchSize::uniform(9, 3));
         let layout = &program.layout;
         for launch in launches(&program) {
@@ -121,7 +121,7 @@ fn only_what_is_asked_for_is_made() {
 
 #[test]
 fn the_numbers_of_a_model_have_their_places_from_the_beginning() {
-    for name in every() {
+    for name in every_on_gpus() {
         for precision in precisions() {
             let (_, plan) = plans(&name);
             let mut prepared = PreparedPlan::new(&plan, &precision, &LoweringTarget::ASSUMED).unwrap();
@@ -137,6 +137,20 @@ fn the_numbers_of_a_model_have_their_places_from_the_beginning() {
                 Ok(())
             });
             assert!(whole.is_ok() && end <= bytes);
+        }
+    }
+}
+
+#[test]
+fn what_has_no_kernel_is_refused_by_its_node() {
+    for (begin, op) in NOT_ON_GPUS {
+        let names: Vec<String> = every().into_iter().filter(|name| name.starts_with(begin)).collect();
+        assert!(!names.is_empty(), "{begin}");
+        for (name, precision) in names.iter().flat_map(|name| precisions().map(|precision| (name, precision))) {
+            let (_, plan) = plans(name);
+            let refused = PreparedPlan::new(&plan, &precision, &LoweringTarget::ASSUMED).unwrap_err();
+            assert_eq!(refused.operator, op, "{name}: {refused}");
+            assert!(plan.nodes.iter().any(|node| node.name == refused.node && node.op.name() == op), "{name}: {refused}");
         }
     }
 }
