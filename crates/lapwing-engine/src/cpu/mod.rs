@@ -23,6 +23,7 @@ mod prepare;
 mod products;
 pub mod program;
 pub mod reduce;
+mod rotate;
 mod run;
 mod scratch;
 pub mod shape;

@@ -11,6 +11,7 @@ use super::norm::{NormKind, NormParams, norm_rows, norm_rows_in_place};
 use super::pool::mean_pool;
 use super::program::CpuProgram;
 use super::reduce::{RowReduce, TokenReduce, reduce_rows, reduce_tokens};
+use super::rotate::{RotatedHeads, rotate};
 use super::run::{ELEMENTS, Run, failed};
 use super::scratch::ThreadScratch;
 use lapwing_plan::exec::{Input, RunError};
@@ -130,6 +131,22 @@ impl Run<'_> {
                 before += each * shape.heads;
             }
             Ok(())
+        })
+    }
+
+    pub(crate) fn rotate(
+        &self,
+        node: &Node,
+        shape: RotatedHeads,
+        x: plan::Columns,
+        tables: [WeightId; 2],
+    ) -> Result<(), RunError> {
+        let plan = &self.prepared.plan;
+        let columns = HeadColumns { data: self.read(x.value), offset: x.from, stride: plan.value(x.value).width };
+        let tables = tables.map(|id| &*plan.weight(id).data);
+        self.by_row(node, |rows, out| {
+            rotate(self.prepared.options.level, shape, self.offsets, columns, tables, rows, out)
+                .map_err(|e| failed(node, &e.to_string()))
         })
     }
 

@@ -11,6 +11,7 @@ use super::map::ArgData;
 use super::norm::{NormKind, NormParams, softmax_rows};
 use super::pool::cum_sum;
 use super::prepare::{CpuPlan, PreparedNode};
+use super::rotate::RotatedHeads;
 use super::scratch::Scratch;
 use super::threads::Threads;
 use lapwing_plan::exec::{Input, RunError};
@@ -126,10 +127,20 @@ impl Run<'_> {
                         .map_err(|e| failed(node, &e.to_string()))
                 })
             }
-            (Op::Attention { q, k, v, heads, head, head_out, scale, bias, .. }, _) => {
-                let shape = HeadShape { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
+            (Op::Attention { q, k, v, heads, head, head_out, scale, bias, is_zero_if_masked, .. }, _) => {
+                let shape = HeadShape {
+                    heads: *heads,
+                    head_size: *head,
+                    value_size: *head_out,
+                    scale: *scale,
+                    is_zero_if_masked: *is_zero_if_masked,
+                };
                 let by_distance = if let PreparedNode::Attention(table) = ready { Some(&**table) } else { None };
                 self.attention(node, shape, [*q, *k, *v], *bias, by_distance, &scratches)
+            }
+            (Op::Rotate { x, heads, head, cos, sin }, _) => {
+                let shape = RotatedHeads { heads: *heads, head_size: *head };
+                self.rotate(node, shape, *x, [*cos, *sin])
             }
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),

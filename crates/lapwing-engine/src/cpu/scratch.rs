@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::attention::{Attention, HeadShape};
+use super::attention::Attention;
 use super::gemm;
 use super::gemm::int8::{RowQuant, words_len};
 use super::prepare::{CpuPlan, PreparedNode};
@@ -31,10 +31,7 @@ impl Scratch {
                     0
                 }
                 (Op::Gemm { .. }, _) => gemm::scratch_len(rows),
-                (Op::Attention { heads, head, head_out, scale, .. }, _) => {
-                    let shape = HeadShape { heads: *heads, head_size: *head, value_size: *head_out, scale: *scale };
-                    Attention::scratch_len(&shape)
-                }
+                (Op::Attention { head, .. }, _) => Attention::scratch_len(*head),
                 (_, PreparedNode::Map(program)) => program.scratch_len(),
                 _ => 0,
             };

@@ -59,7 +59,18 @@ fn encoder() -> Plan {
     let qkv = build.gemm(normed, 288, Activation::None, None);
     let columns = |from| Columns { value: qkv, from };
     let (q, k, v) = (columns(0), columns(96), columns(192));
-    let attention = Op::Attention { q, k, v, heads: 3, head: 32, head_out: 32, scale: 0.2, bias: None, by_distance: None };
+    let attention = Op::Attention {
+        q,
+        k,
+        v,
+        heads: 3,
+        head: 32,
+        head_out: 32,
+        scale: 0.2,
+        bias: None,
+        by_distance: None,
+        is_zero_if_masked: false,
+    };
     let attended = build.node(attention, Rows::Token, 96);
     let out = build.gemm(attended, 96, Activation::None, Some(normed));
     let up = build.gemm(out, 384, Activation::Gelu, None);

@@ -143,7 +143,18 @@ impl Build {
                 let by_distance = (seed % 3 == 0).then(|| self.weight(1 + seed % 2, 5, seed));
                 let of = |at: usize| Columns { value: heads[at], from: 0 };
                 let (q, k, v) = (of(0), of(1), of(2));
-                let op = Op::Attention { q, k, v, heads: 2, head: 3, head_out: 3, scale: 0.6, bias, by_distance };
+                let op = Op::Attention {
+                    q,
+                    k,
+                    v,
+                    heads: 2,
+                    head: 3,
+                    head_out: 3,
+                    scale: 0.6,
+                    bias,
+                    by_distance,
+                    is_zero_if_masked: seed % 5 == 0,
+                };
                 self.push(op, Rows::Token, WIDTH);
             }
             13 => {

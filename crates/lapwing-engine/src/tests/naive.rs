@@ -97,7 +97,7 @@ impl Naive<'_> {
                 at(*x, row, column) / (square + f64::from(*epsilon)).sqrt() * scale.map_or(1.0, |id| self.weight(id, 0, column))
             }),
             Op::Softmax(x) => (0..rows).flat_map(|row| softmax(&row_of(*x, row))).collect(),
-            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } => {
+            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
                 let mut out = vec![0.0; rows * width];
                 let of = |columns: &Columns, row: usize, column: usize| at(columns.value, row, columns.from + column);
                 let mut first = 0;
@@ -114,7 +114,11 @@ impl Naive<'_> {
                             let score = product * f64::from(*scale) + bias.map_or(0.0, |id| at(id, key, 0)) + by_distance;
                             score.max(f32::MIN.into())
                         };
-                        let shares = softmax(&tokens.clone().map(score).collect::<Vec<_>>());
+                        let scores: Vec<f64> = tokens.clone().map(score).collect();
+                        if *is_zero_if_masked && scores.iter().all(|score| *score <= f32::MIN.into()) {
+                            continue;
+                        }
+                        let shares = softmax(&scores);
                         for c in 0..*head_out {
                             let sum = tokens.clone().zip(&shares).map(|(key, share)| share * of(v, key, h * head_out + c)).sum();
                             out[row * width + h * head_out + c] = sum;
@@ -124,6 +128,14 @@ impl Naive<'_> {
                 }
                 out
             }
+            Op::Rotate { x, heads, head, cos, sin } => each(&|row, column| {
+                let (position, c) = (self.sequence[row].1, column % head);
+                let turned = if c < head / 2 { column + head / 2 } else { column - head / 2 };
+                let sign = if c < head / 2 { -1.0 } else { 1.0 };
+                debug_assert!(column < heads * head);
+                at(x.value, row, x.from + column) * self.weight(*cos, position, c)
+                    + sign * at(x.value, row, x.from + turned) * self.weight(*sin, position, c)
+            }),
             Op::Map { program, args } => {
                 // one row at a time, each step for all columns
                 let mapped = |row: usize| {

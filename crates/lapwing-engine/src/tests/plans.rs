@@ -59,7 +59,13 @@ pub(crate) fn every() -> Vec<String> {
 
 /// How the names begin of fixtures that a GPU refuses, and the operation that it has no kernel for.
 #[cfg(feature = "cuda")]
-pub(crate) const NOT_ON_GPUS: [(&str, &str); 2] = [("relative", "attention"), ("transformers-5-mpnet", "attention")];
+pub(crate) const NOT_ON_GPUS: [(&str, &str); 5] = [
+    ("relative", "attention"),
+    ("transformers-5-mpnet", "attention"),
+    ("transformers-5-modernbert", "rotate"),
+    ("transformers-5-llama", "rotate"),
+    ("transformers-5-gpt2", "attention"),
+];
 
 /// The names of the others.
 #[cfg(feature = "cuda")]
@@ -294,7 +300,18 @@ fn work_is_counted_exactly() {
     attention.values.push(Value { rows: Rows::Token, width: 384, kind: ElementType::F32 });
     let columns = |from| lapwing_plan::plan::Columns { value: ValueId(1), from };
     let (q, k, v) = (columns(0), columns(384), columns(768));
-    let op = Op::Attention { q, k, v, heads: 12, head: 32, head_out: 32, scale: 0.1, bias: None, by_distance: None };
+    let op = Op::Attention {
+        q,
+        k,
+        v,
+        heads: 12,
+        head: 32,
+        head_out: 32,
+        scale: 0.1,
+        bias: None,
+        by_distance: None,
+        is_zero_if_masked: false,
+    };
     let node = Node { name: "attention".into(), op, output: ValueId(2) };
     let scores = attention.cost(&node, BatchSize::uniform(32, 128)).flops;
     assert_eq!(scores, 4 * 32 * 128 * 128 * 384);

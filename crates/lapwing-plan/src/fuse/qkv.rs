@@ -16,10 +16,20 @@ pub(crate) fn merge(plan: &mut Plan) {
         at += 1;
     }
     for at in 0..plan.nodes.len() {
-        let Op::Attention { q, k, v, .. } = plan.nodes[at].op else { continue };
-        let whole = [q, k, v].map(|columns| uncut(plan, columns));
-        if let Op::Attention { q, k, v, .. } = &mut plan.nodes[at].op {
-            [*q, *k, *v] = whole;
+        match plan.nodes[at].op {
+            Op::Attention { q, k, v, .. } => {
+                let whole = [q, k, v].map(|columns| uncut(plan, columns));
+                if let Op::Attention { q, k, v, .. } = &mut plan.nodes[at].op {
+                    [*q, *k, *v] = whole;
+                }
+            }
+            Op::Rotate { x, .. } => {
+                let whole = uncut(plan, x);
+                if let Op::Rotate { x, .. } = &mut plan.nodes[at].op {
+                    *x = whole;
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use lapwing_onnx::shaped::ShapedNode;
 
-use super::constant::scalar;
+use super::constant::{of_floats, scalar, with_shape};
 use super::form::{Axis, Matrix, Score, Scores};
 use super::linear::EinsumAxis;
 use super::{Lowering, TensorForm};
@@ -23,11 +23,11 @@ impl Scores {
     }
 
     /// Whether a matrix has one value for each key, the same for every query and head.
-    fn is_by_key(&self, matrix: &Matrix) -> bool {
+    pub(crate) fn is_by_key(&self, matrix: &Matrix) -> bool {
         let fits = |(axis, score): (&Axis, &Score)| match axis {
             Axis::Batch => *score == Score::Batch,
             Axis::Token => *score == Score::Key,
-            Axis::Column(_) | Axis::BatchAnd(_) => false,
+            Axis::Column(_) | Axis::AllTokens | Axis::BatchAnd(_) => false,
             Axis::One | Axis::Spread(_) => true,
         };
         matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
@@ -133,6 +133,9 @@ impl Lowering<'_> {
                 self.biased(node, scores, value)
             }
             (Binary::Add, None, TensorForm::Distances(bias)) => self.biased_by_distance(node, &scores, &bias).ok_or_else(no)?,
+            (Binary::Add, None, TensorForm::Pairs(pairs)) if pairs.is_sum => {
+                self.biased_by_pairs(node, scores, &pairs).ok_or_else(no)?
+            }
             _ => return Err(no()),
         };
         Ok(Some(made))
@@ -147,7 +150,7 @@ impl Lowering<'_> {
         Scores { scale: scores.scale * factor, bias, by_distance, ..scores }
     }
 
-    fn biased(&mut self, node: &ShapedNode, scores: Scores, more: ValueId) -> Scores {
+    pub(crate) fn biased(&mut self, node: &ShapedNode, scores: Scores, more: ValueId) -> Scores {
         let bias = match scores.bias {
             None => more,
             Some(bias) => {
@@ -165,6 +168,19 @@ impl Lowering<'_> {
         let is_input = |arg: &ValueId| self.plan.inputs.iter().any(|port| port.value == *arg);
         let is_finite = |number: &Instruction| !matches!(number, Instruction::Scalar(number) if number.is_infinite());
         !program.code().iter().all(is_finite) || args.iter().any(|arg| !is_input(arg) && self.is_infinite(*arg))
+    }
+
+    /// Whether queries without a key have to get zeros from a kernel with biases by distance.
+    fn is_zero_if_masked(&self, scores: &Scores) -> Result<bool, String> {
+        let Some(table) = scores.by_distance.map(|id| self.plan.weight(id)) else { return Ok(false) };
+        let by_distance = table.data.contains(&f32::NEG_INFINITY);
+        let is_lowered = table.data.iter().any(|x| x.is_finite() && *x <= ABSORBS);
+        let by_key = scores.bias.map(|bias| self.is_infinite(bias));
+        // of a query that has only keys of one of the two, the other one would tell them apart
+        if (by_distance && by_key == Some(false)) || (is_lowered && by_key == Some(true)) {
+            return Err("has a mask by key and one by distance of different numbers".into());
+        }
+        Ok(scores.is_guarded && (by_distance || by_key == Some(true)))
     }
 
     /// Zero for the sequences whose every key has an infinite bias, where the softmax is no number.
@@ -186,6 +202,16 @@ impl Lowering<'_> {
         };
         let number = if let TensorForm::Const(tensor) = &other { scalar(tensor) } else { None };
         let number = number.filter(|number| *number <= ABSORBS).ok_or("replaces scores by something that is not a mask")?;
+        let form = self.input(node, 0)?;
+        if let (TensorForm::Distances(_) | TensorForm::Pairs(_), false) = (&form, scores.is_softmax) {
+            let no = "has a mask of other axes than the scores";
+            let lowest = with_shape(&of_floats(Vec::new(), &[number]), vec![1; scores.axes.len()]);
+            return match self.chosen(node, form, &lowest, is_kept_where_true)? {
+                TensorForm::Distances(bias) => Ok(Some(self.biased_by_distance(node, &scores, &bias).ok_or(no)?)),
+                TensorForm::Pairs(pairs) => Ok(Some(self.biased_by_pairs(node, scores, &pairs).ok_or(no)?)),
+                _ => Err(no.into()),
+            };
+        }
         let mask = self.matrix(node, 0)?;
         if !scores.is_by_key(&mask) || scores.is_softmax {
             return Err("has a mask that is not the same for every query and head".into());
@@ -240,6 +266,7 @@ impl Lowering<'_> {
         if scores.heads * head_out != v.width() {
             return Err(no());
         }
+        let is_zero_if_masked = self.is_zero_if_masked(scores)?;
         let v = self.float(node, v);
         let columns = |value| Columns { value, from: 0 };
         let op = Op::Attention {
@@ -252,9 +279,12 @@ impl Lowering<'_> {
             scale: scores.scale,
             bias: scores.bias,
             by_distance: scores.by_distance,
+            is_zero_if_masked,
         };
         let mut value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
-        if let Some(bias) = scores.bias.filter(|bias| scores.is_guarded && self.is_infinite(*bias)) {
+        // the kernels for biases by distance do it themselves
+        let bias = scores.bias.filter(|_| scores.is_guarded && scores.by_distance.is_none());
+        if let Some(bias) = bias.filter(|bias| self.is_infinite(*bias)) {
             value = self.zero_where_all_masked(node, value, bias);
         }
         let sizes = if scores.heads > 1 { vec![scores.heads, head_out] } else { vec![head_out] };

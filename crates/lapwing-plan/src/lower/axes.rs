@@ -9,6 +9,7 @@ use super::constant::{of_floats, of_integer, of_rank, part, permuted, with_shape
 use super::extent::{Extent, Values, extent};
 use super::form::{Axis, Matrix, Place, Places};
 use super::reshape::rank;
+use super::rotation::Rotation;
 use super::{Lowered, Lowering, TensorForm, axis_of};
 use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows, ValueId};
 
@@ -42,7 +43,11 @@ impl Lowering<'_> {
                 TensorForm::Scores(scores)
             }
             count @ TensorForm::Count { .. } => count,
-            TensorForm::Flat(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
+            TensorForm::Flat(..)
+            | TensorForm::Tuple(_)
+            | TensorForm::NaNs(_)
+            | TensorForm::Pairs(_)
+            | TensorForm::Rotation(_) => {
                 return Err("turns the axes of merged tokens".into());
             }
         }])
@@ -119,7 +124,7 @@ impl Lowering<'_> {
                     if to == from {
                         return Err("takes no columns".into());
                     }
-                    TensorForm::Matrix(self.columns(node, &matrix, column, from, to)?)
+                    self.part_of_columns(node, &matrix, column, from, to)?
                 }
                 Axis::Batch | Axis::Token | Axis::One if begin == 0 && is_to_the_end => TensorForm::Matrix(matrix),
                 Axis::Token if begin == 0 && extent(stop) == Extent::Token => TensorForm::Matrix(matrix),
@@ -146,6 +151,21 @@ impl Lowering<'_> {
         let value = self.push(&node.name, Rows::Batch, matrix.width(), op);
         let axes = matrix.axes.iter().map(|axis| if *axis == Axis::Token { Axis::One } else { *axis }).collect();
         Matrix { value, axes, sizes: matrix.sizes.clone() }
+    }
+
+    /// Consecutive columns, or a half of each head's, which a rotation takes.
+    fn part_of_columns(
+        &mut self,
+        node: &ShapedNode,
+        matrix: &Matrix,
+        column: usize,
+        from: usize,
+        to: usize,
+    ) -> Result<TensorForm, String> {
+        match Rotation::half(matrix, column, from, to) {
+            Some(half) => Ok(half),
+            None => self.columns(node, matrix, column, from, to).map(TensorForm::Matrix),
+        }
     }
 
     pub(crate) fn columns(
@@ -194,7 +214,7 @@ impl Lowering<'_> {
         let mut from = 0;
         let mut made = Vec::with_capacity(count);
         for part in parts {
-            made.push(TensorForm::Matrix(self.columns(node, &matrix, column, from, from + part)?));
+            made.push(self.part_of_columns(node, &matrix, column, from, from + part)?);
             from += part;
         }
         Ok(made)
@@ -223,10 +243,15 @@ impl Lowering<'_> {
             }
             TensorForm::Places(places) => TensorForm::Places(places.of_rank(rank)),
             TensorForm::Distances(distances) => TensorForm::Distances(distances.of_rank(rank)),
+            TensorForm::Pairs(pairs) => TensorForm::Pairs(pairs.of_rank(rank)),
             // maps broadcast it again
             TensorForm::Const(constant) => TensorForm::Const(of_rank(&constant, rank).into()),
             count @ TensorForm::Count { .. } => count,
-            TensorForm::Scores(_) | TensorForm::NaNs(_) | TensorForm::Flat(..) | TensorForm::Tuple(_) => {
+            TensorForm::Scores(_)
+            | TensorForm::NaNs(_)
+            | TensorForm::Flat(..)
+            | TensorForm::Tuple(_)
+            | TensorForm::Rotation(_) => {
                 return Err("broadcasts something that is not a matrix".into());
             }
         }])
@@ -254,6 +279,9 @@ impl Lowering<'_> {
         let axis = axis_of(node.int("axis").unwrap_or(0), rank)?;
         if let Some(tuple) = tuple(&forms, axis) {
             return Ok(vec![TensorForm::Tuple(tuple)]);
+        }
+        if let Some(turned) = Rotation::turned(&forms, axis) {
+            return Ok(vec![turned]);
         }
         if let [only] = &forms[..] {
             return Ok(vec![only.clone()]);

@@ -1,5 +1,5 @@
-//! Functions of the distance between two tokens, as position biases, causal masks and windows are: computed once for every distance,
-//! before any call.
+//! Functions of the tokens' positions, as rotary embeddings have them, and of the distance between two tokens, as position biases, causal
+//! masks and windows are: computed once for every position or distance, before any call.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use lapwing_onnx::computed;
 use lapwing_onnx::shaped::{Constant, ShapedNode};
 use lapwing_onnx::tensor::Datatype;
 
-use super::constant::{cast, of_integers, of_rank, permuted};
-use super::form::{Places, Score, Scores};
+use super::constant::{cast, integers, of_floats, of_integers, of_rank, part, permuted, scalar};
+use super::form::{Matrix, Places, Score, Scores};
+use super::layout::Operand;
 use super::reshape::rank;
 use super::{Lowering, TensorForm};
-use crate::plan::{LONGEST, WeightId};
+use crate::plan::{Binary, Instruction, LONGEST, WeightId};
 
 /// A tensor whose elements depend on how far a token is behind another one, and on constants.
 #[derive(Clone, Debug)]
@@ -24,10 +25,27 @@ pub(crate) struct Distances {
     pub(crate) to: usize,
 }
 
+/// What has a value for each query and key: of the key, and of the distance from the query to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs {
+    /// The values of the keys, with as many axes as those of the distances.
+    pub(crate) keys: Matrix,
+    pub(crate) distances: Distances,
+    /// Whether it is the sum of both; else both are conditions, and it is whether they hold.
+    pub(crate) is_sum: bool,
+}
+
+impl Pairs {
+    /// With axes of length one before its own.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        Self { keys: self.keys.of_rank(rank), distances: self.distances.of_rank(rank), ..self }
+    }
+}
+
 /// The number of distances.
 const COUNT: usize = 2 * LONGEST - 1;
 
-/// Operators that compute each element from those at the same place, broadcast.
+/// Operators that compute each element from those at the same place, broadcast, or join them along other axes.
 const BY_ELEMENT: &[&str] = &[
     "Abs",
     "Add",
@@ -35,6 +53,8 @@ const BY_ELEMENT: &[&str] = &[
     "Cast",
     "Ceil",
     "Clip",
+    "Concat",
+    "Cos",
     "Div",
     "Equal",
     "Exp",
@@ -54,6 +74,7 @@ const BY_ELEMENT: &[&str] = &[
     "Pow",
     "Reciprocal",
     "Sign",
+    "Sin",
     "Sqrt",
     "Sub",
     "Sum",
@@ -95,9 +116,18 @@ impl Distances {
     }
 }
 
+/// The positions of the tokens as a table of this type.
+pub(crate) fn positions(places: &Places, kind: Datatype) -> Result<TensorForm, String> {
+    let axis = places.positions().ok_or("is not the tokens' positions")?;
+    let mut shape = vec![1; places.rank];
+    shape[axis] = LONGEST;
+    let numbers = of_integers(shape, (0..LONGEST as i64).map(|at| at + places.from as i64));
+    Ok(TensorForm::ByPosition(cast(&numbers, kind)?.into(), axis, 0))
+}
+
 impl Lowering<'_> {
-    /// The difference of two tokens' places, or how they compare; or any function of such. `None` if the node is no such.
-    pub(crate) fn of_distances(&self, node: &ShapedNode) -> Result<Option<TensorForm>, String> {
+    /// What an operator makes of functions of the tokens' positions or distances, and of constants; `None` if the node is no such.
+    pub(crate) fn of_positions(&self, node: &ShapedNode) -> Result<Option<TensorForm>, String> {
         let is_lookup = node.operator == "Gather" && node.int("axis").unwrap_or(0) == 0;
         if !is_lookup && !BY_ELEMENT.contains(&node.operator.as_str()) {
             return Ok(None);
@@ -107,38 +137,57 @@ impl Lowering<'_> {
             forms.push(match input.map(|tensor| self.form(tensor)) {
                 None => None,
                 Some(Some(form @ (TensorForm::Const(_) | TensorForm::Distances(_) | TensorForm::Places(_)))) => Some(form),
+                // ids by position are looked up elsewhere
+                Some(Some(form @ TensorForm::ByPosition(..))) if !is_lookup => Some(form),
                 Some(_) => return Ok(None),
             });
         }
         if let [Some(TensorForm::Places(one)), Some(TensorForm::Places(other))] = &forms[..] {
             return self.between(node, one, other);
         }
+        let tables = forms.iter().flatten();
+        let rows = tables
+            .filter_map(|form| if let TensorForm::ByPosition(all, at, from) = form { Some(all.shape[*at] - from) } else { None });
+        let length = rows.min().unwrap_or(COUNT);
         // axes at the front are those that an operand lacks
         let most = if is_lookup { 0 } else { forms.iter().flatten().map(rank).max().unwrap_or(0) };
-        let mut axes = None;
+        let mut along = None;
         let mut inputs = Vec::with_capacity(forms.len());
         for form in forms {
-            inputs.push(match form {
-                None => None,
-                Some(TensorForm::Const(constant)) => Some(constant),
+            let (own, input) = match form {
+                None => (None, None),
+                Some(TensorForm::Const(constant)) => (None, Some(constant)),
                 Some(TensorForm::Distances(distances)) => {
-                    let own = distances.of_rank(most);
-                    if axes.is_some_and(|known| known != (own.from, own.to)) {
-                        return Err("computes with the distances of tokens along other axes".into());
-                    }
-                    axes = Some((own.from, own.to));
-                    Some(own.values)
+                    let distances = distances.of_rank(most);
+                    (Some((Some(distances.from), distances.to)), Some(distances.values))
+                }
+                Some(TensorForm::ByPosition(constant, axis, from)) => {
+                    let added = most.saturating_sub(constant.shape.len());
+                    let cut = if (from, length) == (0, constant.shape[axis]) {
+                        constant
+                    } else {
+                        part(&constant, axis, from, from + length)?.into()
+                    };
+                    (Some((None, axis + added)), Some(cut))
                 }
                 Some(_) => return Ok(None),
-            });
+            };
+            if own.is_some() && along.is_some() && own != along {
+                return Err("computes with the positions of tokens along different axes".into());
+            }
+            along = own.or(along);
+            inputs.push(input);
         }
-        let Some((from, to)) = axes else { return Ok(None) };
+        let Some((from, to)) = along else { return Ok(None) };
         let made =
-            computed(node, &inputs)?.and_then(|made| made.into_iter().next()).ok_or("is not computed for each distance")?;
-        if made.shape.get(from) != Some(&1) || made.shape.get(to) != Some(&COUNT) {
-            return Err("makes something else than a function of the distance of tokens".into());
+            computed(node, &inputs)?.and_then(|made| made.into_iter().next()).ok_or("is not computed for each position")?;
+        if from.is_some_and(|from| made.shape.get(from) != Some(&1)) || made.shape.get(to) != Some(&length) {
+            return Err("makes something else than a function of the tokens' positions".into());
         }
-        Ok(Some(TensorForm::Distances(Distances { values: made, from, to })))
+        Ok(Some(match from {
+            Some(from) => TensorForm::Distances(Distances { values: made, from, to }),
+            None => TensorForm::ByPosition(made, to, 0),
+        }))
     }
 
     /// The difference of the places of two tokens, or how they compare; `None` if the operator does neither.
@@ -167,6 +216,96 @@ impl Lowering<'_> {
             made = result.ok_or("is not computed for each distance")?;
         }
         Ok(Some(TensorForm::Distances(Distances { values: made, from, to })))
+    }
+
+    /// `And` of a condition on the keys and one on their distances, or of more of them; `None` if no operand is of distances.
+    pub(crate) fn of_pairs(&mut self, node: &ShapedNode) -> Result<Option<Pairs>, String> {
+        let (one, other) = match (self.input(node, 0)?, self.input(node, 1)?) {
+            (one @ (TensorForm::Pairs(_) | TensorForm::Distances(_)), other) => (one, other),
+            (other, one @ (TensorForm::Pairs(_) | TensorForm::Distances(_))) => (one, other),
+            _ => return Ok(None),
+        };
+        // scores take the distances themselves
+        if matches!(other, TensorForm::Scores(_)) {
+            return Ok(None);
+        }
+        if node.operator != "And" {
+            return Err("computes with the tokens' distances in a way that no mask does".into());
+        }
+        let rank = rank(&one).max(rank(&other));
+        let (keys, distances) = match (one, other) {
+            (TensorForm::Distances(distances), TensorForm::Matrix(keys)) => (keys, distances),
+            (TensorForm::Pairs(pairs), TensorForm::Matrix(more)) => {
+                let both = [Operand::Matrix(pairs.keys), Operand::Matrix(more)];
+                let and = |places: &[usize]| vec![Instruction::Binary(Binary::Mul, places[0], places[1])];
+                (self.mapped(node, &both, &and)?, pairs.distances)
+            }
+            (TensorForm::Pairs(pairs), TensorForm::Distances(more)) => {
+                let (own, more) = (pairs.distances.of_rank(rank), more.of_rank(rank));
+                if (own.from, own.to) != (more.from, more.to) {
+                    return Err("computes with the positions of tokens along different axes".into());
+                }
+                let both =
+                    computed(node, &[Some(own.values.clone()), Some(more.values)])?.and_then(|made| made.into_iter().next());
+                (pairs.keys, Distances { values: both.ok_or("is not computed for each distance")?, ..own })
+            }
+            _ => return Err("computes with the tokens' distances in a way that no mask does".into()),
+        };
+        Ok(Some(Pairs { keys, distances, is_sum: false }.of_rank(rank)))
+    }
+
+    /// Zero where a condition on keys and distances holds and a number below all scores elsewhere, as a sum; `None` if it is no such
+    /// condition.
+    pub(crate) fn chosen_pairs(&mut self, node: &ShapedNode) -> Result<Option<Pairs>, String> {
+        let form = self.input(node, 0)?;
+        let (TensorForm::Pairs(_), TensorForm::Const(zero), TensorForm::Const(lowest)) =
+            (&form, self.input(node, 1)?, self.input(node, 2)?)
+        else {
+            return Ok(None);
+        };
+        if scalar(&zero) != Some(0.0) {
+            return Err("is no mask: it has another number than zero where its condition holds".into());
+        }
+        match self.chosen(node, form, &lowest, true)? {
+            TensorForm::Pairs(pairs) => Ok(Some(pairs)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A condition on distances, and on keys, as what is added to scores: zero where it is `kept`, else a number below all scores.
+    pub(crate) fn chosen(
+        &mut self,
+        node: &ShapedNode,
+        form: TensorForm,
+        lowest: &Constant,
+        kept: bool,
+    ) -> Result<TensorForm, String> {
+        let number = scalar(lowest).ok_or("has a mask of several numbers")?;
+        let added = |distances: Distances| -> Result<Distances, String> {
+            let truths = integers(&distances.values)?;
+            let numbers: Vec<f32> = truths.into_iter().map(|truth| if (truth != 0) == kept { 0.0 } else { number }).collect();
+            Ok(Distances { values: of_floats(distances.values.shape.clone(), &numbers).into(), ..distances })
+        };
+        Ok(match form {
+            TensorForm::Distances(distances) => TensorForm::Distances(added(distances)?),
+            // the sum of both is below the lowest number, and so the same as one of them; what is not kept where both hold is no sum
+            TensorForm::Pairs(pairs) if !pairs.is_sum && kept && number <= f32::MIN => {
+                let code = vec![Instruction::Scalar(0.0), Instruction::Scalar(number), Instruction::Where(0, 1, 2)];
+                let keys = self.over(node, &pairs.keys, code);
+                TensorForm::Pairs(Pairs { keys, distances: added(pairs.distances)?, is_sum: true })
+            }
+            _ => return Err("has a mask of keys and distances that is no sum of two".into()),
+        })
+    }
+
+    /// Scores with a bias by key and one by distance added; `None` if it has other axes.
+    pub(crate) fn biased_by_pairs(&mut self, node: &ShapedNode, scores: Scores, pairs: &Pairs) -> Option<Scores> {
+        let pairs = pairs.clone().of_rank(scores.axes.len());
+        if !scores.is_by_key(&pairs.keys) {
+            return None;
+        }
+        let biased = self.biased(node, scores, pairs.keys.value);
+        self.biased_by_distance(node, &biased, &pairs.distances)
     }
 
     /// Scores with a bias by distance added; `None` if it has other axes.

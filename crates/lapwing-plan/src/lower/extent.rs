@@ -16,6 +16,8 @@ pub(crate) enum Extent {
     Batch,
     /// That of the tokens.
     Token,
+    /// That of all tokens of a batch of sequences of one length.
+    AllTokens,
     /// This many times the batch's: heads that are merged with it.
     BatchTimes(usize),
     /// Something else, or unknown.
@@ -59,6 +61,9 @@ pub(crate) fn extent(values: Values) -> Extent {
     }
     if is(|(_, token)| *token) {
         return Extent::Token;
+    }
+    if is_all_tokens(values) {
+        return Extent::AllTokens;
     }
     let (first, _) = POINTS[0];
     if let Ok(times @ 2..) = usize::try_from(values[0] / first)

@@ -11,6 +11,8 @@ pub(crate) enum Axis {
     Token,
     /// A column axis; its index in [`Matrix::sizes`].
     Column(usize),
+    /// The sequences and their tokens, merged into one.
+    AllTokens,
     /// The sequences and a column axis behind them, merged into one; its index as above.
     BatchAnd(usize),
     /// Of length one.
@@ -34,7 +36,7 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// The rows of the value.
     pub(crate) fn rows(&self) -> Rows {
-        if self.axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch }
+        if self.axes.iter().any(|axis| matches!(axis, Axis::Token | Axis::AllTokens)) { Rows::Token } else { Rows::Batch }
     }
 
     /// Elements of a row.
@@ -51,7 +53,7 @@ impl Matrix {
     /// Whether the column axes are in the tensor's own order, after batch and token.
     pub(crate) fn is_plain(&self) -> bool {
         let order = |axis: &Axis| match axis {
-            Axis::Batch => Some(0),
+            Axis::Batch | Axis::AllTokens => Some(0),
             Axis::Token => Some(1),
             Axis::Column(place) => Some(2 + place),
             Axis::One | Axis::Spread(_) | Axis::BatchAnd(_) => None,
@@ -119,7 +121,7 @@ impl Matrix {
             match axis {
                 Axis::Column(place) => columns.push(*place),
                 Axis::One => {}
-                Axis::Batch | Axis::Token | Axis::Spread(_) | Axis::BatchAnd(_) => return None,
+                Axis::Batch | Axis::Token | Axis::AllTokens | Axis::Spread(_) | Axis::BatchAnd(_) => return None,
             }
         }
         let first = columns.first().copied().unwrap_or(self.sizes.len());

@@ -185,7 +185,10 @@ impl Lowering<'_> {
             TensorForm::Places(_) | TensorForm::Tuple(_) => {
                 return Err("works on the tokens' places, as for relative positions".into());
             }
-            TensorForm::Distances(_) => return Err("works on a function of the tokens' distances".into()),
+            TensorForm::Distances(_) | TensorForm::Pairs(_) => {
+                return Err("works on a function of the tokens' distances".into());
+            }
+            TensorForm::Rotation(_) => return Err("works on parts of columns in a way that no rotation does".into()),
             TensorForm::Flat(..) => return Err("works on merged batch and tokens".into()),
             TensorForm::Count { .. } => return Err("works with the number of tokens".into()),
             TensorForm::Scores(_) | TensorForm::NaNs(_) => return Err("works on scores in a way that no attention does".into()),

@@ -5,6 +5,7 @@ use lapwing_onnx::tensor::Datatype;
 
 use super::activations::composed;
 use super::constant::{cast, floats, integers, of_floats, scalar};
+use super::distances::positions;
 use super::form::{Axis, Matrix, Places};
 use super::layout::{Operand, common, row};
 use super::linear::aligned;
@@ -71,6 +72,12 @@ impl Lowering<'_> {
         }
         if let Some(form) = self.of_places(node, op)? {
             return Ok(vec![form]);
+        }
+        if let Some(form) = self.rotated(node, op)? {
+            return Ok(vec![form]);
+        }
+        if let Some(pairs) = self.of_pairs(node)? {
+            return Ok(vec![TensorForm::Pairs(pairs)]);
         }
         if let Some(form) = self.of_constants(node, name)? {
             return Ok(vec![form]);
@@ -163,6 +170,7 @@ impl Lowering<'_> {
                 return Ok(match other {
                     TensorForm::Matrix(matrix) => Some(TensorForm::Matrix(matrix.of_rank(most))),
                     TensorForm::Const(other) => Some(TensorForm::Const(super::constant::of_rank(other, most).into())),
+                    TensorForm::Pairs(pairs) => Some(TensorForm::Pairs(pairs.clone().of_rank(most))),
                     _ => None,
                 });
             }
@@ -193,6 +201,10 @@ impl Lowering<'_> {
         if let (TensorForm::Count { is_reciprocal: false }, Unary::Recip) = (self.input(node, 0)?, op) {
             return Ok(vec![TensorForm::Count { is_reciprocal: true }]);
         }
+        if let (TensorForm::Rotation(rotation), Unary::Neg) = (self.input(node, 0)?, op) {
+            let negative = rotation.negative().ok_or("takes parts of columns in a way that no rotation does")?;
+            return Ok(vec![negative]);
+        }
         if let (TensorForm::Const(constant), Unary::Not) = (self.input(node, 0)?, op) {
             let not: Vec<u8> = constant.data.iter().map(|truth| u8::from(*truth == 0)).collect();
             return Ok(vec![TensorForm::Const(Constant { data: not.into(), ..(*constant).clone() }.into())]);
@@ -221,6 +233,9 @@ impl Lowering<'_> {
         if let Some(scores) = self.masked(node)? {
             return Ok(vec![TensorForm::Scores(scores)]);
         }
+        if let Some(pairs) = self.chosen_pairs(node)? {
+            return Ok(vec![TensorForm::Pairs(pairs)]);
+        }
         if let TensorForm::Const(condition) = self.input(node, 0)?
             && condition.elements() == 1
         {
@@ -243,7 +258,9 @@ impl Lowering<'_> {
             form @ (TensorForm::Places(_) | TensorForm::Tuple(_)) if is_whole(Some(to)) && to != Datatype::Bool => form,
             form @ TensorForm::Count { .. } => form,
             form @ TensorForm::Flat(..) if is_whole(Some(to)) == is_whole(from) && to != Datatype::Bool => form,
-            form @ TensorForm::Scores(_) if to == Datatype::Fp32 && from == Some(to) => form,
+            form @ (TensorForm::Scores(_) | TensorForm::Rotation(_)) if to == Datatype::Fp32 && from == Some(to) => form,
+            form @ TensorForm::Pairs(_) if from == Some(to) => form,
+            TensorForm::Places(places) if places.positions().is_some() && to != Datatype::Bool => positions(&places, to)?,
             TensorForm::Matrix(matrix) => match to {
                 Datatype::Fp32 if is_whole(from) || from == Some(Datatype::Fp32) => {
                     TensorForm::Matrix(Matrix { value: self.float(node, &matrix), ..matrix })

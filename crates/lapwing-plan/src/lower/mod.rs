@@ -13,9 +13,11 @@ mod layout;
 mod linear;
 mod lookups;
 mod maps;
+mod merged;
 mod norms;
 mod reduce;
 mod reshape;
+mod rotation;
 mod tokens;
 
 use std::collections::HashMap;
@@ -25,9 +27,10 @@ use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::shaped::{Constant, KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
 use lapwing_onnx::tensor::Datatype;
 
-use self::distances::Distances;
+use self::distances::{Distances, Pairs};
 use self::extent::{AxisNames, Extent, Values};
 use self::form::{Axis, Matrix, Places, Scores};
+use self::rotation::Rotation;
 use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.
@@ -41,6 +44,10 @@ enum TensorForm {
     ByPosition(Arc<Constant>, usize, usize),
     /// A function of the distance between two tokens.
     Distances(Distances),
+    /// What depends on a key and on its distance from the query.
+    Pairs(Pairs),
+    /// A part of a rotation of queries or keys.
+    Rotation(Rotation),
     /// Whole numbers that say where something lies.
     Places(Places),
     /// Several of them, one behind the other along the last axis.
@@ -124,6 +131,8 @@ struct Lowering<'m> {
     plan: Plan,
     known: HashMap<TensorId, TensorForm>,
     names: AxisNames,
+    /// Tables by position that are weights already, by their elements.
+    tables: Vec<(bytes::Bytes, WeightId)>,
 }
 
 /// The forms of a node's results, or why the node is not supported.
@@ -157,7 +166,7 @@ impl<'m> Lowering<'m> {
         if names.batch.is_empty() {
             return Err(refused_model("no input has a batch axis".into()));
         }
-        Ok(Self { graph, plan: Plan::default(), known: HashMap::new(), names })
+        Ok(Self { graph, plan: Plan::default(), known: HashMap::new(), names, tables: Vec::new() })
     }
 
     fn node(&mut self, node: &ShapedNode) -> Lowered {
@@ -171,7 +180,7 @@ impl<'m> Lowering<'m> {
         if !matches!(node.domain.as_str(), "" | "ai.onnx") {
             return Err("the plan has no such operator".into());
         }
-        if let Some(form) = self.of_distances(node)? {
+        if let Some(form) = self.of_positions(node)? {
             return Ok(vec![form]);
         }
         match node.operator.as_str() {
@@ -227,7 +236,9 @@ impl<'m> Lowering<'m> {
                 }
                 Extent::Batch => Axis::Batch,
                 Extent::Token => Axis::Token,
-                Extent::Other | Extent::BatchTimes(_) => return Err(format!("an axis has the length {length}")),
+                Extent::Other | Extent::AllTokens | Extent::BatchTimes(_) => {
+                    return Err(format!("an axis has the length {length}"));
+                }
             });
         }
         let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
@@ -325,7 +336,8 @@ impl<'m> Lowering<'m> {
             TensorForm::Places(_) | TensorForm::Tuple(_) => {
                 Err(format!("input {slot} is the tokens' places themselves, as for relative positions"))
             }
-            TensorForm::Distances(_) => Err(format!("input {slot} is a function of the tokens' distances")),
+            TensorForm::Distances(_) | TensorForm::Pairs(_) => Err(format!("input {slot} depends on the tokens' distances")),
+            TensorForm::Rotation(_) => Err(format!("input {slot} is a part of columns, and no rotation")),
             TensorForm::Flat(..) => Err(format!("input {slot} has batch and tokens merged into one axis")),
             TensorForm::Count { .. } => Err(format!("input {slot} is the number of tokens")),
             TensorForm::Scores(_) | TensorForm::NaNs(_) => Err(format!("input {slot} has a row and a column for each token")),

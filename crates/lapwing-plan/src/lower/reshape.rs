@@ -5,6 +5,7 @@ use lapwing_onnx::shaped::ShapedNode;
 use super::constant::with_shape;
 use super::extent::{Extent, Values, extent, is_all_tokens};
 use super::form::{Axis, Matrix, Places, Score};
+use super::merged::{with_heads, with_tokens};
 use super::{Lowered, Lowering, TensorForm, axis_of};
 
 impl Lowering<'_> {
@@ -54,7 +55,12 @@ impl Lowering<'_> {
                 }
                 TensorForm::Scores(scores)
             }
-            TensorForm::ByPosition(..) | TensorForm::Distances(_) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
+            TensorForm::ByPosition(..)
+            | TensorForm::Distances(_)
+            | TensorForm::Pairs(_)
+            | TensorForm::Rotation(_)
+            | TensorForm::Tuple(_)
+            | TensorForm::NaNs(_) => {
                 return Err("reshapes what is cut by position".into());
             }
         };
@@ -89,6 +95,7 @@ impl Lowering<'_> {
             (Some(1), Some(0)) if all == given => Extent::Batch,
             (Some(1), Some(0)) if given > 0 && all.is_multiple_of(given) => Extent::BatchTimes(all / given),
             (Some(0), Some(1)) if all == given => Extent::Token,
+            (Some(1), Some(1)) if all == given => Extent::AllTokens,
             _ => return Err("merges or splits the batch or token axis".into()),
         };
         Ok(to)
@@ -202,6 +209,8 @@ pub(crate) fn rank(form: &TensorForm) -> usize {
         TensorForm::Const(constant) | TensorForm::ByPosition(constant, ..) => constant.shape.len(),
         TensorForm::Matrix(matrix) => matrix.axes.len(),
         TensorForm::Distances(distances) => distances.values.shape.len(),
+        TensorForm::Pairs(pairs) => pairs.distances.values.shape.len(),
+        TensorForm::Rotation(rotation) => rotation.rank(),
         TensorForm::Places(places) => places.rank,
         TensorForm::Tuple(places) => places.first().map_or(0, |first| first.rank + 1),
         TensorForm::Flat(_, ones) => 1 + ones,
@@ -235,7 +244,7 @@ pub(crate) fn with_one(form: TensorForm, at: usize) -> Result<TensorForm, String
             TensorForm::Distances(distances.moved(values, behind))
         }
         TensorForm::Flat(matrix, ones) if at > 0 => TensorForm::Flat(matrix, ones + 1),
-        TensorForm::Flat(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) => {
+        TensorForm::Flat(..) | TensorForm::Tuple(_) | TensorForm::NaNs(_) | TensorForm::Pairs(_) | TensorForm::Rotation(_) => {
             return Err("changes the axes of merged tokens".into());
         }
         TensorForm::Scores(mut scores) => {
@@ -290,6 +299,7 @@ fn extents(matrix: &Matrix) -> Result<Vec<Extent>, String> {
         Axis::Batch => Ok(Extent::Batch),
         Axis::Token => Ok(Extent::Token),
         Axis::Column(place) => Ok(Extent::Fixed(matrix.sizes[*place])),
+        Axis::AllTokens => Ok(Extent::AllTokens),
         Axis::BatchAnd(place) => Ok(Extent::BatchTimes(matrix.sizes[*place])),
         Axis::One => Ok(Extent::Fixed(1)),
         Axis::Spread(_) => Err("reshapes what is the same along an axis".to_owned()),
@@ -310,36 +320,14 @@ fn flattened(from: &[Extent], axis: usize) -> Result<Vec<Extent>, String> {
     Ok(vec![product(&from[..axis])?, product(&from[axis..])?])
 }
 
-/// The matrix with its heads merged with the batch, or taken apart again; `None` if the lengths are no such.
-fn with_heads(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Option<Matrix> {
-    let place = |extents: &[Extent]| {
-        extents.iter().enumerate().find_map(|(at, extent)| if let Extent::BatchTimes(n) = extent { Some((at, *n)) } else { None })
-    };
-    let is_split = |whole: &[Extent], parts: &[Extent], at: usize, heads: usize| {
-        parts.get(at..at + 2) == Some(&[Extent::Batch, Extent::Fixed(heads)][..])
-            && whole[..at] == parts[..at]
-            && whole[at + 1..] == parts[at + 2..]
-    };
-    let mut axes = matrix.axes.clone();
-    match (place(from), place(to)) {
-        (None, Some((at, heads))) if is_split(to, from, at, heads) => {
-            let Axis::Column(column) = axes[at + 1] else { return None };
-            axes.splice(at..at + 2, [Axis::BatchAnd(column)]);
-        }
-        (Some((at, heads)), None) if is_split(from, to, at, heads) => {
-            let Axis::BatchAnd(column) = axes[at] else { return None };
-            axes.splice(at..=at, [Axis::Batch, Axis::Column(column)]);
-        }
-        _ => return None,
-    }
-    Some(matrix.with_axes(axes))
-}
-
 /// The matrix with other axes: each run of fixed lengths between the open ones is split or merged on its own.
 fn reshaped(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Result<Matrix, String> {
     let merges = || "merges or splits the batch or token axis".to_owned();
     if let Some(made) = with_heads(matrix, from, to) {
         return Ok(made);
+    }
+    if let Some((made, from)) = with_tokens(matrix, from, to) {
+        return reshaped(&made, &from, to);
     }
     let open = |extents: &[Extent]| -> Vec<Extent> {
         extents.iter().copied().filter(|extent| !matches!(extent, Extent::Fixed(_))).collect()

@@ -104,6 +104,7 @@ impl Plan {
                 (0, 2 * each + size.rows(x.rows) as u64 + elements)
             }
             Op::CumSum(_) => (0, elements),
+            Op::Rotate { .. } => (0, 3 * elements), // two products and a sum
             Op::Concat(_) | Op::Slice(_) => (0, 0),
         };
         Cost { flops, other_ops, bytes: self.node_bytes(node, size, widths) }
@@ -126,11 +127,12 @@ impl Plan {
     /// Bytes of a weight that a node with `rows` output rows reads.
     fn weight_bytes(&self, node: &Node, id: WeightId, rows: usize, widths: &impl Widths) -> u64 {
         let weight = self.weight(id);
-        let touched = if matches!(&node.op, Op::Embed { tables, .. } if tables.iter().any(|(table, _)| *table == id)) {
-            weight.rows.min(rows)
-        } else {
-            weight.rows
+        let is_table = match &node.op {
+            Op::Embed { tables, .. } => tables.iter().any(|(table, _)| *table == id),
+            Op::Rotate { .. } => true,
+            _ => false,
         };
+        let touched = if is_table { weight.rows.min(rows) } else { weight.rows };
         let (each, column) = widths.weight(node, id);
         (weight.width * (touched * each + column)) as u64
     }

@@ -138,6 +138,15 @@ impl Plan {
                     ensure(fits, &|| format!("{} is [{}, {}], no bias of {heads} heads", table.name, table.rows, table.width))
                 })
             }
+            Op::Rotate { x, heads, head, cos, sin } => {
+                same_rows(x.value)?;
+                float(x.value)?;
+                ensure(out.rows == Rows::Token && out.width == heads * head && head % 2 == 0, &|| "has another output".into())?;
+                ensure(x.from + out.width <= width(x.value), &|| format!("columns {}.. of value {}", x.from, x.value.0))?;
+                let [cos, sin] = [cos, sin].map(|id| self.weight(*id));
+                let fits = cos.width == *head && sin.width == *head && cos.rows == sin.rows;
+                ensure(fits, &|| format!("{} is [{}, {}], no table of {head}", cos.name, cos.rows, cos.width))
+            }
             Op::Map { program, args } => {
                 ensure(program.is_sound() && program.arguments() <= args.len(), &|| "has an unsound program".into())?;
                 let is_held = !program.folds() || out.width <= Program::WIDEST_FOLD;

@@ -120,6 +120,22 @@ pub enum Op {
         /// `reach + d` of the `2 · reach + 1` is for the key that is `d` tokens behind the query; distances beyond the reach count as
         /// the reach.
         by_distance: Option<WeightId>,
+        /// Whether a query with every key masked out, whose every score is below the lowest finite number, gets zeros and not the mean.
+        is_zero_if_masked: bool,
+    },
+    /// For each head, `x · cos + turned · sin`, where `turned` is the head's columns with their halves swapped and the then first one
+    /// negated, and `cos` and `sin` are rows of tables by the token's position in its sequence (rotary position embeddings).
+    Rotate {
+        /// `heads` × `head` columns.
+        x: Columns,
+        /// Number of heads.
+        heads: usize,
+        /// Columns of one head, an even number.
+        head: usize,
+        /// A row of `head` factors for each position.
+        cos: WeightId,
+        /// The same.
+        sin: WeightId,
     },
     /// The softmax of each row.
     Softmax(ValueId),
@@ -172,6 +188,7 @@ impl Op {
             Self::LayerNorm { .. } => "layer_norm",
             Self::RmsNorm { .. } => "rms_norm",
             Self::Attention { .. } => "attention",
+            Self::Rotate { .. } => "rotate",
             Self::Softmax(_) => "softmax",
             Self::Map { .. } => "map",
             Self::Reduce { .. } => "reduce",
@@ -199,7 +216,7 @@ impl Op {
                 [Some(q.value), Some(k.value), Some(v.value), *bias].into_iter().flatten().collect()
             }
             Self::Map { args, .. } | Self::Concat(args) => args.clone(),
-            Self::Slice(columns) => vec![columns.value],
+            Self::Slice(columns) | Self::Rotate { x: columns, .. } => vec![columns.value],
         }
     }
 
@@ -215,6 +232,7 @@ impl Op {
             Self::LayerNorm { scale, shift, .. } => [*scale, *shift].into_iter().flatten().collect(),
             Self::RmsNorm { scale, .. } => scale.iter().copied().collect(),
             Self::Attention { by_distance, .. } => by_distance.iter().copied().collect(),
+            Self::Rotate { cos, sin, .. } => vec![*cos, *sin],
             Self::Map { program, .. } => program.weights(),
             _ => Vec::new(),
         }
@@ -237,7 +255,7 @@ impl Op {
                 [&mut q.value, &mut k.value, &mut v.value].into_iter().chain(bias).for_each(put);
             }
             Self::Map { args, .. } | Self::Concat(args) => args.iter_mut().for_each(put),
-            Self::Slice(columns) => put(&mut columns.value),
+            Self::Slice(columns) | Self::Rotate { x: columns, .. } => put(&mut columns.value),
         }
     }
 }
@@ -258,6 +276,7 @@ impl Op {
             Self::LayerNorm { scale, shift, .. } => scale.iter_mut().chain(shift).for_each(put),
             Self::RmsNorm { scale, .. } => scale.iter_mut().for_each(put),
             Self::Attention { by_distance, .. } => by_distance.iter_mut().for_each(put),
+            Self::Rotate { cos, sin, .. } => [cos, sin].into_iter().for_each(put),
             Self::Map { program, .. } => program.replace_weights(put),
             _ => {}
         }

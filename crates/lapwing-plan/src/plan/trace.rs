@@ -38,13 +38,17 @@ impl Plan {
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
-        let by_distance = self.nodes.iter().filter(|node| matches!(node.op, Op::Attention { by_distance: Some(_), .. }));
+        let others = self.nodes.iter().filter_map(|node| match node.op {
+            Op::Attention { by_distance: Some(_), .. } => Some(LONGEST),
+            Op::Rotate { cos, .. } => Some(self.weight(cos).rows),
+            _ => None,
+        });
         tables
             .filter_map(|(table, lookup)| match lookup {
                 Lookup::Position(from) => Some(self.weight(*table).rows.saturating_sub(*from)),
                 Lookup::Id(id) => self.counted(id.value, self.weight(*table).rows),
             })
-            .chain(by_distance.map(|_| LONGEST))
+            .chain(others)
             .min()
     }
 

@@ -117,7 +117,7 @@ fn attributes(op: &Op) -> Value {
             "shift": shift.map(|id| id.0),
         }),
         Op::RmsNorm { epsilon, scale, .. } => json!({ "epsilon": epsilon, "scale": scale.map(|id| id.0) }),
-        Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance } => json!({
+        Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => json!({
             "q": columns(q),
             "k": columns(k),
             "v": columns(v),
@@ -127,6 +127,14 @@ fn attributes(op: &Op) -> Value {
             "factor": scale,
             "bias": bias.map(|id| id.0),
             "by_distance": by_distance.map(|id| id.0),
+            "is_zero_if_masked": is_zero_if_masked,
+        }),
+        Op::Rotate { x, heads, head, cos, sin } => json!({
+            "x": columns(x),
+            "heads": heads,
+            "head": head,
+            "cos": cos.0,
+            "sin": sin.0,
         }),
         Op::Map { program, .. } => json!({ "program": steps(program) }),
         Op::Reduce { fold, .. } | Op::Pool { fold, .. } => json!({ "fold": snake(&format!("{fold:?}")) }),

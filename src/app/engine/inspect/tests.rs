@@ -50,7 +50,18 @@ fn plan(rows: Rows, layers: &[(usize, usize)], attention: Option<(usize, usize)>
     if let Some((heads, head)) = attention {
         let columns = |part| Columns { value: ValueId(1), from: part * heads * head };
         let (q, k, v) = (columns(0), columns(1), columns(2));
-        let op = Op::Attention { q, k, v, heads, head, head_out: head, scale: 1.0, bias: None, by_distance: None };
+        let op = Op::Attention {
+            q,
+            k,
+            v,
+            heads,
+            head,
+            head_out: head,
+            scale: 1.0,
+            bias: None,
+            by_distance: None,
+            is_zero_if_masked: false,
+        };
         plan.values.push(value(heads * head));
         plan.nodes.push(Node { name: "attention".into(), op, output: ValueId(plan.values.len() - 1) });
     }

@@ -24,6 +24,7 @@ pub(crate) struct Head {
     pub(crate) head_size: usize,
     pub(crate) value_size: usize,
     pub(crate) scale: f32,
+    pub(crate) is_zero_if_masked: bool,
     pub(crate) q: *const f32,
     pub(crate) q_stride: usize,
     pub(crate) k: *const f32,
@@ -109,7 +110,11 @@ impl Head {
                 exponentials::<S, W>(parts.scores, keys, most, &mut sum);
                 for (w, sum) in sum.iter().enumerate() {
                     let one = S::splat(1.0);
-                    S::store(parts.finish.add(w * S::LANES), if block.is_last { S::div(one, *sum) } else { one });
+                    let mut finish = if block.is_last { S::div(one, *sum) } else { one };
+                    if self.is_zero_if_masked {
+                        finish = S::select_lt(S::splat(f32::MIN), most[w], finish, S::splat(0.0));
+                    }
+                    S::store(parts.finish.add(w * S::LANES), finish);
                 }
                 self.values::<S, W>(first, queries, block, parts);
                 done += keys;

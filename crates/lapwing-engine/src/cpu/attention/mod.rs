@@ -74,6 +74,8 @@ pub struct HeadShape {
     pub value_size: usize,
     /// The factor applied to each q·k.
     pub scale: f32,
+    /// Whether a query with every key masked out, of scores below the lowest finite number, gets zeros and not the mean.
+    pub is_zero_if_masked: bool,
 }
 
 /// The validated input of one attention node: `out = softmax(scale * q kᵀ + biases) v` for each sequence and head.
@@ -129,13 +131,13 @@ impl<'a> Attention<'a> {
 
     /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
     #[must_use]
-    pub fn scratch_len(shape: &HeadShape) -> usize {
-        scratch_len(shape.head_size)
+    pub fn scratch_len(head_size: usize) -> usize {
+        scratch_len(head_size)
     }
 
     /// Computes the given heads of the given sequences; the other columns and rows of `out` keep their values. Bias
-    /// values of -inf count as the lowest finite number, so a sequence whose keys are all masked gets the mean of its
-    /// values, never NaN.
+    /// values of -inf count as the lowest finite number, so a query whose keys are all masked gets the mean of the
+    /// values, or zeros, never NaN.
     ///
     /// # Errors
     /// Names the range, scratch or output that does not fit; nothing was written then.
@@ -149,7 +151,7 @@ impl<'a> Attention<'a> {
     ) -> Result<(), ShapeError> {
         inside("sequences", &sequences, self.offsets.len() - 1)?;
         inside("heads", &heads, self.shape.heads)?;
-        at_least("scratch", Self::scratch_len(&self.shape), scratch.len())?;
+        at_least("scratch", Self::scratch_len(self.shape.head_size), scratch.len())?;
         let rows = self.offsets[sequences.end];
         fits("out", out.offset, out.stride, out.len, self.shape.heads * self.shape.value_size, rows)?;
         // SAFETY: `new` and the checks above cover every row and column that the kernel accesses.
@@ -187,6 +189,7 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
                         head_size: shape.head_size,
                         value_size: shape.value_size,
                         scale: shape.scale,
+                        is_zero_if_masked: shape.is_zero_if_masked,
                         q: q.data.as_ptr().add(first * q.stride + q.offset + h * shape.head_size),
                         q_stride: q.stride,
                         k: k.data.as_ptr().add(first * k.stride + k.offset + h * shape.head_size),

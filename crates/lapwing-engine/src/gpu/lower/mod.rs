@@ -150,6 +150,7 @@ impl Lowering<'_> {
         match &node.op {
             Op::Gemm { .. } => self.product(node),
             Op::Attention { .. } => self.attention(node),
+            Op::Rotate { .. } => Err("there is no kernel for it".into()),
             Op::Embed { tables, norm } => self.embed(node, tables, norm.as_ref()),
             Op::LayerNorm { x, residual, epsilon, scale, shift } => {
                 self.norm(node, [&kernel::LAYER_NORM, &kernel::LAYER_NORM_WIDE], *x, *residual, *epsilon, [*scale, *shift])
