@@ -7,9 +7,8 @@ use lapwing_onnx::tensor::Datatype;
 
 use super::constant::{of_floats, of_integer, of_rank, part, permuted, with_shape};
 use super::extent::{Extent, Values, extent};
-use super::form::{Axis, Matrix, Place, Places};
+use super::form::{Axis, Matrix, Place, Places, Rotation};
 use super::reshape::rank;
-use super::rotation::Rotation;
 use super::{Lowered, Lowering, TensorForm, axis_of};
 use crate::plan::{Columns, ElementType, Fold, Instruction, Op, Program, Rows, ValueId};
 

@@ -7,40 +7,12 @@ use lapwing_onnx::computed;
 use lapwing_onnx::shaped::{Constant, ShapedNode};
 use lapwing_onnx::tensor::Datatype;
 
-use super::constant::{cast, integers, of_floats, of_integers, of_rank, part, permuted, scalar};
-use super::form::{Matrix, Places, Score, Scores};
+use super::constant::{cast, integers, of_floats, of_integers, part, permuted, scalar};
+use super::form::{Distances, Pairs, Places, Score, Scores};
 use super::layout::Operand;
 use super::reshape::rank;
 use super::{Lowering, TensorForm};
 use crate::plan::{Binary, Instruction, LONGEST, WeightId};
-
-/// A tensor whose elements depend on how far a token is behind another one, and on constants.
-#[derive(Clone, Debug)]
-pub(crate) struct Distances {
-    /// The elements. The axis `to` is that of the distances from `1 - LONGEST` to `LONGEST - 1`, the axis `from` is of length one.
-    pub(crate) values: Arc<Constant>,
-    /// The axis of the token from which the distance counts.
-    pub(crate) from: usize,
-    /// The axis of the other one.
-    pub(crate) to: usize,
-}
-
-/// What has a value for each query and key: of the key, and of the distance from the query to it.
-#[derive(Clone, Debug)]
-pub(crate) struct Pairs {
-    /// The values of the keys, with as many axes as those of the distances.
-    pub(crate) keys: Matrix,
-    pub(crate) distances: Distances,
-    /// Whether it is the sum of both; else both are conditions, and it is whether they hold.
-    pub(crate) is_sum: bool,
-}
-
-impl Pairs {
-    /// With axes of length one before its own.
-    pub(crate) fn of_rank(self, rank: usize) -> Self {
-        Self { keys: self.keys.of_rank(rank), distances: self.distances.of_rank(rank), ..self }
-    }
-}
 
 /// The number of distances.
 const COUNT: usize = 2 * LONGEST - 1;
@@ -83,18 +55,6 @@ const BY_ELEMENT: &[&str] = &[
 ];
 
 impl Distances {
-    /// With its axes moved.
-    pub(crate) fn moved(self, values: Constant, to: impl Fn(usize) -> usize) -> Self {
-        Self { values: values.into(), from: to(self.from), to: to(self.to) }
-    }
-
-    /// With axes of length one before its own.
-    pub(crate) fn of_rank(self, rank: usize) -> Self {
-        let added = rank.saturating_sub(self.values.shape.len());
-        let values = of_rank(&self.values, rank);
-        self.moved(values, |axis| axis + added)
-    }
-
     /// The biases of scores, a row for each head or one for all; `None` if it has other axes than the scores.
     fn rows(&self, scores: &Scores) -> Option<Vec<Vec<f32>>> {
         let own = self.clone().of_rank(scores.axes.len());

@@ -1,5 +1,10 @@
 //! How a tensor of the model maps to a value of the plan: which of its axes are the batch, the tokens, and columns.
 
+use std::sync::Arc;
+
+use lapwing_onnx::shaped::Constant;
+
+use super::constant::of_rank;
 use crate::plan::{Rows, ValueId, WeightId};
 
 /// The meaning of one axis of a tensor.
@@ -245,4 +250,76 @@ pub(crate) struct Scores {
     pub(crate) is_softmax: bool,
     /// Whether what is no number, as of a sequence whose keys are all masked, has been made zero.
     pub(crate) is_guarded: bool,
+}
+
+/// A tensor whose elements depend on how far a token is behind another one, and on constants.
+#[derive(Clone, Debug)]
+pub(crate) struct Distances {
+    /// The elements. The axis `to` is that of the distances from `1 - LONGEST` to `LONGEST - 1`, the axis `from` is of length one.
+    pub(crate) values: Arc<Constant>,
+    /// The axis of the token from which the distance counts.
+    pub(crate) from: usize,
+    /// The axis of the other one.
+    pub(crate) to: usize,
+}
+
+impl Distances {
+    /// With its axes moved.
+    pub(crate) fn moved(self, values: Constant, to: impl Fn(usize) -> usize) -> Self {
+        Self { values: values.into(), from: to(self.from), to: to(self.to) }
+    }
+
+    /// With axes of length one before its own.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        let added = rank.saturating_sub(self.values.shape.len());
+        let values = of_rank(&self.values, rank);
+        self.moved(values, |axis| axis + added)
+    }
+}
+
+/// What has a value for each query and key: of the key, and of the distance from the query to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs {
+    /// The values of the keys, with as many axes as those of the distances.
+    pub(crate) keys: Matrix,
+    pub(crate) distances: Distances,
+    /// Whether it is the sum of both; else both are conditions, and it is whether they hold.
+    pub(crate) is_sum: bool,
+}
+
+impl Pairs {
+    /// With axes of length one before its own.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        Self { keys: self.keys.of_rank(rank), distances: self.distances.of_rank(rank), ..self }
+    }
+}
+
+/// A part of a rotation.
+#[derive(Clone, Debug)]
+pub(crate) enum Rotation {
+    /// A half of each head's columns.
+    Half {
+        /// The columns.
+        of: Matrix,
+        is_second: bool,
+        is_negative: bool,
+    },
+    /// The columns with their halves swapped, the then first one negated.
+    Turned(Matrix),
+    /// The columns, or the turned ones, times a table by position.
+    Product {
+        /// The columns.
+        of: Matrix,
+        is_turned: bool,
+        /// A row for each position.
+        table: Arc<Constant>,
+    },
+}
+
+impl Rotation {
+    /// The number of axes.
+    pub(crate) fn rank(&self) -> usize {
+        let (Self::Half { of, .. } | Self::Turned(of) | Self::Product { of, .. }) = self;
+        of.axes.len()
+    }
 }

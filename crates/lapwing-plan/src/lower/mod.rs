@@ -27,10 +27,8 @@ use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::shaped::{Constant, KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
 use lapwing_onnx::tensor::Datatype;
 
-use self::distances::{Distances, Pairs};
 use self::extent::{AxisNames, Extent, Values};
-use self::form::{Axis, Matrix, Places, Scores};
-use self::rotation::Rotation;
+use self::form::{Axis, Distances, Matrix, Pairs, Places, Rotation, Scores};
 use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.

@@ -1,36 +1,12 @@
 //! Recognises the rotation of queries and keys by the tokens' positions: the columns of each head times a table of cosines, plus the same
 //! columns with their halves swapped, the then first one negated, times a table of sines.
 
-use std::sync::Arc;
-
 use lapwing_onnx::shaped::{Constant, ShapedNode};
 
 use super::constant::{floats, of_rank, part};
-use super::form::{Axis, Matrix};
+use super::form::{Axis, Matrix, Rotation};
 use super::{Lowering, TensorForm};
 use crate::plan::{Binary, Columns, Op, Rows, WeightId};
-
-/// A part of a rotation.
-#[derive(Clone, Debug)]
-pub(crate) enum Rotation {
-    /// A half of each head's columns.
-    Half {
-        /// The columns.
-        of: Matrix,
-        is_second: bool,
-        is_negative: bool,
-    },
-    /// The columns with their halves swapped, the then first one negated.
-    Turned(Matrix),
-    /// The columns, or the turned ones, times a table by position.
-    Product {
-        /// The columns.
-        of: Matrix,
-        is_turned: bool,
-        /// A row for each position.
-        table: Arc<Constant>,
-    },
-}
 
 impl Rotation {
     /// The columns of `from..to` of each head, if they are a half of them.
@@ -61,12 +37,6 @@ impl Rotation {
             ) if of == other && of.axes[axis] == Axis::Column(1) => Some(TensorForm::Rotation(Self::Turned(of.clone()))),
             _ => None,
         }
-    }
-
-    /// The number of axes.
-    pub(crate) fn rank(&self) -> usize {
-        let (Self::Half { of, .. } | Self::Turned(of) | Self::Product { of, .. }) = self;
-        of.axes.len()
     }
 }
 
