@@ -30,8 +30,10 @@ impl Asked<'_> {
     }
 
     fn batches(&self, model: &Model) -> Result<Vec<usize>, ToolError> {
+        // where one input's first axis is open, that of another has another meaning: layers of a state, the two ends of edges
+        let is_open = model.inputs().iter().any(|port| port.shape.first() == Some(&None));
         let fixed = model.inputs().iter().find_map(|port| Some((port, (*port.shape.first()?)?)));
-        let Some((port, fixed)) = fixed else {
+        let Some((port, fixed)) = fixed.filter(|_| !is_open) else {
             return Ok(sorted(if self.batch.is_empty() { self.batch_default } else { self.batch }));
         };
         match self.batch.iter().find(|batch| **batch != fixed as u64) {

@@ -163,6 +163,55 @@ fn a_fixed_batch_is_the_only_one() {
 }
 
 #[test]
+fn a_fixed_first_axis_beside_an_open_one_is_not_the_batchs() {
+    use lapwing_onnx::messages::{
+        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TypeProto, ValueInfoProto, tensor_shape_proto,
+        type_proto,
+    };
+    use prost::Message;
+    // a state of two layers, before the input and after it
+    let port = |name: &str, lengths: &[i64]| {
+        let dim = lengths.iter().map(|length| tensor_shape_proto::Dimension {
+            value: (*length > 0).then_some(tensor_shape_proto::dimension::Value::DimValue(*length)),
+            ..Default::default()
+        });
+        let shape = Some(TensorShapeProto { dim: dim.collect() });
+        let kind = type_proto::Value::TensorType(type_proto::Tensor { elem_type: 1, shape });
+        ValueInfoProto {
+            name: name.into(),
+            r#type: Some(TypeProto { value: Some(kind), ..Default::default() }),
+            ..Default::default()
+        }
+    };
+    let (state, x) = (port("state", &[2, 3]), port("x", &[0, 3]));
+    for inputs in [vec![state.clone(), x.clone()], vec![x, state]] {
+        let node = |kind: &str, reads: &str, makes: &str| NodeProto {
+            op_type: kind.into(),
+            input: vec![reads.into()],
+            output: vec![makes.into()],
+            ..Default::default()
+        };
+        let graph = GraphProto {
+            name: "g".into(),
+            node: vec![node("Cos", "x", "y"), node("Cos", "state", "next")],
+            input: inputs,
+            output: vec![port("y", &[0, 3]), port("next", &[2, 3])],
+            ..Default::default()
+        };
+        let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 17 }];
+        let file = ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..Default::default() };
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("stateful.onnx");
+        std::fs::write(&model, file.encode_to_vec()).unwrap();
+        let batches = |batch: Vec<u64>| -> Vec<u64> {
+            let about = json(&InspectArgs { json: true, model: model.clone(), batch, ..args("") });
+            about["shapes"].as_array().unwrap().iter().map(|shape| shape["batch"].as_u64().unwrap()).collect()
+        };
+        assert_eq!((batches(vec![]), batches(vec![5])), (vec![1, 32], vec![5]));
+    }
+}
+
+#[test]
 fn lengths_end_with_the_positions() {
     let text = told(&InspectArgs { plan: true, ..args("0001") }).unwrap();
     assert!(text.contains("runs by      its plan") && text.contains("FLOP/byte") && text.contains("attention"), "{text}");
