@@ -6,10 +6,12 @@
 
 mod constants;
 mod external;
+mod fused;
 mod known;
 mod nodes;
 mod prepare;
 mod quantized;
+mod quantized_lstm;
 mod rewrite;
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,16 @@
 //! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
 
 use super::known::{Known, attribute, integer, is_onnx};
-use super::nodes::{Nodes, constant, made, whole, wholes, wholes_of};
+use super::nodes::{Nodes, made, whole, wholes};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
 /// Appends what stands for a node in 8 bits; false if it is none, or has a form that is left to rten.
-pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> bool {
+///
+/// # Errors
+///
+/// Why rten would compute the node otherwise than its definition says.
+pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<bool, &'static str> {
     let is_microsoft = node.domain == "com.microsoft";
     let mut parts = Parts { node, nodes: Vec::new(), count: 0 };
     let written = match node.op_type.as_str() {
@@ -51,13 +55,18 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> bool {
             parts.quantized(&result, 3)
         }
         "QGemm" if is_microsoft => parts.gemm(),
-        "DynamicQuantizeLSTM" if is_microsoft && saturates() => parts.lstm(known),
+        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => return Err(super::rewrite::LENGTHS_IGNORED),
+        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(7).is_empty() => return Err("rten has no peepholes"),
+        "DynamicQuantizeLSTM" if is_microsoft && saturates() => {
+            parts.lstm(known).ok_or("its weights are not constants in the file, and rten's products of 8 bits may overflow")?;
+            true
+        }
         _ => false,
     };
     if written {
         into.append(&mut parts.nodes);
     }
-    written
+    Ok(written)
 }
 
 /// Whether rten's integer products may end at the limits of 16 bits on this processor.
@@ -81,23 +90,23 @@ fn convolution(node: &NodeProto, weight: Option<&TensorProto>) -> Vec<AttributeP
 }
 
 /// The nodes that are made for one node.
-struct Parts<'a> {
-    node: &'a NodeProto,
-    nodes: Nodes,
-    count: usize,
+pub(crate) struct Parts<'a> {
+    pub(crate) node: &'a NodeProto,
+    pub(crate) nodes: Nodes,
+    pub(crate) count: usize,
 }
 
 impl<'a> Parts<'a> {
-    fn input(&self, at: usize) -> &'a str {
+    pub(crate) fn input(&self, at: usize) -> &'a str {
         self.node.input.get(at).map_or("", String::as_str)
     }
 
-    fn output(&self) -> &'a str {
+    pub(crate) fn output(&self) -> &'a str {
         self.node.output.first().map_or("", String::as_str)
     }
 
     /// A node with attributes; its result's name.
-    fn made(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> String {
+    pub(crate) fn made(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> String {
         self.count += 1;
         let (part, makes) = (self.count.to_string(), format!("{}/{}", self.output(), self.count));
         self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, &part, reads, &makes) });
@@ -158,35 +167,6 @@ impl<'a> Parts<'a> {
             }
         };
         self.quantized(&result, 6)
-    }
-
-    /// An LSTM whose weights are quantized, and whose inputs would be for each product; in single precision they are not.
-    fn lstm(&mut self, known: &Known) -> bool {
-        let mut reads = vec![self.input(0).to_owned()];
-        for (weight, scale) in [(1, 8), (2, 10)] {
-            let Some(axes) = known.rank(self.input(scale)).filter(|rank| (1..=2).contains(rank)) else { return false };
-            // one scale for each direction, or each of its columns: those are the weights' last axis
-            let axes: &[i64] = if axes == 1 { &[1, 2] } else { &[1] };
-            self.count += 1;
-            let places = format!("{}/{}", self.output(), self.count);
-            self.nodes.push(constant(self.node, &self.count.to_string(), wholes_of(axes), &places));
-            let mut number = self.in_single(self.input(weight));
-            if !self.input(scale + 1).is_empty() {
-                let zero = self.in_single(self.input(scale + 1));
-                let zero = self.made("Unsqueeze", &[&zero, &places], &[]);
-                number = self.made("Sub", &[&number, &zero], &[]);
-            }
-            let factor = self.made("Unsqueeze", &[self.input(scale), &places], &[]);
-            let number = self.made("Mul", &[&number, &factor], &[]);
-            reads.push(self.made("Transpose", &[&number], &[wholes("perm", &[0, 2, 1])]));
-        }
-        reads.extend((3..7).map(|at| self.input(at).to_owned()));
-        if !self.input(4).is_empty() || !self.input(7).is_empty() {
-            return false;
-        }
-        let whole = NodeProto { op_type: "LSTM".to_owned(), domain: String::new(), input: reads, ..self.node.clone() };
-        self.nodes.push(whole);
-        true
     }
 
     fn gemm(&mut self) -> bool {

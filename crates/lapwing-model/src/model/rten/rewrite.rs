@@ -2,10 +2,13 @@
 
 use super::known::{Known, attribute, floats, integer, is_onnx, text};
 use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
-use super::{constants, quantized};
+use super::{constants, fused, quantized};
 use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
+
+/// Why a recurrence whose rows have lengths is refused.
+pub(crate) const LENGTHS_IGNORED: &str = "rten ignores the lengths of sequences (sequence_lens)";
 
 /// The version of ONNX's own operators.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +20,10 @@ pub(crate) struct Opset(pub(crate) i64);
 ///
 /// [`EngineError::Model`] names the node that it would compute otherwise than ONNX says, and why.
 pub(crate) fn node(mut node: NodeProto, known: &Known, opset: Opset, into: &mut Nodes) -> Result<(), EngineError> {
-    if quantized::node(&node, known, into) {
+    if let Some(parts) = fused::parts(&node) {
+        return parts.into_iter().try_for_each(|part| self::node(part, known, opset, into));
+    }
+    if quantized::node(&node, known, into).map_err(|reason| refused(&node, opset, reason))? {
         return Ok(());
     }
     if !is_onnx(&node) {
@@ -82,7 +88,7 @@ fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineErr
             "before set 11 it is not said which element is the nearest to another"
         }
         "GRU" if integer(node, "linear_before_reset").unwrap_or(0) == 0 => "rten has linear_before_reset = 1 alone",
-        "LSTM" | "GRU" if is_given(node, 4) => "rten ignores the lengths of sequences (sequence_lens)",
+        "LSTM" | "GRU" if is_given(node, 4) => LENGTHS_IGNORED,
         "Conv" | "ConvTranspose" | "ConvInteger" | "MaxPool" | "AveragePool"
             if text(node, "auto_pad") == Some("SAME_LOWER") && !is_symmetric(node, known) =>
         {
@@ -91,8 +97,14 @@ fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineErr
         "CastLike" if node.input.get(1).is_some_and(|like| known.is_truth(like)) => "rten's truths are whole numbers",
         _ => return Ok(()),
     };
+    Err(refused(node, opset, reason))
+}
+
+/// Names a node that rten would compute otherwise.
+fn refused(node: &NodeProto, opset: Opset, reason: &str) -> EngineError {
     let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
-    Err(EngineError::part(format!("node {name} ({}, ai.onnx {})", node.op_type, opset.0), reason))
+    let set = if is_onnx(node) { format!("ai.onnx {}", opset.0) } else { node.domain.clone() };
+    EngineError::part(format!("node {name} ({}, {set})", node.op_type), reason)
 }
 
 /// Whether the scales of a `Resize` are known to be at least 1, or it is linear.

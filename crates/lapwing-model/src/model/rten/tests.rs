@@ -1,5 +1,8 @@
 //! rten on files of a few nodes: what it is given, what it answers, and what is refused with which words.
 
+mod eight_bits;
+mod fused;
+
 use lapwing_onnx::messages::attribute_proto::AttributeType;
 use lapwing_onnx::messages::tensor_shape_proto::Dimension;
 use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
@@ -220,30 +223,6 @@ fn what_rten_reads_otherwise_is_written_by_other_nodes() {
     );
     let got = answered(&conv, vec![Tensor::f32("x", &[1, 1, 3, 3], &[1.0; 9])]);
     assert_eq!((got.shape.clone(), got.to_f32()), (vec![1, 1, 2, 2], vec![4.0; 4]));
-}
-
-#[test]
-fn products_of_eight_bits_are_exact_on_every_processor() {
-    // the sum of two such products is beyond 16 bits
-    let weights = small("b", INT8, &[4, 1], &[127, 127, -128, 127]);
-    let inputs = || vec![port("x", UINT8, &[0, 4])];
-    let bytes = file(17, node("MatMulInteger", &["x", "b"], vec![]), inputs(), vec![weights.clone()], INT32);
-    let call =
-        || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 4], data: vec![255, 255, 0, 255].into() }];
-    assert_eq!(answered(&bytes, call()).to_f64(), [f64::from(3 * 255 * 127)]);
-    let constants = vec![
-        floats("s", &[], &[0.5]),
-        small("z", UINT8, &[], &[0]),
-        weights,
-        floats("bs", &[], &[0.01]),
-        small("bz", INT8, &[], &[0]),
-        floats("ys", &[], &[4.0]),
-        small("yz", UINT8, &[], &[10]),
-    ];
-    let reads = ["x", "s", "z", "b", "bs", "bz", "ys", "yz"];
-    let bytes = file(17, node("QLinearMatMul", &reads, vec![]), inputs(), constants, UINT8);
-    // 255 · 0.5 · 127 · 0.01 · 3 / 4 + 10
-    assert_eq!(answered(&bytes, call()).to_f64(), [131.0]);
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! Products of 8 bits: exact where rten's own end at the limits of 16.
+
+use super::{FLOAT, INT8, INT32, UINT8, answered, file, floats, int, load, node, port, small};
+use lapwing_onnx::messages::NodeProto;
+use lapwing_onnx::tensor::{Datatype, Tensor};
+
+#[test]
+fn products_of_eight_bits_are_exact_on_every_processor() {
+    // the sum of two such products is beyond 16 bits
+    let weights = small("b", INT8, &[4, 1], &[127, 127, -128, 127]);
+    let inputs = || vec![port("x", UINT8, &[0, 4])];
+    let bytes = file(17, node("MatMulInteger", &["x", "b"], vec![]), inputs(), vec![weights.clone()], INT32);
+    let call =
+        || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 4], data: vec![255, 255, 0, 255].into() }];
+    assert_eq!(answered(&bytes, call()).to_f64(), [f64::from(3 * 255 * 127)]);
+    let constants = vec![
+        floats("s", &[], &[0.5]),
+        small("z", UINT8, &[], &[0]),
+        weights,
+        floats("bs", &[], &[0.01]),
+        small("bz", INT8, &[], &[0]),
+        floats("ys", &[], &[4.0]),
+        small("yz", UINT8, &[], &[10]),
+    ];
+    let reads = ["x", "s", "z", "b", "bs", "bz", "ys", "yz"];
+    let bytes = file(17, node("QLinearMatMul", &reads, vec![]), inputs(), constants, UINT8);
+    // 255 · 0.5 · 127 · 0.01 · 3 / 4 + 10
+    assert_eq!(answered(&bytes, call()).to_f64(), [131.0]);
+}
+
+/// Numbers as `DynamicQuantizeLinear` writes them: whole, less the zero point, and their scale.
+fn quantized(numbers: &[f32]) -> (Vec<f32>, f32) {
+    let (least, most) = numbers.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
+    let scale = if most > least { (most - least) / 255.0 } else { 1.0 };
+    let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
+    (numbers.iter().map(|x| ((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) - zero).collect(), scale)
+}
+
+/// A row of numbers, quantized, times weights of `columns` columns less `zero`, with one scale for each column.
+fn product(row: &[f32], weights: &[i32], zero: i32, scales: &[f32]) -> Vec<f32> {
+    let (row, scale) = quantized(row);
+    let columns = scales.len();
+    let sum = |at: usize| row.iter().enumerate().map(|(inner, x)| x * (weights[inner * columns + at] - zero) as f32).sum::<f32>();
+    (0..columns).map(|at| sum(at) * scale * scales[at]).collect()
+}
+
+#[test]
+fn an_lstm_in_eight_bits_quantizes_what_it_multiplies() {
+    const HIDDEN: usize = 2;
+    // the greatest that there are, whose products with bytes do not fit 16 bits
+    let own: Vec<i32> = (0..3 * 8).map(|at| if at % 3 == 1 { -127 } else { 127 - at }).collect();
+    let recurrent: Vec<i32> = (0..2 * 8).map(|at| if at % 4 == 2 { -120 } else { 127 - 2 * at }).collect();
+    let bias: Vec<f32> = (0..16).map(|at| 0.05 * at as f32 - 0.3).collect();
+    let xs: Vec<f32> = (0..4 * 3).map(|at| (at as f32 * 0.7).sin() * 2.0).collect();
+    let (h, c) = ([0.3_f32, -0.6], [0.1_f32, 0.2]);
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    // per tensor or per column, signed or with a zero point
+    for (kind, zero, per_column) in [(INT8, 0, false), (INT8, 3, true), (UINT8, 128, false)] {
+        let scale = |at: usize| if per_column { 0.004 + 0.001 * at as f32 } else { 0.004 };
+        let scales: Vec<f32> = (0..8).map(scale).collect();
+        let shifted = |values: &[i32]| -> Vec<i32> { values.iter().map(|x| if kind == UINT8 { x + 128 } else { *x }).collect() };
+        let (w, r) = (shifted(&own), shifted(&recurrent));
+        let columns: &[i64] = if per_column { &[1, 8] } else { &[1] };
+        let count = columns.iter().product::<i64>() as usize;
+        let constants = vec![
+            small("w", kind, &[1, 3, 8], &w),
+            small("r", kind, &[1, 2, 8], &r),
+            floats("b", &[1, 16], &bias),
+            floats("h", &[1, 1, 2], &h),
+            floats("c", &[1, 1, 2], &c),
+            floats("s", columns, &scales[..count]),
+            small("z", kind, columns, &vec![zero; count]),
+        ];
+        let reads = ["x", "w", "r", "b", "", "h", "c", "", "s", "z", "s", "z"];
+        let lstm = node("DynamicQuantizeLSTM", &reads, vec![int("hidden_size", HIDDEN as i64)]);
+        let bytes =
+            file(17, NodeProto { domain: "com.microsoft".into(), ..lstm }, vec![port("x", FLOAT, &[0, 1, 3])], constants, FLOAT);
+        let got = answered(&bytes, vec![Tensor::f32("x", &[4, 1, 3], &xs)]);
+        assert_eq!(got.shape, [4, 1, 1, 2]);
+
+        // all rows of the input are quantized together, each state alone
+        let (all, x_scale) = quantized(&xs);
+        let (mut hidden, mut cell, mut want) = (h.to_vec(), c.to_vec(), Vec::new());
+        for row in all.chunks(3) {
+            let sum = |at: usize| row.iter().enumerate().map(|(inner, x)| x * (w[inner * 8 + at] - zero) as f32).sum::<f32>();
+            let state = product(&hidden, &r, zero, &scales);
+            let gate = |gate: usize, unit: usize| {
+                let at = gate * HIDDEN + unit;
+                sum(at) * x_scale * scales[at] + state[at] + bias[at] + bias[8 + at]
+            };
+            let step = |unit: usize| {
+                let cell = sigmoid(gate(2, unit)) * cell[unit] + sigmoid(gate(0, unit)) * gate(3, unit).tanh();
+                (cell, sigmoid(gate(1, unit)) * cell.tanh())
+            };
+            (cell, hidden) = (0..HIDDEN).map(step).unzip();
+            want.extend_from_slice(&hidden);
+        }
+        for (got, want) in got.to_f32().iter().zip(&want) {
+            assert!((got - want).abs() < 1e-5, "{kind} {zero} {per_column}: {got} for {want}");
+        }
+    }
+}
+
+#[test]
+fn an_lstm_in_eight_bits_that_rten_reads_otherwise_is_refused() {
+    let weights = || {
+        vec![
+            small("w", INT8, &[1, 1, 4], &[1; 4]),
+            small("r", INT8, &[1, 1, 4], &[1; 4]),
+            floats("s", &[1], &[1.0]),
+            small("l", INT32, &[1], &[1]),
+            floats("p", &[1, 3], &[1.0; 3]),
+        ]
+    };
+    let named = "node the_DynamicQuantizeLSTM (DynamicQuantizeLSTM, com.microsoft): ";
+    for (lengths, peepholes, reason) in
+        [("l", "", "rten ignores the lengths of sequences (sequence_lens)"), ("", "p", "rten has no peepholes")]
+    {
+        let reads = ["x", "w", "r", "", lengths, "", "", peepholes, "s", "", "s", ""];
+        let lstm =
+            NodeProto { domain: "com.microsoft".into(), ..node("DynamicQuantizeLSTM", &reads, vec![int("hidden_size", 1)]) };
+        let bytes = file(17, lstm, vec![port("x", FLOAT, &[0, 1, 1])], weights(), FLOAT);
+        assert_eq!(load(&bytes).unwrap_err(), format!("{named}{reason}"));
+    }
+}
