@@ -3,6 +3,7 @@
 
 use super::known::{Known, attribute, integer, is_onnx};
 use super::nodes::{Nodes, made, whole, wholes};
+use super::words::LENGTHS_IGNORED;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
@@ -55,7 +56,7 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
             parts.quantized(&result, 3)
         }
         "QGemm" if is_microsoft => parts.gemm(),
-        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => return Err(super::rewrite::LENGTHS_IGNORED),
+        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => return Err(LENGTHS_IGNORED),
         "DynamicQuantizeLSTM" if is_microsoft && !parts.input(7).is_empty() => return Err("rten has no peepholes"),
         "DynamicQuantizeLSTM" if is_microsoft && saturates() => {
             parts.lstm(known).ok_or("its weights are not constants in the file, and rten's products of 8 bits may overflow")?;

@@ -2,13 +2,11 @@
 
 use super::known::{Known, attribute, floats, integer, is_onnx, text};
 use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
+use super::words::LENGTHS_IGNORED;
 use super::{constants, fused, quantized};
 use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
-
-/// Why a recurrence whose rows have lengths is refused.
-pub(crate) const LENGTHS_IGNORED: &str = "rten ignores the lengths of sequences (sequence_lens)";
 
 /// The version of ONNX's own operators.
 #[derive(Clone, Copy, Debug)]

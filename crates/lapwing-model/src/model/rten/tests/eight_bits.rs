@@ -1,7 +1,9 @@
 //! Products of 8 bits: exact where rten's own end at the limits of 16.
 
-use super::{FLOAT, INT8, INT32, UINT8, answered, file, floats, int, load, node, port, small};
-use lapwing_onnx::messages::NodeProto;
+use prost::Message;
+
+use super::{FLOAT, INT8, INT32, INT64, UINT8, answered, file, floats, int, load, node, port, small};
+use lapwing_onnx::messages::{ModelProto, NodeProto};
 use lapwing_onnx::tensor::{Datatype, Tensor};
 
 #[test]
@@ -99,6 +101,21 @@ fn an_lstm_in_eight_bits_quantizes_what_it_multiplies() {
             assert!((got - want).abs() < 1e-5, "{kind} {zero} {per_column}: {got} for {want}");
         }
     }
+}
+
+#[test]
+fn the_shape_that_an_lstm_in_eight_bits_makes_is_that_of_its_states() {
+    // its inputs have other columns than a gate has units
+    let constants =
+        vec![small("w", INT8, &[1, 4, 8], &[100; 32]), small("r", INT8, &[1, 2, 8], &[1; 16]), floats("s", &[1], &[0.01])];
+    let reads = ["x", "w", "r", "", "", "", "", "", "s", "", "s", ""];
+    let lstm = node("DynamicQuantizeLSTM", &reads, vec![int("hidden_size", 2)]);
+    let lstm = NodeProto { domain: "com.microsoft".into(), output: vec!["states".into()], ..lstm };
+    let bytes = file(17, node("Shape", &["states"], vec![]), vec![port("x", FLOAT, &[0, 1, 4])], constants, INT64);
+    let mut model = ModelProto::decode(&*bytes).unwrap();
+    model.graph.as_mut().unwrap().node.insert(0, lstm);
+    let got = answered(&model.encode_to_vec(), vec![Tensor::f32("x", &[3, 1, 4], &[0.5; 12])]);
+    assert_eq!(got.to_f64(), [3.0, 1.0, 1.0, 2.0]);
 }
 
 #[test]
