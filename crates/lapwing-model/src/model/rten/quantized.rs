@@ -58,7 +58,7 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
         "QGemm" if is_microsoft => parts.gemm(),
         "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => return Err(LENGTHS_IGNORED),
         "DynamicQuantizeLSTM" if is_microsoft && !parts.input(7).is_empty() => return Err("rten has no peepholes"),
-        "DynamicQuantizeLSTM" if is_microsoft && saturates() => {
+        "DynamicQuantizeLSTM" if is_microsoft => {
             parts.lstm(known).ok_or("its weights are not constants in the file, and rten's products of 8 bits may overflow")?;
             true
         }

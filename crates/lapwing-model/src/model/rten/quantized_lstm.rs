@@ -1,6 +1,7 @@
-//! `DynamicQuantizeLSTM` for processors on which rten's integer products may end at the limits of 16 bits, which sums of two products of
-//! a byte with a number of at most 64 do not reach. Weights, less their zero points, are written as sums of parts that small, and what
-//! they multiply is repeated for each part: the columns of the input, and in the recurrence the hidden units, whose copies stay equal.
+//! `DynamicQuantizeLSTM`, so that rten's integer products do not end at the limits of 16 bits, as they may on processors without VNNI:
+//! sums of two products of a byte with a number of at most 64 do not reach them. Weights, less their zero points, are written as sums of
+//! parts that small, and what they multiply is repeated for each part: the columns of the input, and in the recurrence the hidden units,
+//! whose copies stay equal.
 
 use super::known::Known;
 use super::nodes::{constant, whole, wholes_of};
