@@ -311,7 +311,7 @@ fn asked_for(executor: &str) -> UnsupportedNode {
 
 #[cfg(all(test, feature = "onnxruntime"))]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::super::batch::BatchResult;
@@ -355,9 +355,12 @@ mod tests {
     #[test]
     fn onnxruntime_runs_what_takes_another_longer() {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let Some(runtime) = library(&root) else {
+        let pythons = std::fs::read_dir(root.join(".venv/lib")).into_iter().flatten().flatten();
+        let mut folders = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi"));
+        let Some(folder) = folders.find(|folder| folder.is_dir()) else {
             return lapwing_testing::not_run("no onnxruntime in .venv: pip install -r tests/requirements.txt");
         };
+        let runtime = Runtime::find(Some(&folder.canonicalize().unwrap())).unwrap();
         let file = OnnxFile::read(&root.join("tests/fixtures/plans/mlp-3.onnx")).unwrap();
         let of = |backend| ModelOptions { backend, onnxruntime: Some(Ok(runtime.clone())), ..ModelOptions::default() };
         let chosen = |backend| {
@@ -374,12 +377,5 @@ mod tests {
         let named = faster(chosen(Backend::Plan), Some(&file), &of(Backend::Plan));
         assert_eq!((named.executor.name(), named.measured.calls.len()), (ExecutorName::Plan, 2));
         assert!(named.measured.calls.iter().all(|call| call.executor_ns >= 20_000_000), "{:?}", named.measured);
-    }
-
-    /// The library of the repository's virtual environment.
-    fn library(root: &Path) -> Option<Runtime> {
-        let pythons = std::fs::read_dir(root.join(".venv/lib")).into_iter().flatten().flatten();
-        let folder = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi")).find(|folder| folder.is_dir());
-        folder.map(|folder| Runtime::find(Some(&folder.canonicalize().unwrap())).unwrap())
     }
 }
