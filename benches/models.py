@@ -5,7 +5,7 @@ usage: python3 benches/models.py LAPWING FOLDER ORT_LIB [--list FILE] > docs/MOD
 LAPWING is the command, FOLDER has .onnx files in folders by family (FOLDER/*/FAMILY/...; `real` are files that people ship, anything else
 was made), ORT_LIB is ONNX Runtime's library. Each file is described by `lapwing engine inspect --json`: with the library, against which
 another executor is held on generated calls of 1 and 7 rows, and without it; then the executor that was chosen without it is held against
-the library too. Times are those that the command measures when it loads a model: both in turn, on one thread for each processor. `--list`
+the library too. Times are those that the command measures when it loads a model: both in turn, on one thread. `--list`
 writes a line for each file.
 """
 import collections, datetime, json, math, os, pathlib, platform, statistics, subprocess, sys
@@ -27,7 +27,7 @@ def inspect(lapwing, path, library, executor="auto"):
     return (json.loads(done.stdout), "") if done.returncode == 0 else (None, done.stderr.strip().replace("\n", " "))
 
 
-def look(lapwing, path, library):
+def look(lapwing, path, folder, library):
     """With the library, without it, and the latter's executor against the library."""
     found, error = inspect(lapwing, path, library)
     alone, alone_error = inspect(lapwing, path, "off")
@@ -47,7 +47,7 @@ def look(lapwing, path, library):
         "with": found["executor"] if found else "none",
         "without": alone["executor"] if alone else "none",
         "agrees": agrees,
-        "why": why,
+        "why": why.replace(f"{folder}/", ""),
         "library": ((found or {}).get("onnxruntime") or {}).get("version"),
     }
 
@@ -75,11 +75,6 @@ def table(rows):
     line("**all**", list(rows.values()))
 
 
-def short(text, most=200):
-    text = text.replace("|", "\\|")
-    return text if len(text) <= most else text[:most] + " …"
-
-
 def page(rows, library):
     version = next((row["library"] for row in rows.values() if row["library"]), library)
     print("# Models\n")
@@ -87,14 +82,11 @@ def page(rows, library):
     print("Which executor runs which ONNX files: files that Python and npm packages ship (`real`), and exports of scikit-learn, LightGBM, XGBoost,")
     print("PyTorch and transformers (the others). *With the library*: ONNX Runtime's library is found; *without it*: what Lapwing runs by itself.")
     print("*agree*: files of which the executor without the library answers as ONNX Runtime does on generated calls. *time*: the median of its")
-    print("time over ONNX Runtime's on the same calls and threads, and of how many files; none where ONNX Runtime itself runs the model.\n")
-    print(f"Made on {datetime.date.today()}, {os.cpu_count()} processors ({processor()}), ONNX Runtime {version}. Each file: `benches/results/models.tsv`.\n")
+    print("time over ONNX Runtime's on the same calls, on one thread, and of how many files; none where ONNX Runtime itself runs the model. A file")
+    print("of which ONNX Runtime takes no generated call (ids beyond a table, lengths that do not fit) is not compared, and does not agree.\n")
+    print(f"Made on {datetime.date.today()}, {os.cpu_count()} processors ({processor()}), ONNX Runtime {version}. Each file, with")
+    print("its operators and the reason why it does not run or agree: `benches/results/models.tsv`.\n")
     table(rows)
-    refused = [(name, row) for (_, name), row in sorted(rows.items()) if not row["agrees"]]
-    print("\n## Files that do not agree, or do not run, without the library\n")
-    print("| file | executor | why |\n|---|---|---|")
-    for name, row in refused:
-        print(f"| {name} | {row['without']} | {short(row['why'])} |")
 
 
 def processor():
@@ -108,7 +100,7 @@ def main():
     if not paths:
         raise SystemExit(f"{folder}: has no folders of .onnx files by family")
     # one at a time: they are timed
-    looked = [look(lapwing, path, library) for path in paths]
+    looked = [look(lapwing, path, folder, library) for path in paths]
     key = lambda path: ("/".join(path.relative_to(folder).parts[:2]), str(path.relative_to(folder)))
     rows = {key(path): row for path, row in zip(paths, looked)}
     page(rows, library)
