@@ -69,6 +69,7 @@ def test_its_work_is_counted_at_the_stated_shape(tmp_path, binary):
         ("picture=1,3,8,8", r'the model has no such input; its inputs are ["image"]'),
         ("image=1,3,8", "1,3,8 has 3 axes, in the file it has 4"),
         ("image=1,4,8,8", "axis 1 is 4, in the file it is 3"),
+        ("image=2000000000,3,2000000000,2000000000", "input image"),
         ("image=1,3,0,8", "as in 1,3,224,224; -1 or ? leaves an axis open"),
         ("1,3,8,8", "must be INPUT=LENGTHS, as in image=1,3,224,224"),
     ],

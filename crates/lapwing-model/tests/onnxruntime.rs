@@ -235,6 +235,15 @@ fn wrong_answers_are_not_served() {
 }
 
 #[test]
+fn times_are_those_of_the_rows_that_ran() {
+    let Some(runtime) = runtime() else { return };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans/refused-fixed-batch.onnx");
+    let model = Model::read(&path, &ModelOptions { measure: true, ..options(&runtime, Backend::Rten) }).unwrap();
+    let rows: Vec<usize> = model.measured().calls.iter().map(|call| call.rows).collect();
+    assert_eq!((model.executor(), rows), (ExecutorName::Rten, vec![8]));
+}
+
+#[test]
 fn what_stands_between_quantised_activations_is_right() {
     let Some(runtime) = runtime() else { return };
     for backend in [Backend::Auto, Backend::Rten] {

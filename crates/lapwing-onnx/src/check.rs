@@ -77,7 +77,7 @@ fn parts(graph: &GraphProto, nodes_left: &mut usize) -> Checked {
     attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).try_for_each(|graph| parts(graph, nodes_left))
 }
 
-fn input(info: &ValueInfoProto) -> Checked {
+pub(crate) fn input(info: &ValueInfoProto) -> Checked {
     let Some(TensorType(tensor)) = info.r#type.as_ref().and_then(|t| t.value.as_ref()) else {
         return Err(EngineError::part(format!("input {}", info.name), "has no tensor type"));
     };

@@ -86,10 +86,12 @@ impl OnnxFile {
     ///
     /// # Errors
     ///
-    /// [`EngineError::Model`] names the input that the model does not have, or whose shape in the file is another.
+    /// [`EngineError::Model`] names the input that the model does not have, whose shape in the file is another, or that would be too large.
     pub fn with_shapes(mut self, stated: &[StatedShape]) -> Result<Self, EngineError> {
         if let Some(graph) = self.proto.graph.as_mut().filter(|_| !stated.is_empty()) {
             stated::state(graph, stated)?;
+            // an executor that reads the file's own bytes does not check them
+            graph.input.iter().try_for_each(check::input)?;
             normal::name_axes(graph);
             self.graph = OnceLock::new();
         }

@@ -68,8 +68,11 @@ impl Search<'_> {
         }
         // and what it reads decides
         loop {
-            let sources: Vec<usize> = self.nodes[differs].input.iter().filter_map(|name| self.maker(name)).collect();
-            let mut is_known = true;
+            let node = &self.nodes[differs];
+            // a node that reads what comes after it has no first one before it
+            let sources: Vec<usize> = node.input.iter().filter_map(|name| self.maker(name)).filter(|at| *at < differs).collect();
+            // what a branch or a loop reads from outside of it is not looked at
+            let mut is_known = !node.attribute.iter().any(|attribute| attribute.g.is_some() || !attribute.graphs.is_empty());
             let mut earlier = None;
             for source in sources {
                 match self.outcome(source) {

@@ -36,7 +36,8 @@ pub struct MeasuredCall {
 }
 
 /// What came of timing an executor beside ONNX Runtime; of no calls, if it was not done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub struct Measured {
     /// The calls, small ones first.
     pub calls: Vec<MeasuredCall>,
@@ -81,19 +82,20 @@ pub(crate) fn measure(executor: &dyn Executor, reference: &Session) -> Measured 
         if before.saturating_mul((rows * RUNS.start()) as u64) > 4 * LONGEST_NS {
             break;
         }
-        let of = |length| measured_call(executor, reference, &generated::call(executor, rows, length)?, rows);
+        let of = |length| measured_call(executor, reference, &generated::call(executor, rows, length)?);
         let Some(call) = LENGTHS.into_iter().find_map(of) else { break };
         measured.calls.push(call);
     }
     measured
 }
 
-fn measured_call(executor: &dyn Executor, reference: &Session, call: &[Tensor], rows: usize) -> Option<MeasuredCall> {
+fn measured_call(executor: &dyn Executor, reference: &Session, call: &[Tensor]) -> Option<MeasuredCall> {
     let ordered: Option<Vec<Tensor>> =
         reference.inputs().iter().map(|port| call.iter().find(|tensor| tensor.name == port.name).cloned()).collect();
     let (ordered, mut workspace) = (ordered?, Workspace::default());
     let (ours, theirs) = (vec![true; executor.outputs().len()], vec![true; reference.outputs().len()]);
-    executor.accept(call).ok()?;
+    // a batch that the file fixes has rows of its own
+    let rows = executor.accept(call).ok()?.rows;
     let run_ours = |workspace: &mut Workspace| {
         let ran = catch_unwind(AssertUnwindSafe(|| executor.run(workspace, &[call], &ours)));
         ran.ok().and_then(Result::ok)

@@ -18,6 +18,7 @@ use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
 use super::without_gpu as plan_on_gpu;
 use crate::choice::Backend;
+use lapwing_engine::onnxruntime::Session;
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::{EngineError, UnsupportedNode};
@@ -111,12 +112,19 @@ fn faster(chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> 
     if !measured.is_slower() || options.backend != Backend::Auto {
         return Selected { measured, ..chosen };
     }
-    let reason = format!("it takes {measured}");
+    let verification = chosen.verification.clone();
+    Selected {
+        verification,
+        ..moved(Selected { measured: measured.clone(), ..chosen }, session, file, format!("it takes {measured}"))
+    }
+}
+
+/// ONNX Runtime in place of what was chosen, and why.
+fn moved(chosen: Selected, session: Session, file: Option<&OnnxFile>, reason: String) -> Selected {
     let fallback = chosen.executor.placement().fallback.clone();
     let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: reason.clone() };
-    let node = chosen.unsupported.unwrap_or(node);
-    let moved = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)).instead_of(name, reason);
-    Selected { verification: chosen.verification, measured, ..moved }
+    let made = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(chosen.unsupported.unwrap_or(node)));
+    Selected { measured: chosen.measured, ..made.instead_of(chosen.executor.name(), reason) }
 }
 
 /// The plan of a classical model; else what [`general`] chooses.
@@ -288,11 +296,8 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
     if options.backend != Backend::Auto {
         return Err(cannot(name, format!("{difference}; engine.verify: off serves it all the same")));
     }
-    let fallback = chosen.executor.placement().fallback.clone();
-    let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: difference.clone() };
-    let node = chosen.unsupported.unwrap_or(node);
-    let moved = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)).instead_of(name, difference.clone());
-    Ok(Selected { verification: Verification::Differs(difference), ..moved })
+    let verification = Verification::Differs(difference.clone());
+    Ok(Selected { verification, ..moved(chosen, session, file, difference) })
 }
 
 /// The executor that options name, with a file; `None` if it cannot run it.

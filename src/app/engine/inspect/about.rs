@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::app::engine::shapes::Shape;
-use lapwing_model::MeasuredCall;
+use lapwing_model::Measured;
 use lapwing_plan::plan::BatchSize;
 
 /// The description of a model.
@@ -20,7 +20,7 @@ pub(crate) struct About {
     pub(crate) not_used: Vec<NotUsed>,
     pub(crate) notes: Vec<String>,
     pub(crate) verification: String,
-    pub(crate) measured: Vec<MeasuredCall>,
+    pub(crate) measured: Measured,
     pub(crate) onnxruntime: Option<Library>,
     pub(crate) parameters: Option<u64>,
     pub(crate) parameter_bytes: Option<u64>,

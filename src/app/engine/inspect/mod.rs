@@ -24,7 +24,7 @@ use super::output;
 use super::shapes::{Asked, Shape};
 use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
-use lapwing_model::{Device, Measured, Model, ModelOptions, NotUsed};
+use lapwing_model::{Device, Model, ModelOptions, NotUsed};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::tensor::TensorSpec;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         not_used: model.not_used().iter().map(not_used).collect(),
         notes: model.notes().to_vec(),
         verification: model.verification().to_string(),
-        measured: model.measured().calls.clone(),
+        measured: model.measured().clone(),
         onnxruntime: options.onnxruntime.as_ref().map(library),
         parameters,
         parameter_bytes: parameters.map(|parameters| 4 * parameters),
@@ -179,8 +179,8 @@ fn write_executors(about: &About, out: &mut dyn Write) -> Result<(), ToolError> 
     }
     about.notes.iter().try_for_each(|note| writeln!(out, "note         {note}"))?;
     writeln!(out, "verified     {}", about.verification)?;
-    if !about.measured.is_empty() {
-        writeln!(out, "measured     {}", Measured { calls: about.measured.clone() })?;
+    if about.measured.ratio().is_some() {
+        writeln!(out, "measured     {}", about.measured)?;
     }
     match &about.onnxruntime {
         None => writeln!(out, "ONNX Runtime off (--ort-lib)"),
