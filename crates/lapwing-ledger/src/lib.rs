@@ -18,7 +18,6 @@
 
 mod account;
 mod circumstances;
-mod claim;
 pub mod clock;
 mod exchange;
 mod generation;
@@ -41,13 +40,11 @@ mod work;
 
 pub use account::{Account, server_timing};
 pub use circumstances::{Annotation, Annotations, Circumstances};
-pub use claim::each_instant;
-pub use claim::{Claim, conserve};
 pub use clock::{Stamp, WallClock};
 pub use exchange::{ClippedReports, Exchange, SpanNote, TracedSpan};
 pub use generation::{Generation, HiddenTokens};
 pub use identity::{PassedContext, SpanId, TraceContext, TraceId, TraceMark};
-pub use merge::{Claims, merge, placed};
+pub use merge::{Claim, Claims, conserve, each_instant, merge, placed};
 pub use names::{LABEL_BYTES, LabelId, LabelTable, label_text};
 pub use naming::{NameProof, NewNames};
 pub use open::OpenLedger;

@@ -1,8 +1,8 @@
 //! An open ledger, which one owner hands over once. Those that share it keep it behind their own lock, with whatever else that lock guards.
 
 use super::account::Account;
-use super::claim::{Claim, conserve};
 use super::clock::Stamp;
+use super::merge::{Claim, conserve};
 use super::record::Ledger;
 
 /// A ledger until it is handed over. Afterwards there is nothing to write into, and what comes then is counted.

@@ -1,8 +1,7 @@
 //! An exchange's claims as named bars of a waterfall. Units: nanoseconds from the request's start.
 
-use super::claim::Claim;
 use super::exchange::{Exchange, SpanNote};
-use super::merge::Placing;
+use super::merge::{Claim, Placing};
 use super::stage::{Phase, Source, Stage};
 
 /// One bar of a waterfall.

@@ -1,6 +1,11 @@
 //! The merge: turns the proxy's observations, the response's reports and the received spans into one account that sums to the
 //! total. Units: nanoseconds from the request's start.
 //!
+//! The law of time: every instant of a request has exactly one owner. Where claims overlap or nest, the innermost claim owns the
+//! instant: the one that started last, then the deeper one, then the one that ends first. An observation of the proxy outranks
+//! every other claim on the same instant; the window as a whole (`upstream`) is no observation in this sense, because nobody divided
+//! it. Time that nothing claims is `unattributed`.
+//!
 //! What each source may claim:
 //! - observations of the proxy are used unchanged and outrank everything;
 //! - a traced span claims its part of the upstream window, if it has a stage that no in-band report names;
@@ -21,9 +26,8 @@
 use smallvec::SmallVec;
 
 use super::account::Account;
-use super::claim::{Claim, each_instant};
 use super::exchange::{ClippedReports, Exchange, TracedSpan};
-use super::record::{Ledger, ObservedEvent, Report, ReportPlace, UpstreamWindow};
+use super::record::{Ledger, ObservedEvent, Report, ReportPlace, Span, UpstreamWindow};
 use super::stage::{Phase, Source, Stage};
 
 /// Placed claims; up to 32 without allocation.
@@ -237,6 +241,86 @@ fn names_time(stage: Stage) -> bool {
 /// The parts of `pieces` inside `start_ns..end_ns`.
 fn within(pieces: &[(u64, u64)], start_ns: u64, end_ns: u64) -> Pieces {
     pieces.iter().map(|(from, to)| (*from.max(&start_ns), *to.min(&end_ns))).filter(|(from, to)| from < to).collect()
+}
+
+/// A claim on a piece of a request's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The stage that would own the time.
+    pub stage: Stage,
+    /// The phase of the stage, if it has one.
+    pub phase: Option<Phase>,
+    /// The source of the claim.
+    pub source: Source,
+    /// Start; a claim that ends before it starts claims nothing.
+    pub start_ns: u64,
+    /// End, exclusive.
+    pub end_ns: u64,
+    /// The depth of the span in its trace; zero if the claim does not come from a span.
+    pub depth: u32,
+}
+
+impl Claim {
+    /// The claim of an observed span.
+    #[must_use]
+    pub const fn of(span: Span) -> Self {
+        let Span { stage, start_ns, end_ns, .. } = span;
+        Self { stage, phase: None, source: Span::SOURCE, start_ns, end_ns, depth: 0 }
+    }
+
+    /// Whether it outranks claims that are no observation.
+    fn outranks(&self) -> bool {
+        self.source == Source::Observed && self.stage != Stage::Upstream
+    }
+}
+
+/// Divides `total_ns` among `claims`. The stages of the result sum to `total_ns` exactly, whatever the claims are.
+#[must_use]
+pub fn conserve(total_ns: u64, claims: &[Claim]) -> Account {
+    let mut account = Account::default();
+    each_instant(0, total_ns, claims, |from, to, owner| match owner {
+        Some(claim) => account.add(claim.stage, claim.source, to - from),
+        None => account.add(Stage::Unattributed, Source::Observed, to - from),
+    });
+    account
+}
+
+/// Walks `start_ns..end_ns` in order and calls `piece` for each stretch with one owner or none.
+///
+/// This is a sweep: claims are opened in order of rank among those that started, so the owner is always the claim opened last
+/// that has not ended. The cost is that of the sort. Up to 32 claims are handled without allocation.
+pub fn each_instant(start_ns: u64, end_ns: u64, claims: &[Claim], mut piece: impl FnMut(u64, u64, Option<&Claim>)) {
+    let mut order: SmallVec<[u32; 32]> = SmallVec::new();
+    let touches = |c: &Claim| c.start_ns < c.end_ns && c.start_ns < end_ns && c.end_ns > start_ns;
+    order.extend((0_u32..).zip(claims).filter(|(_, c)| touches(c)).map(|(i, _)| i));
+    let claim = |i: &u32| &claims[*i as usize];
+    order.sort_unstable_by(|a, b| {
+        let (x, y) = (claim(a), claim(b));
+        // equal in every respect: the first in the list is opened last
+        x.start_ns.cmp(&y.start_ns).then(x.depth.cmp(&y.depth)).then(y.end_ns.cmp(&x.end_ns)).then(b.cmp(a))
+    });
+    let mut to_open = order.iter().map(claim).peekable();
+    let mut observed: SmallVec<[&Claim; 16]> = SmallVec::new();
+    let mut said: SmallVec<[&Claim; 32]> = SmallVec::new();
+    let mut at = start_ns;
+    while at < end_ns {
+        while let Some(opened) = to_open.next_if(|c| c.start_ns <= at) {
+            if opened.outranks() { observed.push(opened) } else { said.push(opened) }
+        }
+        let owner = innermost(&mut observed, at).or_else(|| innermost(&mut said, at));
+        let next_ns = to_open.peek().map_or(end_ns, |c| c.start_ns);
+        let until = owner.map_or(end_ns, |o| o.end_ns).min(next_ns).min(end_ns);
+        piece(at, until, owner);
+        at = until;
+    }
+}
+
+/// The claim opened last of those that have not ended at `at`.
+fn innermost<'a, const N: usize>(open: &mut SmallVec<[&'a Claim; N]>, at: u64) -> Option<&'a Claim> {
+    while open.last().is_some_and(|c| c.end_ns <= at) {
+        open.pop();
+    }
+    open.last().copied()
 }
 
 #[cfg(test)]

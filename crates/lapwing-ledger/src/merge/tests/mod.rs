@@ -1,11 +1,12 @@
 //! The merge, case by case and by property.
 
 mod generation;
+mod law;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ObservedEvent, ReportPlace, Span, SpanNote, Stamp};
+use crate::{SpanNote, Stamp};
 
 const MS: u64 = 1_000_000;
 
