@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::decode::{self, Undecodable};
 use super::forward::ForwardQueue;
+use super::json::{self, ProtobufBody};
 use super::refusals::{OtlpRefusals, RefusalCause};
 use crate::collector::{Encoding, Signal};
 use crate::{IncomingSpan, ProcessId, Rules};
@@ -30,7 +31,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// What became of a request that was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Spans that exceed the bounds of [`super::bounds`] and were not joined.
+    /// Spans that exceed the bounds of [`decode`] and were not joined.
     pub(crate) rejected: u64,
     /// Whether the user's collector gets the request all the same.
     pub(crate) is_forwarded: bool,
@@ -96,7 +97,10 @@ impl ExportHandler {
         let mut taken = Taken { rejected: 0, is_forwarded: self.forward.is_some() };
         match signal {
             Signal::Traces => {
-                let protobuf = decode::to_protobuf(signal, encoding, body.clone())?;
+                let protobuf = match encoding {
+                    Encoding::Protobuf => ProtobufBody { bytes: body.clone(), left_out: 0 },
+                    Encoding::Json => json::to_protobuf(signal, &body)?,
+                };
                 let decoded = decode::spans(&protobuf.bytes, &self.rules.load())?;
                 taken.rejected = decoded.rejected + protobuf.left_out;
                 self.counters.add(Counter::SpansRejected, taken.rejected);

@@ -4,7 +4,6 @@
 //! Lapwing. Spans are also decoded, one at a time, mapped to stages and handed to the join. Every request, queue and buffer here
 //! is bounded, and what does not fit is counted.
 
-mod bounds;
 mod decode;
 mod export_handler;
 mod forward;
@@ -19,7 +18,6 @@ mod receive_grpc;
 mod receive_http;
 mod refusals;
 mod status;
-mod wire;
 
 pub use export_handler::ExportHandler;
 pub use forward::{ForwardQueue, forwarder};

@@ -1,15 +1,14 @@
 //! Properties of the receiver's readers on any bytes, shared by the replayed corpora and the fuzz targets. They read a message a second
 //! time as a whole, as nothing else here may, so they are for tests only.
 
-use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
-use super::bounds::MAX_SPANS;
-use super::decode::{self, Decoded, Undecodable};
+use super::decode::{self, Decoded, MAX_SPANS, Undecodable};
 use super::forward::{SpanFate, rewritten};
+use super::json;
 use crate::Rules;
-use crate::collector::{Encoding, Signal};
+use crate::collector::Signal;
 
 /// Names longer than this are cut: of a span, and of a service with its instance.
 const MOST_NAME_BYTES: usize = 2 * 256 + 1;
@@ -33,9 +32,8 @@ pub fn protobuf(bytes: &[u8], rules: &Rules) -> bool {
 /// Whether any bytes, read as JSON of each signal, are refused or become protobuf that is read as that signal.
 #[must_use]
 pub fn json(bytes: &[u8], rules: &Rules) -> bool {
-    let body = Bytes::copy_from_slice(bytes);
     Signal::ALL.into_iter().all(|signal| {
-        let Ok(converted) = decode::to_protobuf(signal, Encoding::Json, body.clone()) else { return true };
+        let Ok(converted) = json::to_protobuf(signal, bytes) else { return true };
         signal != Signal::Traces || {
             let is_whole = ExportTraceServiceRequest::decode(&converted.bytes[..]).is_ok();
             let read = decode::spans(&converted.bytes, rules);

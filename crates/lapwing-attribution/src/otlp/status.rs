@@ -5,7 +5,7 @@ use prost::Message;
 use tonic::Code;
 use tonic_types::Status;
 
-use super::bounds::{MAX_ELEMENTS, MAX_SPANS};
+use super::decode::{MAX_ELEMENTS, MAX_SPANS};
 use super::export_handler::Taken;
 use crate::collector::Encoding;
 

@@ -1,28 +1,36 @@
 //! Decodes an OTLP trace request into spans for the join, one at a time: checks ids, maps names to stages, keeps times. What
 //! belongs to a resource is read once, however many spans it has.
 //!
+//! Messages are read field by field, in place, and their elements are counted before anything is built: an empty message takes two
+//! bytes on the wire, and up to several hundred in memory.
+//!
 //! Times are nanoseconds since the Unix epoch by the sender's clock. A span that ends before it starts is kept with length zero;
-//! one without valid ids is skipped and counted; one that exceeds the bounds of [`super::bounds`] is not built, and counted.
+//! one without valid ids is skipped and counted; one that exceeds the bounds is not built, and counted.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::Link;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 use prost::{DecodeError, Message};
 
-use super::bounds::{Element, MAX_LINKS, MAX_SPANS};
-use super::json;
-use super::wire::messages;
 use crate::adapters::spans::{self, MappedSpan, Sender};
-use crate::collector::{Encoding, Signal};
 use crate::{CacheLookups, IncomingSpan, ProcessId, Rules, SharedSpan, SpanKind};
 use lapwing_ledger::{SpanId, TraceId};
 
+/// Spans that are decoded in one request; and resources, and scopes, that it may have. An exporter's default is 512 spans, a
+/// collector's 8192.
+pub(crate) const MAX_SPANS: usize = 16_384;
+/// Links of one span that are followed to the requests that it was for: more than a batch has.
+pub(crate) const MAX_LINKS: usize = 256;
+/// Elements of one span, or of one resource or scope. Each takes about 100 bytes in memory.
+pub(crate) const MAX_ELEMENTS: usize = 32_768;
+/// Nesting of values in attributes.
+const MAX_DEPTH: usize = 32;
 /// Longer names are cut, because they stay in memory.
 const NAME_BYTES: usize = 256;
 
@@ -44,29 +52,6 @@ pub(crate) enum Undecodable {
     /// A part of it exceeds the bounds.
     #[error("has too many elements in {0}")]
     TooMany(&'static str),
-}
-
-/// A request in protobuf.
-#[derive(Debug)]
-pub(crate) struct ProtobufBody {
-    pub(crate) bytes: Bytes,
-    /// Spans that were in the JSON, exceed the bounds, and are not here.
-    pub(crate) left_out: u64,
-}
-
-/// The request in protobuf. A body that is protobuf already is not decoded.
-pub(crate) fn to_protobuf(signal: Signal, encoding: Encoding, body: Bytes) -> Result<ProtobufBody, Undecodable> {
-    if encoding == Encoding::Protobuf {
-        return Ok(ProtobufBody { bytes: body, left_out: 0 });
-    }
-    let converted = json::to_protobuf(signal, &body)?;
-    if converted.is_too_large {
-        return Err(Undecodable::TooMany("a resource or a scope, or too many of them"));
-    }
-    if converted.left_out > 0 && signal != Signal::Traces {
-        return Err(Undecodable::TooMany("its metrics or log records, or too many of them"));
-    }
-    Ok(ProtobufBody { bytes: converted.protobuf.into(), left_out: converted.left_out })
 }
 
 /// The spans of a request.
@@ -247,6 +232,105 @@ fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<Cow<'a, str>> {
 
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES)]
+}
+
+/// A message that may occur many times in a span or a resource, or that may contain many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Element {
+    Span,
+    Resource,
+    Scope,
+    Attribute,
+    Value,
+    List,
+    Map,
+    Event,
+    Link,
+    Entity,
+    /// Has nothing more in it.
+    Text,
+}
+
+impl Element {
+    /// The element in `field` of this one, by the numbers in OTLP's `trace.proto`, `common.proto` and `resource.proto`.
+    const fn inner(self, field: u32) -> Option<Self> {
+        match (self, field) {
+            (Self::Span, 9) | (Self::Resource | Self::Map, 1) | (Self::Scope | Self::Event, 3) | (Self::Link, 4) => {
+                Some(Self::Attribute)
+            }
+            (Self::Span, 11) => Some(Self::Event),
+            (Self::Span, 13) => Some(Self::Link),
+            (Self::Attribute, 2) | (Self::List, 1) => Some(Self::Value),
+            (Self::Value, 5) => Some(Self::List),
+            (Self::Value, 6) => Some(Self::Map),
+            (Self::Resource, 3) => Some(Self::Entity),
+            (Self::Entity, 3 | 4) => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    /// Whether `message`, which is one of these, has at most [`MAX_ELEMENTS`] in it, not nested too deeply.
+    pub(crate) fn fits(self, message: &[u8]) -> Result<bool, DecodeError> {
+        let mut left = MAX_ELEMENTS;
+        self.count(message, &mut left, MAX_DEPTH)
+    }
+
+    fn count(self, message: &[u8], left: &mut usize, depth: usize) -> Result<bool, DecodeError> {
+        if matches!(self, Self::Text) {
+            return Ok(true);
+        }
+        for field in fields(message) {
+            let (number, Some(bytes)) = field? else { continue };
+            let Some(inner) = self.inner(number) else { continue };
+            let (Some(fewer), Some(deeper)) = (left.checked_sub(1), depth.checked_sub(1)) else { return Ok(false) };
+            *left = fewer;
+            if !inner.count(bytes, left, deeper)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The fields of `message` in order: the number of each, and its bytes if it is a text, bytes or a message. Ends after an error.
+pub(crate) fn fields(mut message: &[u8]) -> impl Iterator<Item = Result<(u32, Option<&[u8]>), DecodeError>> {
+    std::iter::from_fn(move || {
+        if message.is_empty() {
+            return None;
+        }
+        let field = next(&mut message);
+        if field.is_err() {
+            message = &[];
+        }
+        Some(field)
+    })
+}
+
+/// The bytes of every field `number` of `message`.
+pub(crate) fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
+    fields(message).filter_map(move |field| match field {
+        Ok((found, bytes)) => bytes.filter(|_| found == number).map(Ok),
+        Err(error) => Some(Err(error)),
+    })
+}
+
+fn next<'a>(message: &mut &'a [u8]) -> Result<(u32, Option<&'a [u8]>), DecodeError> {
+    let (number, wire_type) = decode_key(message)?;
+    let whole = *message;
+    skip_field(wire_type, number, message, DecodeContext::default())?;
+    if wire_type != WireType::LengthDelimited {
+        return Ok((number, None));
+    }
+    let mut bytes = &whole[..whole.len() - message.len()];
+    decode_varint(&mut bytes)?;
+    Ok((number, Some(bytes)))
+}
+
+/// Appends a field with a length to `out`.
+pub(crate) fn put_delimited(field: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Requests as exporters write them, and the spans decoded from them.
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue};
+use opentelemetry_proto::tonic::trace::v1::span::Event;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::otlp::bounds::MAX_ELEMENTS;
+use crate::collector::{Encoding, Signal};
+use crate::otlp::json::to_protobuf;
 use crate::otlp::tests::{attribute, request, span, text as attr, triton};
 use lapwing_ledger::Stage;
 
@@ -17,7 +21,10 @@ fn decoded(encoding: Encoding, body: &[u8]) -> Decoded {
 }
 
 fn traces(encoding: Encoding, body: &[u8]) -> Result<Bytes, Undecodable> {
-    to_protobuf(Signal::Traces, encoding, Bytes::copy_from_slice(body)).map(|body| body.bytes)
+    match encoding {
+        Encoding::Protobuf => Ok(Bytes::copy_from_slice(body)),
+        Encoding::Json => to_protobuf(Signal::Traces, body).map(|body| body.bytes),
+    }
 }
 
 #[test]
@@ -197,7 +204,7 @@ fn a_resource_after_its_spans_counts_for_them() {
     let resource = Resource { attributes: vec![service], ..Resource::default() };
     let resource = ResourceSpans { resource: Some(resource), ..ResourceSpans::default() }.encode_to_vec();
     let mut bytes = Vec::new();
-    crate::otlp::wire::put_delimited(1, &[scopes, resource].concat(), &mut bytes);
+    put_delimited(1, &[scopes, resource].concat(), &mut bytes);
     assert_eq!(&*decoded(Encoding::Protobuf, &bytes).spans[0].service, "late");
 }
 
@@ -283,8 +290,56 @@ fn names_of_2021_and_ids_in_base64_are_read() {
     let scope =
         ScopeSpans { spans: vec![super::super::tests::span(TRACE, 1, "forward")], ..ScopeSpans::default() }.encode_to_vec();
     let mut resource = Vec::new();
-    super::super::wire::put_delimited(LIBRARY_SPANS, &scope, &mut resource);
+    put_delimited(LIBRARY_SPANS, &scope, &mut resource);
     let mut request = Vec::new();
-    super::super::wire::put_delimited(1, &resource, &mut request);
+    put_delimited(1, &resource, &mut request);
     assert_eq!(spans(&request, &Rules::default()).unwrap().spans.len(), 1);
+}
+
+fn list(values: Vec<AnyValue>) -> AnyValue {
+    AnyValue { value: Some(Value::ArrayValue(ArrayValue { values })) }
+}
+
+fn of_value(value: AnyValue) -> Span {
+    Span { attributes: vec![KeyValue { value: Some(value), ..KeyValue::default() }], ..Span::default() }
+}
+
+fn fits(span: &Span) -> bool {
+    Element::Span.fits(&span.encode_to_vec()).unwrap()
+}
+
+#[test]
+fn elements_of_every_kind_are_counted() {
+    let n = MAX_ELEMENTS;
+    assert!(fits(&Span { attributes: vec![KeyValue::default(); n], ..Span::default() }));
+    for over in [
+        Span { attributes: vec![KeyValue::default(); n + 1], ..Span::default() },
+        Span { events: vec![Event::default(); n + 1], ..Span::default() },
+        Span { links: vec![Link::default(); n + 1], ..Span::default() },
+        Span { events: vec![Event { attributes: vec![KeyValue::default(); n], ..Event::default() }], ..Span::default() },
+        Span { links: vec![Link { attributes: vec![KeyValue::default(); n], ..Link::default() }], ..Span::default() },
+        of_value(list(vec![AnyValue::default(); n])),
+    ] {
+        assert!(!fits(&over));
+    }
+}
+
+#[test]
+fn depth_is_bounded() {
+    let nested = |depth: usize| of_value((0..depth).fold(AnyValue::default(), |value, _| list(vec![value])));
+    assert!(fits(&nested(14)) && !fits(&nested(16)) && !fits(&nested(40)));
+}
+
+#[test]
+fn a_text_is_counted_and_not_read_as_a_message() {
+    // Resource.entity_refs (3) with EntityRef.id_keys (3): no name of an attribute is protobuf
+    let key = |name: &str| [&[0x1a, u8::try_from(name.len()).unwrap()], name.as_bytes()].concat();
+    let entity = [key("host.id"), key("\0\x1a")].concat();
+    let resource = [&[0x1a, u8::try_from(entity.len()).unwrap()], &entity[..]].concat();
+    assert!(Element::Resource.fits(&resource).unwrap());
+}
+
+#[test]
+fn what_is_cut_is_no_message() {
+    assert!(Element::Span.fits(&[0x4a, 5, 1]).is_err());
 }

@@ -15,9 +15,9 @@ use super::rewrite::{SpanFate, rewritten};
 use super::sampler::{Sdk, would_sample};
 use crate::Config;
 use crate::collector::{Encoding, ExportMessage, Signal};
-use crate::otlp::decode::{self, Undecodable};
+use crate::otlp::decode::{Undecodable, fields, messages};
+use crate::otlp::json;
 use crate::otlp::own_traces::{OwnTraces, SampledBy};
-use crate::otlp::wire::{fields, messages};
 use lapwing_ledger::{SpanId, TraceId};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_settings::TraceSampler;
@@ -137,8 +137,8 @@ impl ForwardQueue {
 
     /// Queues metrics or logs, converted to protobuf only when the collector takes nothing else.
     pub(crate) fn pass(&self, signal: Signal, encoding: Encoding, body: Bytes) -> Result<(), Undecodable> {
-        if self.is_protobuf_only {
-            self.put(signal, Encoding::Protobuf, decode::to_protobuf(signal, encoding, body)?.bytes);
+        if encoding == Encoding::Json && self.is_protobuf_only {
+            self.put(signal, Encoding::Protobuf, json::to_protobuf(signal, &body)?.bytes);
         } else {
             self.put(signal, encoding, body);
         }

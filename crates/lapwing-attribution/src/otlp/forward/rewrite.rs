@@ -4,7 +4,7 @@
 use bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, skip_field};
 
-use crate::otlp::wire::put_delimited;
+use crate::otlp::decode::put_delimited;
 use lapwing_ledger::SpanId;
 
 /// What is to become of a span.

@@ -9,6 +9,7 @@ mod normalise;
 
 use std::fmt;
 
+use bytes::Bytes;
 use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
@@ -19,24 +20,46 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use self::normalise::{camel, normalise};
-use super::bounds::{MAX_SPANS, fits_json};
-use super::wire::put_delimited;
+use super::decode::{MAX_SPANS, Undecodable, put_delimited};
 use crate::collector::Signal;
 
+/// Marks of JSON (`{`, `[`, `:` and `,`) in one span, resource, scope, metric or log record: an attribute has about seven. An
+/// object takes two of them and about 700 bytes in memory.
+const MAX_MARKS: usize = 131_072;
+
 /// A request in protobuf.
-#[derive(Debug, Default)]
-pub(crate) struct Converted {
-    pub(crate) protobuf: Vec<u8>,
-    /// Spans, metrics or log records that were left out, because they exceed the bounds of [`super::bounds`].
+#[derive(Debug)]
+pub(crate) struct ProtobufBody {
+    pub(crate) bytes: Bytes,
+    /// Spans that were in the JSON, exceed the bounds, and are not here.
     pub(crate) left_out: u64,
+}
+
+/// Converts a request.
+pub(crate) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<ProtobufBody, Undecodable> {
+    let converted = converted(signal, body)?;
+    if converted.is_too_large {
+        return Err(Undecodable::TooMany("a resource or a scope, or too many of them"));
+    }
+    if converted.left_out > 0 && signal != Signal::Traces {
+        return Err(Undecodable::TooMany("its metrics or log records, or too many of them"));
+    }
+    Ok(ProtobufBody { bytes: converted.protobuf.into(), left_out: converted.left_out })
+}
+
+/// A request as far as it is converted.
+#[derive(Debug, Default)]
+struct Converted {
+    protobuf: Vec<u8>,
+    /// Spans, metrics or log records that were left out, because they exceed the bounds.
+    left_out: u64,
     /// Whether a resource or a scope exceeds them. Then nothing of the request can be used.
-    pub(crate) is_too_large: bool,
+    is_too_large: bool,
     items: usize,
     containers: usize,
 }
 
-/// Converts a request.
-pub(crate) fn to_protobuf(signal: Signal, body: &[u8]) -> Result<Converted, serde_json::Error> {
+fn converted(signal: Signal, body: &[u8]) -> Result<Converted, serde_json::Error> {
     let mut converted = Converted::default();
     let mut text = serde_json::Deserializer::from_slice(body);
     let protobuf = Container { signal, depth: 0, to: &mut converted }.deserialize(&mut text)?;
@@ -208,6 +231,21 @@ impl<'de> Visitor<'de> for List<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a text of JSON has at most [`MAX_MARKS`].
+fn fits_json(text: &str) -> bool {
+    let (mut marks, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' | b':' | b',' if !in_text => marks += 1,
+            _ => {}
+        }
+    }
+    marks <= MAX_MARKS
 }
 
 #[cfg(test)]

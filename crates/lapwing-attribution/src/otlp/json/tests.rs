@@ -7,7 +7,6 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 
 use super::*;
-use crate::otlp::bounds::MAX_MARKS;
 
 #[test]
 fn keys_become_camel_case() {
@@ -23,13 +22,13 @@ fn keys_become_camel_case() {
 fn metrics_and_logs_are_made_into_protobuf() {
     let metrics = br#"{"resource_metrics":[{"scope_metrics":[{"metrics":[{"name":"m","sum":{"is_monotonic":true,
         "aggregation_temporality":"AGGREGATION_TEMPORALITY_CUMULATIVE","data_points":[{"as_int":"7","time_unix_nano":9}]}}]}]}]}"#;
-    let read = ExportMetricsServiceRequest::decode(&*to_protobuf(Signal::Metrics, metrics).unwrap().protobuf).unwrap();
+    let read = ExportMetricsServiceRequest::decode(&*converted(Signal::Metrics, metrics).unwrap().protobuf).unwrap();
     let metric = &read.resource_metrics[0].scope_metrics[0].metrics[0];
     let Some(opentelemetry_proto::tonic::metrics::v1::metric::Data::Sum(sum)) = &metric.data else { panic!("{metric:?}") };
     assert_eq!((metric.name.as_str(), sum.aggregation_temporality, sum.data_points[0].time_unix_nano), ("m", 2, 9));
     let logs = br#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"severityNumber":"SEVERITY_NUMBER_WARN",
         "body":{"stringValue":"hot"},"attributes":null,"traceId":"0af7651916cd43dd8448eb211c80319c"}]}]}]}"#;
-    let read = ExportLogsServiceRequest::decode(&*to_protobuf(Signal::Logs, logs).unwrap().protobuf).unwrap();
+    let read = ExportLogsServiceRequest::decode(&*converted(Signal::Logs, logs).unwrap().protobuf).unwrap();
     let record = &read.resource_logs[0].scope_logs[0].log_records[0];
     assert_eq!((record.severity_number, record.trace_id.len()), (13, 16));
     assert!(to_protobuf(Signal::Logs, b"[]").is_err() && to_protobuf(Signal::Logs, b"{").is_err());
@@ -48,7 +47,7 @@ proptest! {
 }
 
 fn spans(body: &str) -> (Converted, usize) {
-    let converted = to_protobuf(Signal::Traces, body.as_bytes()).unwrap();
+    let converted = converted(Signal::Traces, body.as_bytes()).unwrap();
     let read = ExportTraceServiceRequest::decode(&*converted.protobuf).unwrap();
     let spans = read.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum();
     (converted, spans)
@@ -78,4 +77,12 @@ fn the_fields_of_a_container_may_come_in_any_order() {
     assert_eq!((scope.spans[0].name.as_str(), scope.scope.as_ref().unwrap().name.as_str()), ("a", "s"));
     assert_eq!((scope.schema_url.as_str(), resource.schema_url.as_str()), ("u", "v"));
     assert_eq!(resource.resource.as_ref().unwrap().attributes[0].key, "k");
+}
+
+#[test]
+fn marks_in_texts_do_not_count() {
+    let text = format!("{{\"a\":\"{}\\\"{}\"}}", "[,".repeat(MAX_MARKS), "{:".repeat(MAX_MARKS));
+    assert!(fits_json(&text));
+    assert!(fits_json(&format!("[{}0]", "0,".repeat(MAX_MARKS - 1))));
+    assert!(!fits_json(&format!("[{}0]", "0,".repeat(MAX_MARKS))));
 }

@@ -16,7 +16,7 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::{gzip, handler, listener, request, span, triton};
-use crate::otlp::bounds::MAX_SPANS;
+use crate::otlp::decode::MAX_SPANS;
 use crate::otlp::{ExportHandler, serve_http};
 use lapwing_ledger::TraceId;
 use lapwing_metrics::{Counter, Counters};

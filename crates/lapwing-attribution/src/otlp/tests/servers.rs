@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super as sample;
-use crate::collector::{Encoding, Signal};
-use crate::otlp::decode::{Decoded, spans, to_protobuf};
+use crate::collector::Signal;
+use crate::otlp::decode::{Decoded, spans};
+use crate::otlp::json::to_protobuf;
 use crate::{Aggregator, IncomingSpan, JoinSettings, Rules, SpanExpectation, SpanRule};
 use lapwing_ledger::{
     Basis, Exchange, Ledger, Phase, Server, ServerEvidence, Source, SpanId, Stage, Stamp, TraceId, Unit, UpstreamWindow,
@@ -25,7 +26,7 @@ fn rules(spans: impl IntoIterator<Item = SpanRule>) -> Rules {
 }
 
 fn decoded(body: &[u8], rules: &Rules) -> Vec<IncomingSpan> {
-    let protobuf = to_protobuf(Signal::Traces, Encoding::Json, body.to_vec().into()).unwrap().bytes;
+    let protobuf = to_protobuf(Signal::Traces, body).unwrap().bytes;
     let Decoded { spans, invalid, .. } = spans(&protobuf, rules).unwrap();
     assert_eq!(invalid, 0);
     spans
