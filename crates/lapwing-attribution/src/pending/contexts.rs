@@ -6,7 +6,8 @@ use smallvec::SmallVec;
 
 use super::super::passed_contexts::traces_of;
 use super::super::span::{IncomingSpan, SpanKind};
-use super::{Owner, Pending, Trace};
+use super::Pending;
+use super::waiting::{Owner, Trace};
 use lapwing_ledger::{Ledger, SpanId};
 use lapwing_protocol::trace_context::LearntContexts;
 

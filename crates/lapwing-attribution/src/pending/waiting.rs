@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use lapwing_ledger::{Ledger, Outcome, SpanId, Stamp, TraceId};
 
@@ -53,6 +54,46 @@ pub(crate) fn mark(span: &IncomingSpan, own: SpanId, came: Stamp) -> SpanMark {
     let waits = span.server.as_ref().is_some_and(|server| server.waits_from_unix_ns.is_some());
     let (id, parent, shape) = (span.span, span.parent.unwrap_or(own), SpanShape::of(span));
     SpanMark { id, parent, shape, process: span.process, came, calls: is_call || waits }
+}
+
+/// A trace that has an exchange waiting.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) owners: FxHashMap<SpanId, Owner>,
+    pub(crate) waiting: u32,
+    /// How many exchanges have waited since the trace came in.
+    pub(crate) seen: u32,
+    /// The newest of them.
+    pub(crate) newest: u64,
+    pub(crate) outside: usize,
+    /// The clients' spans of the exchanges that wait.
+    pub(crate) callers: Vec<SpanId>,
+    /// The clients' spans that were passed to the upstream, and the exchange of each.
+    pub(crate) passed: SmallVec<[(SpanId, u64); 1]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Exchange(u64),
+    /// The span descends from a root span without passing one of our exchanges.
+    Outside,
+}
+
+/// The steps between generations of requests.
+#[derive(Debug, Default)]
+pub(crate) struct Generations {
+    /// When the current one began.
+    pub(crate) since: Stamp,
+    /// Whether the next one begins at the next tick. All requests of the generation before have ended, and their ledgers come
+    /// before that tick.
+    pub(crate) is_due: bool,
+}
+
+impl Trace {
+    /// The only exchange that this trace has had since it came in.
+    pub(crate) fn only(&self) -> Option<u64> {
+        (self.seen == 1).then_some(self.newest)
+    }
 }
 
 /// Spans by trace and parent.
