@@ -39,7 +39,6 @@ mod settled;
 mod shapes;
 mod span;
 mod synonyms;
-mod tree;
 
 pub use aggregator::{Aggregator, MergeFn};
 pub use cache_hit::CacheHitConfig;

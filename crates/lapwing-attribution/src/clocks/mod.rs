@@ -20,7 +20,6 @@ use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use super::span::{IncomingSpan, SpanKind};
-use super::tree::offset;
 use lapwing_ledger::{Ledger, SpanId};
 
 /// Processes of which something is known: about 60 bytes each. The one that was not seen for longest gives way.
@@ -365,6 +364,12 @@ fn moved(span: &IncomingSpan, by: i64) -> IncomingSpan {
         }
     }
     moved
+}
+
+/// A time by the wall clock on the clock that reads zero at `anchor_unix_ns`.
+pub(crate) fn offset(at_unix_ns: u64, anchor_unix_ns: u64) -> i64 {
+    let ns = i128::from(at_unix_ns) - i128::from(anchor_unix_ns);
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
 #[cfg(test)]

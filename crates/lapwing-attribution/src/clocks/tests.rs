@@ -83,7 +83,7 @@ fn a_span_of_eighty_counts_as_eighty_with_a_clock_that_is_off() {
     let spans = [kind(SpanKind::Server, span(2, OWN, (12, 107), 25)), span(3, 2, (20, 100), 25)];
     let mut clocks = ProcessClocks::default();
     let placed = clocks.place(&ledger(), &spans, true);
-    let (traced, _) = crate::tree::below(id(OWN), WALL, &placed);
+    let (traced, _) = crate::aggregator::below(id(OWN), WALL, &placed);
     let exchange = merge(ledger(), traced);
     assert_eq!((exchange.account.stage_ns(Stage::Forward), exchange.clipped.total(), exchange.shifted()), (80 * MS, 0, 2));
     assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);
@@ -233,7 +233,7 @@ proptest! {
             let of_same = placed.iter().filter(|other| other.service == span.service);
             prop_assert!(of_same.clone().all(|other| other.shifted_ns == span.shifted_ns));
         }
-        let (traced, _): (Vec<TracedSpan>, _) = crate::tree::below(id(OWN), WALL, &placed);
+        let (traced, _): (Vec<TracedSpan>, _) = crate::aggregator::below(id(OWN), WALL, &placed);
         let exchange = merge(ledger(), traced);
         prop_assert_eq!(exchange.account.total_ns(), exchange.ledger.total_ns);
     }

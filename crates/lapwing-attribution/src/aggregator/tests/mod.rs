@@ -1,5 +1,7 @@
 //! The aggregator returns each exchange merged and exactly once, whatever its input and in whatever order.
 
+mod tree;
+
 use std::collections::HashMap;
 
 use proptest::prelude::*;
@@ -10,7 +12,6 @@ use lapwing_ledger::{Basis, Report, ReportPlace, SpanId, Stage, TraceId, Upstrea
 use lapwing_protocol::servers::ServerReport;
 
 use super::super::span::ServerSpan;
-use super::super::span::SpanKind;
 
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_000_000 * MS;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::span::ServerSpan;
-use super::*;
-use crate::ProcessId;
+use crate::aggregator::*;
+use crate::{ProcessId, ServerSpan};
 use lapwing_ledger::TraceId;
 
 const OWN: u8 = 100;
