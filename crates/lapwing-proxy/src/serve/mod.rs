@@ -1,28 +1,42 @@
 //! A worker of the data plane: accepts connections, serves HTTP/1.1 and h2c on one port, and drains.
+//!
+//! Each connection tells which protocol it speaks, and has hyper for as long as there is something to do. Hyper keeps buffers of 16 KiB
+//! for an HTTP/1.1 connection that has carried a request, whatever it does after that. So once a connection has been idle for a moment it
+//! is taken apart: what stays is its socket and its stack of layers. The next byte puts it together again.
 
-mod connection;
 mod end;
 
 use std::convert::Infallible;
+use std::error::Error;
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulConnection;
 use tokio_util::sync::CancellationToken;
 
+use self::end::{End, Ends, is_answering};
 use super::body::ResponseBody;
-use super::connection::SocketMeter;
+use super::config::Config;
+use super::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use super::connection_settings::ConnectionSettings;
+use super::error::Error as TimeLimit;
 use super::health::UpstreamHealth;
-use super::in_flight::{EvenDraw, FencedObserver, RequestContext, WorkerParts};
+use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
 use super::stack::{HyperService, StackSettings, stack};
-use super::upstream::{ConnectionPool, UpstreamContext};
-use connection::serve_client;
-use end::Ends;
+use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
 use lapwing_metrics::{Counter, Counters};
-use lapwing_net::{AcceptLimits, Listener, LocalListener, Target, Tasks};
+use lapwing_net::{AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
 use lapwing_settings::ConfigHandle;
 
 /// The pause after a failed accept.
@@ -116,4 +130,189 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
         let exchange = Arc::new(RequestContext { config, respond_server_timing, counters, unhelped, observer });
         StackSettings { exchange, worker, tracing, tap }
     })
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// The stack of layers as hyper calls it.
+trait ClientService:
+    Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + 'static
+{
+}
+
+impl<S> ClientService for S where
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static> + Send + 'static
+{
+}
+
+/// Serves one connection to its end.
+async fn serve_client<S: ClientService>(
+    accepted: Accepted,
+    (context, worker): (Arc<RequestContext>, Arc<WorkerParts>),
+    meter: Arc<SocketMeter>,
+    service: S,
+    tasks: Tasks,
+    ends: Ends,
+) {
+    let Accepted { socket, peer, permit: _permit } = accepted;
+    let refusals = Arc::new(CountRefusals { context: context.clone(), worker });
+    let socket = MeteredSocket::client(socket, meter.clone(), context.client_timeouts(), refusals);
+    if let Err(error) = carry(socket, service, &context.config, &meter, tasks, &ends).await {
+        let reason = reason(&*error, &meter);
+        context.counters.bump(reason);
+        if reason == Counter::FailedSlowReader {
+            let limit = context.config.client_stall_timeout.get();
+            TimeLimit::ResponseUnread { limit }.report_time_limit(&context.counters);
+        }
+        tracing::debug!(%error, %peer, "a client's connection failed");
+    }
+    // timers of pooled connections may hold the meter for longer than the task that ends here
+    meter.waker.forget();
+}
+
+async fn carry<S: ClientService>(
+    mut socket: MeteredSocket,
+    mut service: S,
+    config: &Config,
+    meter: &Arc<SocketMeter>,
+    tasks: Tasks,
+    ends: &Ends,
+) -> Result<(), Failure> {
+    loop {
+        match opening(&mut socket, meter, ends).await? {
+            Opening::End => return Ok(()),
+            Opening::Http2 => {
+                // boxed, as below: a task is as large as what it may hold
+                let connection = Box::pin(http2_builder(config, tasks).serve_connection(TokioIo::new(socket), service));
+                return Ok(http2(connection, meter, ends).await?);
+            }
+            Opening::Http1 => match http1(socket, service, config, meter, ends).await? {
+                Some(rested) => (socket, service) = rested,
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+/// Waits for the client's next bytes, and no longer than until the connection is to end.
+async fn opening(socket: &mut MeteredSocket, meter: &SocketMeter, ends: &Ends) -> Result<Opening, Failure> {
+    let mut end = pin!(End::of(ends));
+    poll_fn(|cx| match socket.poll_opening(cx) {
+        Poll::Pending => {
+            end.as_mut().poll_signals(cx);
+            if end.as_mut().is_due(cx, meter) { Poll::Ready(Ok(Opening::End)) } else { Poll::Pending }
+        }
+        polled => polled.map_err(Failure::from),
+    })
+    .await
+}
+
+/// Serves HTTP/2 until the connection ends.
+async fn http2<C: GracefulConnection>(
+    mut connection: Pin<Box<C>>,
+    meter: &Arc<SocketMeter>,
+    ends: &Ends,
+) -> Result<(), C::Error> {
+    let mut end = pin!(End::of(ends));
+    let told = Arc::new(EndTold { is_told: AtomicBool::new(true), meter: meter.clone() });
+    let tells = Waker::from(told.clone());
+    let mut is_ended = false;
+    poll_fn(|cx| {
+        meter.waker.register(cx);
+        let tell = &mut Context::from_waker(&tells);
+        if told.is_told.load(Relaxed) {
+            told.is_told.store(false, Relaxed);
+            end.as_mut().poll_signals(tell);
+        }
+        let mut polled = connection.as_mut().poll(cx);
+        if polled.is_pending() && !is_ended && end.is_told() && end.as_mut().is_due(tell, meter) {
+            is_ended = true;
+            connection.as_mut().graceful_shutdown();
+            polled = connection.as_mut().poll(cx);
+        }
+        polled
+    })
+    .await
+}
+
+/// Serves HTTP/1.1 until the connection ends (`None`) or rests: then returns what is left of it.
+async fn http1<S: ClientService>(
+    socket: MeteredSocket,
+    service: S,
+    config: &Config,
+    meter: &Arc<SocketMeter>,
+    ends: &Ends,
+) -> hyper::Result<Option<(MeteredSocket, S)>> {
+    let mut connection = Box::new(http1_builder(config).serve_connection(TokioIo::new(socket), service).with_upgrades());
+    let mut end = pin!(End::of(ends));
+    let told = Arc::new(EndTold { is_told: AtomicBool::new(true), meter: meter.clone() });
+    let (wakes, tells) = (Waker::from(meter.clone()), Waker::from(told.clone()));
+    let mut is_ended = false;
+    let is_over = poll_fn(|cx| {
+        meter.waker.register(cx);
+        let quiet = &mut Context::from_waker(&wakes);
+        if told.is_told.load(Relaxed) {
+            told.is_told.store(false, Relaxed);
+            end.as_mut().poll_signals(&mut Context::from_waker(&tells));
+        }
+        // before an answer that is ready: its head says that the connection ends
+        if !is_ended && end.is_told() && is_answering(meter) {
+            is_ended = true;
+            Pin::new(&mut *connection).graceful_shutdown();
+        }
+        let mut polled = Pin::new(&mut *connection).poll(quiet);
+        if polled.is_pending() && !is_ended && end.is_told() && end.as_mut().is_due(&mut Context::from_waker(&tells), meter) {
+            is_ended = true;
+            Pin::new(&mut *connection).graceful_shutdown();
+            polled = Pin::new(&mut *connection).poll(quiet);
+        }
+        match polled {
+            Poll::Pending if meter.is_rested() && !end.is_told() => Poll::Ready(Ok(false)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(ended) => Poll::Ready(ended.map(|()| true)),
+        }
+    })
+    .await?;
+    let rested = if is_over { None } else { connection.into_parts() };
+    Ok(rested.map(|parts| {
+        let mut socket = parts.io.into_inner();
+        // a copy, for what hyper gives back is its whole buffer
+        socket.read_again(Bytes::copy_from_slice(&parts.read_buf));
+        (socket, parts.service)
+    }))
+}
+
+/// Wakes a connection that is to end, and says so: to ask at each turn whether it is to would take a lock.
+struct EndTold {
+    /// It may be that the connection is to end.
+    is_told: AtomicBool,
+    meter: Arc<SocketMeter>,
+}
+
+impl Wake for EndTold {
+    fn wake(self: Arc<Self>) {
+        self.is_told.store(true, Relaxed);
+        self.meter.waker.wake();
+    }
+}
+
+fn http1_builder(config: &Config) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .header_read_timeout(None)
+        .max_buf_size(config.request_read_bytes());
+    builder
+}
+
+fn http2_builder(config: &Config, tasks: Tasks) -> http2::Builder<Tasks> {
+    let mut builder = http2::Builder::new(tasks);
+    builder
+        .auto_date_header(false)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(1024)
+        .max_header_list_size(u32::try_from(config.max_header_bytes.get()).unwrap_or(u32::MAX));
+    builder
 }
