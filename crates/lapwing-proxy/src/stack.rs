@@ -15,9 +15,7 @@ use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::UsageRequest;
-use super::layer::{
-    buffered_response, classify, failure_responses, ledger, normalise, request_limits, tap, trace, usage_request,
-};
+use super::layer::{admission, buffered_response, failure_responses, ledger, tap, trace, usage_request};
 use super::upstream::{Upstream, UpstreamContext};
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive; one task dispatches a connection's requests, one
@@ -78,9 +76,7 @@ where
         .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
         .layer(ledger::layer::<RequestBody, _>(exchange.clone(), worker.clone(), meter)) // opens Ingress; outside failure_responses, so that refused and failed requests are counted
         .layer(failure_responses::FailureResponsesLayer) // turns any error below into a response that names who failed
-        .layer(classify::ClassifyLayer) // Validation: route and model; before admission, so that shed requests have a name
-        .layer(normalise::NormaliseLayer) // Validation: one reading of each head; before anything acts on it, after classify: refused requests have a name too
-        .layer(request_limits::RequestLimitsLayer { uploads: worker.uploads.clone() }) // Validation: sheds rather than queues without bound
+        .layer(admission::AdmissionLayer { uploads: worker.uploads.clone() }) // Validation: names the request, reads its head in one way, sheds rather than queues without bound
         .service(admitted)
 }
 

@@ -48,13 +48,8 @@ pub(crate) fn in_flight() -> Arc<InFlight> {
 
 /// The account of a request that nothing carries.
 pub(crate) fn account() -> RequestAccount {
-    account_in(Arc::new(context()))
-}
-
-/// The account of a request in `context` that nothing carries.
-pub(crate) fn account_in(context: Arc<RequestContext>) -> RequestAccount {
     let now = Stamp::now();
-    RequestAccount::new(context, Box::new(Ledger::open(now, 0)), now)
+    RequestAccount::new(Arc::new(context()), Box::new(Ledger::open(now, 0)), now)
 }
 
 /// Stamps of a test's own.

@@ -2,7 +2,6 @@
 
 mod account;
 mod body_observation;
-pub(crate) mod circumstances;
 mod client_expects;
 mod context;
 mod even_draw;

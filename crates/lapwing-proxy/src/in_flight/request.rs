@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use super::account::RequestAccount;
-use super::circumstances::note_arrival;
 use super::client_expects::ClientExpects;
 use super::context::{RequestContext, WorkerParts};
 use super::observer::OnClose;
@@ -55,7 +54,11 @@ impl<M: ConnectionStamps> InFlight<M> {
     ) -> Arc<Self> {
         let called = Stamp::now();
         let mut ledger = Box::new(Ledger::open(started, 0));
-        note_arrival(&context.counters, meter.on_request_opened(), &mut ledger);
+        let seen = &mut ledger.circumstances;
+        seen.in_flight = u32::try_from(context.counters.raise(Counter::InFlight)).unwrap_or(u32::MAX);
+        if meter.on_request_opened() {
+            seen.annotations.add(Annotation::NewClientConnection);
+        }
         let generation = context.counters.open_requests().begin();
         Arc::new(Self {
             account: RequestAccount::new(context, ledger, called),

@@ -1,11 +1,9 @@
 //! The layers of the stack, one file each. `stack.rs` has their order and the reasons for it.
 
+pub(crate) mod admission;
 pub(crate) mod buffered_response;
-pub(crate) mod classify;
 pub(crate) mod failure_responses;
 pub(crate) mod ledger;
-pub(crate) mod normalise;
-pub(crate) mod request_limits;
 pub(crate) mod share_draw;
 pub(crate) mod tap;
 pub(crate) mod trace;
