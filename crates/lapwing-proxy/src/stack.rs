@@ -14,8 +14,8 @@ use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
-use super::layer::usage_request::UsageRequest;
-use super::layer::{admission, buffered_response, failure_responses, ledger, tap, trace, usage_request};
+use super::layer::usage_request::{self, UsageRequest};
+use super::layer::{admission, failure_responses, ledger, tap, trace};
 use super::upstream::{Upstream, UpstreamContext};
 
 /// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive; one task dispatches a connection's requests, one
@@ -73,7 +73,7 @@ where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
 {
     ServiceBuilder::new()
-        .layer(buffered_response::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
+        .layer(usage_request::BufferedResponseLayer) // gathers bodies that are rewritten whole; outside ledger, whose guard they need
         .layer(ledger::layer::<RequestBody, _>(exchange.clone(), worker.clone(), meter)) // opens Ingress; outside failure_responses, so that refused and failed requests are counted
         .layer(failure_responses::FailureResponsesLayer) // turns any error below into a response that names who failed
         .layer(admission::AdmissionLayer { uploads: worker.uploads.clone() }) // Validation: names the request, reads its head in one way, sheds rather than queues without bound

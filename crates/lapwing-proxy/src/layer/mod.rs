@@ -1,7 +1,6 @@
-//! The layers of the stack, one file each. `stack.rs` has their order and the reasons for it.
+//! The layers of the stack. `stack.rs` has their order and the reasons for it.
 
 pub(crate) mod admission;
-pub(crate) mod buffered_response;
 pub(crate) mod failure_responses;
 pub(crate) mod ledger;
 pub(crate) mod share_draw;

@@ -1,18 +1,23 @@
-//! Asks the server for more than the client did (`proxy.amend`), and cuts it out of the response again.
+//! Asks the server for more than the client did (`proxy.amend`), and cuts it out of the response again: [`UsageRequest`], the innermost
+//! layer, and [`BufferedResponse`], the outermost. That holds the head of a response back whose body is gathered and rewritten whole, for
+//! only then is its length known; it stands outside the ledger, whose guard the body needs to be counted meanwhile.
 //!
-//! Stage: none; reading a request's body ahead counts as ingress. It reads only requests that may be changed,
-//! at most [`MAX_BODY_BYTES`] of each, and passes every other request unchanged.
+//! Stage: none; reading a request's body ahead counts as ingress. They read only requests that may be changed, at most [`MAX_BODY_BYTES`]
+//! of each, and pass every other request and response unchanged.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body;
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
 use tower::Service;
 
 use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, collect};
@@ -175,4 +180,83 @@ fn rewrite(response: &mut Response<ResponseBody>, plan: Plan, counters: &Arc<Cou
         Plan::CutUsage(_) | Plan::CutMetaInfo => return counters.bump(Counter::AmendFailed),
     };
     response.body_mut().rewrite(rewrite);
+}
+
+/// Applies [`BufferedResponse`].
+#[derive(Clone, Debug)]
+pub(crate) struct BufferedResponseLayer;
+
+impl<S> tower::Layer<S> for BufferedResponseLayer {
+    type Service = BufferedResponse<S>;
+
+    fn layer(&self, inner: S) -> BufferedResponse<S> {
+        BufferedResponse { inner }
+    }
+}
+
+/// Buffers responses that are to be rewritten whole.
+#[derive(Clone, Debug)]
+pub(crate) struct BufferedResponse<S> {
+    inner: S,
+}
+
+impl<S> Service<Request<Incoming>> for BufferedResponse<S>
+where
+    S: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        ResponseFuture { answer: self.inner.call(request), waiting: None }
+    }
+}
+
+pin_project! {
+    /// The response, once its length is known.
+    pub(crate) struct ResponseFuture<F> {
+        #[pin]
+        answer: F,
+        // rare and large: boxed, so that other requests do not carry its size
+        waiting: Option<Box<Response<ResponseBody>>>,
+    }
+}
+
+impl<F> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<ResponseBody>, Infallible>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = match this.waiting.take() {
+            Some(waiting) => waiting,
+            None => {
+                let response = match ready!(this.answer.poll(cx)) {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                };
+                if !response.body().is_gathering() {
+                    return Poll::Ready(Ok(response));
+                }
+                Box::new(response)
+            }
+        };
+        if response.body_mut().poll_gathered(cx).is_pending() {
+            *this.waiting = Some(response);
+            return Poll::Pending;
+        }
+        if let Some(length) = response.body().rewritten_length()
+            && response.headers().contains_key(CONTENT_LENGTH)
+        {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Poll::Ready(Ok(*response))
+    }
 }
