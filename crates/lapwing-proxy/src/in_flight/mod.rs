@@ -12,7 +12,6 @@ mod observer;
 mod profiler;
 mod refusals;
 mod request;
-mod request_stamps;
 pub(crate) mod server_timing;
 
 pub(crate) use account::RequestAccount;
