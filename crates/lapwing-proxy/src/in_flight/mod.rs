@@ -9,7 +9,6 @@ mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod observer;
-mod profiler;
 mod refusals;
 mod request;
 pub(crate) mod server_timing;
@@ -18,7 +17,6 @@ pub(crate) use account::RequestAccount;
 pub(crate) use context::{RequestContext, WorkerParts};
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
-pub use observer::{Observer, OnClose};
-pub use profiler::{Profiler, ReportReader};
+pub use observer::{Observer, OnClose, Profiler, ReportReader};
 pub(crate) use refusals::CountRefusals;
 pub(crate) use request::{AccountGuard, InFlight};
