@@ -1,13 +1,88 @@
-//! What the layer asks of an account: who opens it for a request, who ends it, and what becomes of the response. A server's own
-//! ([`ServerAccounts`](crate::ServerAccounts)) knows handlers and their marks; a proxy's knows sockets and an upstream. The layer, its
-//! service, its future and the guard are the same.
+//! The layer's service, which opens the account of a request when it comes, and guards it until the response's body has it; and what it
+//! asks of an account: who opens it, who ends it, and what becomes of the response. A server's own
+//! ([`ServerAccounts`](crate::ServerAccounts)) knows handlers and their marks; a proxy's knows sockets and an upstream. The service, its
+//! future and the guard are the same.
 
 use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tower_service::Service;
 
-/// Opens the account of each request that a [`LedgerService`](crate::LedgerService) is called with.
+/// Keeps the account of each request, and hands the request to `S`: a server's with [`RequestStages`](crate::RequestStages) as an extension.
+#[derive(Clone, Debug)]
+pub struct LedgerService<S, A> {
+    inner: S,
+    accounts: A,
+}
+
+impl<S, A> LedgerService<S, A> {
+    /// Keeps the accounts that `accounts` opens of the requests to `inner`.
+    pub(crate) const fn new(inner: S, accounts: A) -> Self {
+        Self { inner, accounts }
+    }
+}
+
+impl<S, B, R, A> Service<Request<B>> for LedgerService<S, A>
+where
+    A: OpenAccount<B, Account: AnswerAccount<R>>,
+    S: Service<A::Request, Response = Response<R>>,
+{
+    type Response = Response<<A::Account as AnswerAccount<R>>::Body>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, A::Account>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let OpenedRequest { request, account, terms } = self.accounts.open(request);
+        let mut guard = AccountGuard::new(account);
+        // a service may panic before it returns its future
+        let answer = guard.running(|| self.inner.call(request));
+        ResponseFuture { answer, guard, terms }
+    }
+}
+
+pin_project! {
+    /// The answer of [`LedgerService`]: hands the end of the account on to the response's body.
+    #[derive(Debug)]
+    pub struct ResponseFuture<F, A: GuardedAccount> {
+        #[pin]
+        answer: F,
+        guard: AccountGuard<A>,
+        terms: ResponseTerms,
+    }
+}
+
+impl<F, R, E, A> Future for ResponseFuture<F, A>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    A: AnswerAccount<R>,
+{
+    type Output = Result<Response<A::Body>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = this.answer;
+        let answered = ready!(this.guard.running(|| answer.poll(cx)));
+        let guard = this.guard.take();
+        Poll::Ready(match answered {
+            Ok(response) => Ok(A::on_answered(guard, response, *this.terms)),
+            Err(error) => {
+                A::on_failed(guard);
+                Err(error)
+            }
+        })
+    }
+}
+
+/// Opens the account of each request that a [`LedgerService`] is called with.
 pub trait OpenAccount<B> {
     /// The account of one request. It is shared by the layer and by the bodies.
     type Account: GuardedAccount;

@@ -53,10 +53,11 @@ mod server_accounts;
 mod stages;
 mod stats_service;
 
+pub use account::{LedgerService, ResponseFuture};
 pub use body::{RequestBody, ResponseBody};
 pub use lapwing_ledger::{Exchange, Outcome, Stage, Unit};
 pub use lapwing_metrics::{Config, Labels};
-pub use layer::{LedgerLayer, LedgerService, ResponseFuture};
+pub use layer::LedgerLayer;
 pub use recorder::{RecorderBuilder, ServerRecorder};
 pub use recording::RecordLedger;
 pub use server_accounts::ServerAccounts;
