@@ -16,10 +16,14 @@ pub(crate) fn check(sources: &Sources) -> i32 {
     report(sources, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(USAGE)
 }
 
+/// How many faults there are, in words.
+pub(crate) fn count(faults: &[Fault]) -> String {
+    if faults.len() == 1 { "1 fault".to_owned() } else { format!("{} faults", faults.len()) }
+}
+
 /// Writes the number of faults, then one line per fault.
 pub(crate) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result<()> {
-    let count = if faults.len() == 1 { "1 fault".to_owned() } else { format!("{} faults", faults.len()) };
-    writeln!(err, "lapwing: {count} in the configuration")?;
+    writeln!(err, "lapwing: {} in the configuration", count(faults))?;
     faults.iter().try_for_each(|fault| writeln!(err, "  {fault}"))
 }
 
@@ -70,7 +74,7 @@ mod tests {
     fn what_is_in_force_is_on_standard_output_and_warnings_are_not() {
         let (code, out, err) = run(&[("upstream", "http://model:8000"), ("otlp_http", ":4318")]);
         assert_eq!(code, 0);
-        assert!(out.starts_with("upstream: http://model:8000                  # flag --upstream\n"), "{out}");
+        assert!(out.starts_with("upstream: http://model:8000                  # flag --upstream, fixed at the start\n"), "{out}");
         assert!(err.starts_with("lapwing: warning: otlp_http: 0.0.0.0:4318: "), "{err}");
     }
 }

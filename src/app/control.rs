@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access_log::AccessLog;
 use super::aggregate::{Aggregation, DiagnosisFeed};
+use super::config_status::ConfigStatus;
 use super::hosted::Models;
 use super::receivers::Receivers;
 use super::start_error::StartError;
@@ -59,6 +60,8 @@ pub(crate) struct Listeners {
 /// The parts of the control plane.
 pub(crate) struct Control {
     pub(crate) config: ConfigHandle<Loaded>,
+    /// What became of reading it.
+    pub(crate) status: ConfigHandle<ConfigStatus>,
     /// Who shows it may read what users sent.
     pub(crate) admin_token: Option<AdminToken>,
     /// Gets a line for each exchange, if it is on.
@@ -91,6 +94,7 @@ impl Control {
     pub(crate) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
         let Self {
             config: whole,
+            status,
             admin_token,
             access_log,
             listeners,
@@ -146,7 +150,7 @@ impl Control {
             registry,
             counters,
             optima,
-            config: whole.map(Loaded::masked_json),
+            config: status.map(ConfigStatus::json),
             config_schema: Arc::new(Loaded::<Config>::json_schema()),
             admin_token,
             admin_token_for: config.admin_token_for,

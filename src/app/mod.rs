@@ -4,6 +4,7 @@ mod access_log;
 mod aggregate;
 mod check;
 pub mod cli;
+mod config_status;
 mod control;
 mod data;
 #[cfg(feature = "engine")]
@@ -14,6 +15,7 @@ pub mod engine;
 mod hosted;
 mod log;
 mod receivers;
+mod reload;
 mod replay;
 mod run;
 mod running;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use super::cli::Command;
+use super::reload::{FileWatch, Reloading};
 use super::running::{self, Running};
 use super::{check, cli, demo, engine, log, replay, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
@@ -17,7 +18,7 @@ pub fn run() -> ExitCode {
         eprintln!("lapwing: cannot raise the limit on open files: {error}");
     }
     match cli::parse(std::env::args_os(), std::env::vars_os()) {
-        Ok(Command::Serve(sources)) => serve(&sources),
+        Ok(Command::Serve(sources)) => serve(sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
         Ok(Command::Demo(args)) => demo::run_command(&args),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
@@ -43,8 +44,9 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn serve(sources: &Sources) -> ExitCode {
-    let loaded = match config::load(sources) {
+fn serve(sources: Sources) -> ExitCode {
+    let watch = FileWatch::new(sources.file.clone());
+    let loaded = match config::load(&sources) {
         Ok(loaded) => loaded,
         Err(faults) => {
             // standard error may be closed
@@ -52,11 +54,11 @@ fn serve(sources: &Sources) -> ExitCode {
             return exit(check::USAGE);
         }
     };
-    log::init(&loaded.config.log, loaded.config.log_format);
+    let filter = log::init(&loaded.config.log, loaded.config.log_format);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    let signals = match signals::Signals::listen() {
+    let signals = match signals::Signals::listen(true) {
         Ok(signals) => signals,
         Err(error) => {
             eprintln!("lapwing: cannot listen to signals: {error}");
@@ -65,8 +67,8 @@ fn serve(sources: &Sources) -> ExitCode {
     };
     match start(&loaded) {
         Ok(running) => {
-            let by = signals::wait(signals, || running.has_failed());
-            tracing::info!(drain_timeout = %loaded.config.drain_timeout, "{by}: draining; a second signal ends at once");
+            let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, filter });
+            tracing::info!(drain_timeout = %running.config().config.drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)
         }
         Err(code) => code,

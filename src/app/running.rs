@@ -8,22 +8,23 @@ use std::thread::JoinHandle;
 use crossbeam_queue::ArrayQueue;
 
 use super::access_log::AccessLog;
+use super::config_status::ConfigStatus;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
-use crate::config::Loaded;
+use crate::config::{self, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
-use lapwing_metrics::{Counters, Labels};
+use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_net::{Sharing, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, UpstreamHealth};
-use lapwing_settings::{Bind, ConfigCell, Switch};
+use lapwing_settings::{Bind, ConfigCell, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
@@ -58,6 +59,8 @@ pub struct Running {
     engine: Option<Hosted>,
     shadow: RunningShadow,
     config: ConfigCell<Loaded>,
+    status: ConfigCell<ConfigStatus>,
+    counters: Arc<Counters>,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -75,6 +78,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let counters = Arc::new(Counters::default());
+    let status = ConfigCell::new(ConfigStatus::at_start(loaded));
+    counters.set(Counter::ConfigGeneration, status.load().generation());
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
     let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
@@ -121,6 +126,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let control = Control {
         config: whole.clone(),
+        status: status.handle(),
         admin_token,
         access_log,
         listeners: listeners_of_control,
@@ -141,10 +147,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let control = control.spawn()?;
 
-    let parts = DataPlane { settings: whole.map(move |loaded| observing.settings(&loaded.config)), target, health, counters };
+    let parts = DataPlane {
+        settings: whole.map(move |loaded| observing.settings(&loaded.config)),
+        target,
+        health,
+        counters: counters.clone(),
+    };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, config: cell }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, config: cell, status, counters }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
@@ -176,10 +187,30 @@ impl Running {
         self.addresses
     }
 
-    /// Replaces the whole configuration. New connections use it; existing ones keep the settings that they began with. Settings
-    /// that are fixed at the start (addresses, the upstream, the number of workers, bounds on memory) stay as they are.
-    pub fn replace_config(&self, loaded: Loaded) {
-        self.config.replace(loaded);
+    /// Loads the sources again, and puts in force what is not fixed at the start. New connections use it; requests in flight end by what
+    /// they began with.
+    ///
+    /// # Errors
+    ///
+    /// All faults; then nothing changes.
+    pub fn reload(&self, sources: &Sources) -> Result<Reloaded, Vec<Fault>> {
+        let status = self.status.load();
+        match config::reload(sources, &self.config.load()) {
+            Ok(reloaded) => {
+                if !reloaded.changed.is_empty() {
+                    self.config.replace(reloaded.loaded.clone());
+                }
+                let status = status.reloaded(&reloaded);
+                self.counters.set(Counter::ConfigGeneration, status.generation());
+                self.status.replace(status);
+                Ok(reloaded)
+            }
+            Err(faults) => {
+                self.counters.bump(Counter::ConfigReloadFailures);
+                self.status.replace(status.failed(&faults));
+                Err(faults)
+            }
+        }
     }
 
     /// The configuration in force.

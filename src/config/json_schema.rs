@@ -4,17 +4,26 @@ use serde_json::{Map, Value as Json, json};
 
 use super::schema::Schema;
 
-/// The schema of the effective configuration with origins and warnings. `defaults` is the configuration that has no file.
+/// The schema of the effective configuration with origins and warnings, and of what became of reloads. `defaults` is the configuration that has no file.
 pub(crate) fn shown(schema: &Schema, defaults: &Json) -> Json {
     let origin = "`default`, `file …`, `env …` or `flag …`";
     json!({
         "type": "object",
         "description": "docs/CONFIGURATION.md explains every key",
-        "required": ["values", "origins", "warnings"],
+        "required": ["values", "origins", "warnings", "generation", "loaded_unix_ns", "needs_restart", "failed_reload"],
         "properties": {
             "values": value(schema, Some(defaults)),
             "origins": {"type": "object", "description": "where each value comes from, by its path", "additionalProperties": {"type": "string", "description": origin}},
             "warnings": {"type": "array", "items": {"type": "string"}},
+            "generation": {"type": "integer", "minimum": 1, "description": "1 at the start, and one more for each reload that succeeded"},
+            "loaded_unix_ns": {"type": "integer", "minimum": 0},
+            "needs_restart": {"type": "array", "items": {"type": "string"}, "description": "settings of which the sources have another value, by path"},
+            "failed_reload": {
+                "type": ["object", "null"],
+                "description": "the last reload, if it was refused",
+                "required": ["unix_ns", "faults"],
+                "properties": {"unix_ns": {"type": "integer", "minimum": 0}, "faults": {"type": "array", "items": {"type": "string"}}},
+            },
         },
     })
 }

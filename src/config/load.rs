@@ -1,12 +1,14 @@
 //! Loads a checked configuration from its sources, or reports every fault at once. Nothing here knows a section by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use figment::Figment;
 use figment::value::{Dict, Value};
 use serde_json::Value as Json;
 
 use super::decode::{Faults, decode};
+use super::fixed::FixedSettings;
 use super::normalise::normalise;
 use super::ordered::Ordered;
 use super::path::{Path, Step};
@@ -27,14 +29,26 @@ pub struct Loaded<T = Config> {
     pub warnings: Vec<String>,
     /// The origin of each value that is not a default, by path.
     origins: BTreeMap<String, String>,
+    given: Given,
+}
+
+/// What the sources gave, secrets among it.
+#[derive(Clone)]
+struct Given(Value);
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Given")
+    }
 }
 
 impl<T: Section> Loaded<T> {
-    /// The effective configuration as a YAML file that has the same effect, with the origin of each value as a comment.
+    /// The effective configuration as a YAML file that has the same effect, with the origin of each value, and whether it is fixed at the
+    /// start, as a comment.
     /// Secrets are masked and must be put back by hand.
     #[must_use]
     pub fn render(&self) -> String {
-        render::yaml(&self.config, &self.origins)
+        render::yaml(&self.config, &self.origins, &FixedSettings::of::<Config>())
     }
 
     /// A JSON object with the effective configuration (`values`), the origin of each value by path (`origins`: `default`,
@@ -49,6 +63,18 @@ impl<T: Section> Loaded<T> {
             origins.insert(path, origin.into());
         });
         serde_json::json!({ "values": values, "origins": origins, "warnings": self.warnings })
+    }
+
+    /// What the sources gave. It is not masked.
+    pub(crate) const fn given(&self) -> &Value {
+        &self.given.0
+    }
+
+    /// Takes the origins of the values for which `is_kept` from `before`.
+    pub(crate) fn take_origins(&mut self, before: &Self, is_kept: impl Fn(&str) -> bool) {
+        self.origins.retain(|path, _| !is_kept(path));
+        let kept = before.origins.iter().filter(|(path, _)| is_kept(path));
+        self.origins.extend(kept.map(|(path, origin)| (path.clone(), origin.clone())));
     }
 
     /// The JSON Schema (draft 2020-12) of [`Self::masked_json`].
@@ -73,43 +99,73 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Fault>> {
 ///
 /// All faults of the settings that `T` reads, and all unknown keys.
 pub fn load_as<T: Root>(sources: &Sources) -> Result<Loaded<T>, Vec<Fault>> {
-    let schema = Schema::of::<T>();
-    let mut found = Vec::new();
-    let mut figment = Figment::new();
-    let standard = StandardVariables::of(sources, &schema);
-    figment = standard.layers.into_iter().fold(figment, Figment::merge);
-    let file = sources.file.as_deref().map(Layer::file);
-    match file {
-        Some(Ok(layer)) => figment = figment.merge(layer),
-        Some(Err(fault)) => found.push(fault),
-        None => {}
+    Gathered::from::<T>(sources).decode()
+}
+
+/// The values that the sources give, each with its origin, before they are read as settings.
+#[derive(Clone)]
+pub(crate) struct Gathered {
+    figment: Figment,
+    tree: Value,
+    standard_ignored: Vec<(&'static str, String)>,
+    /// The file's fault as a whole.
+    unread: Option<Fault>,
+}
+
+impl Gathered {
+    /// The values for a `T`.
+    pub(crate) fn from<T: Root>(sources: &Sources) -> Self {
+        let schema = Schema::of::<T>();
+        let standard = StandardVariables::of(sources, &schema);
+        let mut figment = standard.layers.into_iter().fold(Figment::new(), Figment::merge);
+        let mut unread = None;
+        match sources.file.as_deref().map(Layer::file) {
+            Some(Ok(layer)) => figment = figment.merge(layer),
+            Some(Err(fault)) => unread = Some(fault),
+            None => {}
+        }
+        for layer in Layer::texts(sources, &schema) {
+            figment = figment.merge(layer);
+        }
+        let mut tree = figment.find_value("").unwrap_or_else(|_| Value::from(Dict::new()));
+        pass_over(&mut tree, &schema);
+        Self { figment, tree, standard_ignored: standard.ignored, unread }
     }
-    let is_file_read = found.is_empty();
-    for layer in Layer::texts(sources, &schema) {
-        figment = figment.merge(layer);
+
+    /// Replaces the value at `path`; `None` stands for one that no source gives.
+    pub(crate) fn set(&mut self, path: &Path, value: Option<Value>) {
+        match value {
+            Some(value) => path.put(&mut self.tree, value),
+            None => drop(path.remove(&mut self.tree)),
+        }
     }
-    let mut tree = figment.find_value("").unwrap_or_else(|_| Value::from(Dict::new()));
-    pass_over(&mut tree, &schema);
-    let mut faults = Faults::new(&schema, figment, tree.clone(), found);
-    normalise(&mut tree, &schema, &mut faults);
-    let (mut config, unknown) = decode::<T>(&mut tree, &mut faults);
-    for path in unknown {
-        let reason = suggest::unknown(&path, &faults.origin(&path), &schema);
-        faults.push(Fault::new(path.to_string(), "", reason), &path);
+
+    /// Reads them as a `T`.
+    pub(crate) fn decode<T: Root>(self) -> Result<Loaded<T>, Vec<Fault>> {
+        let Self { figment, mut tree, standard_ignored, unread } = self;
+        let schema = Schema::of::<T>();
+        let (given, is_file_read) = (Given(tree.clone()), unread.is_none());
+        let mut faults = Faults::new(&schema, figment, tree.clone(), unread.into_iter().collect());
+        normalise(&mut tree, &schema, &mut faults);
+        let (mut config, unknown) = decode::<T>(&mut tree, &mut faults);
+        for path in unknown {
+            let reason = suggest::unknown(&path, &faults.origin(&path), &schema);
+            faults.push(Fault::new(path.to_string(), "", reason), &path);
+        }
+        let missing = config.complete(&|key| faults.is_given(&schema.path(key)));
+        for (key, reason) in missing.into_iter().filter(|_| is_file_read) {
+            faults.push(Fault::new(key, "", reason), &schema.path(key));
+        }
+        check(&config, &schema, &mut faults);
+        if !faults.found.is_empty() {
+            faults.found[usize::from(!is_file_read)..].sort_by(|a, b| a.path.cmp(&b.path));
+            return Err(faults.found);
+        }
+        let origins = origins(&config, &faults);
+        let ignored = standard_ignored.into_iter().filter(|(key, _)| config.uses(key.split('.').next().unwrap_or(key)));
+        let warnings = ignored.map(|(_, warning)| warning).chain(config.warnings()).collect();
+        Ok(Loaded { warnings, config, origins, given })
     }
-    let missing = config.complete(&|key| faults.is_given(&schema.path(key)));
-    for (key, reason) in missing.into_iter().filter(|_| is_file_read) {
-        faults.push(Fault::new(key, "", reason), &schema.path(key));
-    }
-    check(&config, &schema, &mut faults);
-    if !faults.found.is_empty() {
-        faults.found[usize::from(!is_file_read)..].sort_by(|a, b| a.path.cmp(&b.path));
-        return Err(faults.found);
-    }
-    let origins = origins(&config, &faults);
-    let ignored = standard.ignored.into_iter().filter(|(key, _)| config.uses(key.split('.').next().unwrap_or(key)));
-    let warnings = ignored.map(|(_, warning)| warning).chain(config.warnings()).collect();
-    Ok(Loaded { warnings, config, origins })
 }
 
 /// Removes the keys from `tree` that are settings but not in `schema`.

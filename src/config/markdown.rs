@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde_json::Value as Json;
 
 use super::file_schema::{self, is_off, properties, value_part};
+use super::fixed::FixedSettings;
 use super::ordered::Ordered;
 use super::path::Path;
 use super::schema::Schema;
@@ -28,7 +29,14 @@ impl SettingTables {
     #[must_use]
     pub fn of<T: Section + JsonSchema>(flags: &BTreeSet<String>) -> Self {
         let ranges = file_schema::ranges::<T>();
-        let mut writer = Writer { ranges: &ranges, flags, rows: Vec::new(), records: Vec::new(), choices: Vec::new() };
+        let mut writer = Writer {
+            ranges: &ranges,
+            flags,
+            fixed: FixedSettings::of::<T>(),
+            rows: Vec::new(),
+            records: Vec::new(),
+            choices: Vec::new(),
+        };
         writer.section(&file_schema::of::<T>(), &Schema::of::<T>(), &Path::default());
         let mut rows = writer.rows;
         // JSON has the keys of a section by name; the order of the fields tells more
@@ -99,6 +107,7 @@ fn is_within(path: &str, section: &str) -> bool {
 struct Writer<'w> {
     ranges: &'w BTreeMap<String, ValueRange>,
     flags: &'w BTreeSet<String>,
+    fixed: FixedSettings,
     rows: Vec<(String, String)>,
     /// The records that have their rows, and where.
     records: Vec<(Json, String)>,
@@ -138,13 +147,14 @@ impl Writer<'_> {
         };
         let is_known = known.is_some();
         let name = shown(path);
+        let fixed = if self.fixed.around(path).is_some() { "†" } else { "" };
         let flag = if self.flags.contains(&name) { " ⚑" } else { "" };
         let default = default_of(&node["default"]);
         let range = self.ranges.get(&path.to_string()).map_or_else(String::new, |(low, high)| {
             let dash = if low.starts_with('-') { " to " } else { "–" };
             format!("{}{dash}{}", grouped(low), grouped(high))
         });
-        let cells = [format!("`{name}`{flag}"), kind_of(node), default, range, what];
+        let cells = [format!("`{name}`{fixed}{flag}"), kind_of(node), default, range, what];
         self.rows.push((name.clone(), format!("{}\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))));
         if let (Some(keys), false) = (keys, is_known) {
             self.records.push((keys, name));

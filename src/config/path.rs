@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use figment::value::Value;
+use figment::value::{Dict, Value};
 
 /// One step from a section or list to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +52,19 @@ impl Path {
             (Value::Array(_, list), Step::Index(index)) => list.get_mut(*index),
             _ => None,
         })
+    }
+
+    /// Puts `value` here, in sections that are made where there are none; nothing where a step is none into a section.
+    pub(crate) fn put(&self, tree: &mut Value, value: Value) {
+        let Some((Step::Key(last), before)) = self.0.split_last() else { return };
+        let mut at = tree;
+        for step in before {
+            let (Value::Dict(_, dict), Step::Key(key)) = (at, step) else { return };
+            at = dict.entry(key.clone()).or_insert_with(|| Value::from(Dict::new()));
+        }
+        if let Value::Dict(_, dict) = at {
+            dict.insert(last.clone(), value);
+        }
     }
 
     /// Removes the key at the end of the path; `false` if there is no such key.

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::fixed::FixedSettings;
 use super::ordered::Ordered;
 use super::path::Path;
 use super::sources::reads_as;
@@ -19,8 +20,8 @@ pub(crate) fn origin<'o>(origins: &'o BTreeMap<String, String>, path: &str) -> &
 }
 
 /// `config` as YAML, in the order of its fields.
-pub(crate) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>) -> String {
-    let mut writer = Writer { origins, text: String::new() };
+pub(crate) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>, fixed: &FixedSettings) -> String {
+    let mut writer = Writer { origins, fixed, text: String::new() };
     if let Ordered::Section(section) = Ordered::of(config) {
         for (key, value) in &section {
             writer.entry(key, value, &Path::default().key(key), "");
@@ -31,6 +32,7 @@ pub(crate) fn yaml(config: &impl Serialize, origins: &BTreeMap<String, String>) 
 
 struct Writer<'o> {
     origins: &'o BTreeMap<String, String>,
+    fixed: &'o FixedSettings,
     text: String,
 }
 
@@ -60,7 +62,8 @@ impl Writer<'_> {
                 };
                 let line = format!("{indent}{key}: {value}");
                 let origin = origin(self.origins, &path.to_string()).replace(char::is_control, " ");
-                let _ = writeln!(self.text, "{line:<COMMENTS_AT$} # {origin}");
+                let fixed = if self.fixed.around(path).is_some() { ", fixed at the start" } else { "" };
+                let _ = writeln!(self.text, "{line:<COMMENTS_AT$} # {origin}{fixed}");
             }
         }
     }

@@ -22,37 +22,69 @@ pub enum LogFormat {
     Json,
 }
 
+/// The section `config`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Reading {
+    /// How often Lapwing looks whether the file has another content, and reloads it then; `SIGHUP` reloads at once.
+    pub watch: Switch<Period>,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { watch: Switch::On(Period::from_secs(2)) }
+    }
+}
+
+impl Section for Reading {
+    fn check(&self, checks: &mut Checks) {
+        checks.switch_range("watch", &self.watch, Period::from_secs(1)..=Period::from_secs(3600));
+    }
+}
+
 /// All settings. [`load`](super::load) returns a checked configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
     /// The model server. Required, unless this process serves models itself (`engine`).
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub upstream: Upstream,
     /// The address that clients connect to.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub listen: Bind,
     /// The address of `/stats`, `/metrics` and the other admin paths.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub admin: Bind,
     /// The token that the admin address asks for: 16 to 4,096 visible ASCII characters.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub admin_token: Switch<Secret>,
     /// The file with that token, instead of `admin_token`. It is read at the start.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub admin_token_file: Switch<File>,
     /// What the token is asked for.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub admin_token_for: AdminTokenFor,
     /// A file, or `-` for standard output, for a line of JSON for each request of a client, as `/exchanges` shows it, without
     /// `spans`. Lines that cannot be written, or for which 4,096 others wait, are lost and counted
     /// (`lapwing_access_log_lines_dropped_total`).
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub access_log: Switch<File>,
     /// The address that receives spans over gRPC; a warning where it is not loopback.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_grpc: Switch<Bind>,
     /// The address that receives spans over HTTP; a warning where it is not loopback.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_http: Switch<Bind>,
     /// The collector to which metrics, logs and your service's spans are passed on. Over HTTP the base address, without
     /// `/v1/traces`.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward: Switch<Collector>,
     /// Headers (gRPC: metadata) that are sent with it, in printable ASCII.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward_headers: BTreeMap<String, Secret>,
     /// The sampler of your service. A trace that Lapwing began is forwarded if this sampler takes it, by the trace id, as the
     /// server's SDK does (Python, Go, Rust, Java, JavaScript). `lapwing_otlp_spans_withheld_total` counts the others.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward_sampler: TraceSampler,
     /// Which requests are traced.
     pub trace_sampling: lapwing_proxy::TraceSampling,
@@ -68,7 +100,10 @@ pub struct Config {
     /// What is logged, as a filter of `tracing-subscriber`: `info`, `lapwing_proxy=debug,warn`.
     pub log: String,
     /// The format of log lines.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub log_format: LogFormat,
+    /// When the configuration is read again.
+    pub config: Reading,
     /// The data plane.
     pub proxy: lapwing_proxy::Config,
     /// How traffic is read.
@@ -76,16 +111,21 @@ pub struct Config {
     /// How reports become stages.
     pub attribution: lapwing_attribution::Config,
     /// How much is remembered.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub metrics: lapwing_metrics::Config,
     /// The optima that models are compared with.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub cost: lapwing_diagnosis::cost::Config,
     /// Whether and over which time Lapwing diagnoses.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub diagnosis: lapwing_diagnosis::Config,
     /// Which requests are copied to other targets.
     pub shadow: lapwing_shadow::Config,
     /// What Lapwing sends of its own signals to a collector.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub telemetry: lapwing_telemetry::Config,
     /// Models that Lapwing runs itself.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub engine: serving::Config,
 }
 
@@ -110,6 +150,7 @@ impl Default for Config {
             drain_timeout: Period::from_secs(30),
             log: "info".to_owned(),
             log_format: LogFormat::default(),
+            config: Reading::default(),
             proxy: lapwing_proxy::Config::default(),
             protocol: lapwing_protocol::Config::default(),
             attribution: lapwing_attribution::Config::default(),
@@ -127,6 +168,7 @@ impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
+        ("config", Form::Section(Reading::FORMS)),
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
@@ -143,6 +185,7 @@ impl Section for Config {
         if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
             checks.fault("admin_token", &self.admin_token, reason);
         }
+        checks.section("config", |checks| self.config.check(checks));
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));

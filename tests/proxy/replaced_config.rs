@@ -43,14 +43,13 @@ fn new_connections_use_the_new_configuration_and_old_ones_keep_theirs() {
 #[test]
 fn a_running_lapwing_takes_another_configuration_whole() {
     let upstream = format!("http://{}", answering(STREAM));
-    let load = |more: &[(&str, &str)]| {
+    let sources = |more: &[(&str, &str)]| {
         let fixed = [("UPSTREAM", &*upstream), ("LISTEN", "127.0.0.1:0"), ("ADMIN", "127.0.0.1:0")];
         let off = [("OTLP_GRPC", "off"), ("OTLP_HTTP", "off"), ("PROXY__WORKERS", "2")];
         let named = |(name, value): &(&str, &str)| (format!("LAPWING_{name}"), (*value).to_owned());
-        let env = fixed.iter().chain(&off).chain(more).map(named).collect();
-        config::load(&config::Sources::new(None, env, Vec::new())).unwrap()
+        config::Sources::new(None, fixed.iter().chain(&off).chain(more).map(named).collect(), Vec::new())
     };
-    let running = app::start(&load(&[])).unwrap();
+    let running = app::start(&config::load(&sources(&[])).unwrap()).unwrap();
     let connect = |address| Wire::new(TcpStream::connect(address).unwrap());
     let answer = |client: &mut Wire| {
         let got = client.send(POST).message().unwrap();
@@ -65,7 +64,21 @@ fn a_running_lapwing_takes_another_configuration_whole() {
     assert_eq!(answer(&mut old), ("HTTP/1.1 200 OK".to_owned(), 1));
     assert_eq!(admin("/config")["values"]["respond_server_timing"], false);
 
-    running.replace_config(load(&[("RESPOND_SERVER_TIMING", "true"), ("PROXY__MAX_REQUEST_BYTES", "4")]));
+    let another = [("RESPOND_SERVER_TIMING", "true"), ("PROXY__MAX_REQUEST_BYTES", "4")];
+    let faulty = [("RESPOND_SERVER_TIMING", "true"), ("PROXY__MAX_IN_FLIGHT", "0")];
+    assert_eq!(running.reload(&sources(&faulty)).unwrap_err().len(), 1);
+    assert_eq!(admin("/config")["values"]["respond_server_timing"], false, "nothing of a faulty configuration is in force");
+    assert_eq!(
+        (&admin("/config")["generation"], admin("/config")["failed_reload"]["faults"].as_array().unwrap().len()),
+        (&1.into(), 1)
+    );
+    let reloaded = running.reload(&sources(&[another.as_slice(), &[("PROXY__TCP_BACKLOG", "99")]].concat())).unwrap();
+    assert_eq!(reloaded.changed, ["respond_server_timing", "proxy.max_request_bytes"]);
+    assert_eq!(
+        (reloaded.needs_restart.as_slice(), &admin("/config")["needs_restart"][0]),
+        (&["proxy.tcp_backlog".to_owned()][..], &"proxy.tcp_backlog".into())
+    );
+    assert_eq!((&admin("/config")["generation"], &admin("/config")["failed_reload"]), (&2.into(), &serde_json::Value::Null));
     assert!(running.config().config.respond_server_timing);
     assert_eq!(admin("/config")["values"]["respond_server_timing"], true, "the admin surface shows what is in force");
     // every worker has the new one, and a connection that stands keeps the old one

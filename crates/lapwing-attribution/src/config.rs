@@ -50,14 +50,19 @@ pub struct Config {
     /// How many spans are kept whose request is not known yet.
     pub max_orphan_spans: usize,
     /// The largest OTLP message, after decompression.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_max_body: Size,
     /// How many received OTLP messages may wait to be joined.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_queue: usize,
     /// How many OTLP messages may wait to be forwarded.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub forward_queue: usize,
     /// How often forwarding a message is tried before it is counted as lost.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub forward_attempts: u32,
     /// Whether the model server's own statistics are polled, and where.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub poll: Poll,
     /// The shortest time between two polls.
     pub poll_interval: Period,

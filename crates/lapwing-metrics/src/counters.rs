@@ -133,6 +133,8 @@ rows! {
     TimeLimitClientStall: Counter "lapwing_time_limits_reached" &[("limit", "client_stall_timeout")], "Requests that a time limit of the section proxy ended, by limit: the client sent or took nothing.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
+    ConfigGeneration: Gauge "lapwing_config_generation" &[], "How often the configuration was loaded: once at the start, and at each reload that succeeded.";
+    ConfigReloadFailures: Counter "lapwing_config_reload_failures" &[], "Reloads that were refused because the configuration has faults, which /config names; the one before stays in force.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";
 }
 

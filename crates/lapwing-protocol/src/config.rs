@@ -63,6 +63,7 @@ pub struct Config {
     /// A model's `tokenizer.json`, by its name; `*` is every other model. It counts input tokens that no server reports. Read at
     /// the start; needs the feature `tokenizers`.
     #[schemars(with = "BTreeMap<String, lapwing_settings::File>")]
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub tokenizers: BTreeMap<String, PathBuf>,
 }
 

@@ -90,8 +90,10 @@ pub struct Config {
     /// How many threads proxy requests, each with a listener on the same address. 0 is one, which carries tens of thousands of
     /// requests a second; where the container has a CPU limit or processor set smaller than the machine, one for each whole
     /// processor, at most four.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub tcp_backlog: u32,
     /// Whether the head of a message is acknowledged at once (`TCP_QUICKACK`) when its body is still to come, over HTTP/1.1 and
     /// TCP. A server that writes them apart with Nagle's algorithm on else waits for a delayed acknowledgement, 40 ms on Linux.

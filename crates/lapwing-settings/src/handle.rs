@@ -5,35 +5,42 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use arc_swap::ArcSwap;
 
 /// Holds the value in force, and replaces it.
-pub struct ConfigCell<T>(Arc<ArcSwap<T>>);
+pub struct ConfigCell<T> {
+    value: Arc<ArcSwap<T>>,
+    version: Arc<AtomicU64>,
+}
 
 impl<T: Send + Sync + 'static> ConfigCell<T> {
     /// Holds `value`.
     #[must_use]
     pub fn new(value: T) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(value)))
+        Self { value: Arc::new(ArcSwap::from_pointee(value)), version: Arc::default() }
     }
 
     /// Puts `value` in force. Readers get it from their next load on; what they hold stays as it is.
     pub fn replace(&self, value: T) {
-        self.0.store(Arc::new(value));
+        self.value.store(Arc::new(value));
+        // whoever sees the new version loads the new value
+        self.version.fetch_add(1, Release);
     }
 
     /// The value in force.
     #[must_use]
     pub fn load(&self) -> Arc<T> {
-        self.0.load_full()
+        self.value.load_full()
     }
 
     /// A handle that reads the value in force at each load.
     #[must_use]
     pub fn handle(&self) -> ConfigHandle<T> {
-        let cell = self.0.clone();
-        ConfigHandle { load: Arc::new(move || cell.load_full()) }
+        let cell = self.value.clone();
+        ConfigHandle { load: Arc::new(move || cell.load_full()), version: self.version.clone() }
     }
 }
 
@@ -46,6 +53,7 @@ impl<T> fmt::Debug for ConfigCell<T> {
 /// Reads the value in force. Clones read the same value.
 pub struct ConfigHandle<T> {
     load: Arc<dyn Fn() -> Arc<T> + Send + Sync>,
+    version: Arc<AtomicU64>,
 }
 
 impl<T: Send + Sync + 'static> ConfigHandle<T> {
@@ -59,6 +67,13 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
     #[must_use]
     pub fn load(&self) -> Arc<T> {
         (self.load)()
+    }
+
+    /// How often the value was replaced: to see cheaply whether it was, a moment late at most. Read before the value that it is to
+    /// stand for.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.load(Acquire)
     }
 
     /// A handle to `project` of the value in force. `project` runs once for each value, at the first load after a replacement (more than
@@ -80,20 +95,20 @@ impl<T: Send + Sync + 'static> ConfigHandle<T> {
             cached.store(Arc::new((current, projected.clone())));
             projected
         };
-        ConfigHandle { load: Arc::new(load) }
+        ConfigHandle { load: Arc::new(load), version: self.version.clone() }
     }
 }
 
 /// A handle to a value that is never replaced.
 impl<T: Send + Sync + 'static> From<Arc<T>> for ConfigHandle<T> {
     fn from(value: Arc<T>) -> Self {
-        Self { load: Arc::new(move || value.clone()) }
+        Self { load: Arc::new(move || value.clone()), version: Arc::default() }
     }
 }
 
 impl<T> Clone for ConfigHandle<T> {
     fn clone(&self) -> Self {
-        Self { load: self.load.clone() }
+        Self { load: self.load.clone(), version: self.version.clone() }
     }
 }
 
@@ -129,7 +144,9 @@ mod tests {
         let text = tenfold.map(ToString::to_string);
         assert!(Arc::ptr_eq(&tenfold.load(), &tenfold.clone().load()));
         assert_eq!((*tenfold.load(), text.load().as_str(), MADE.load(Relaxed)), (10, "10", 1));
+        assert_eq!((text.version(), ConfigHandle::fixed(7).version()), (0, 0));
         cell.replace(2);
+        assert_eq!(text.version(), 1, "a projection is replaced with what it is of");
         assert_eq!((text.load().as_str(), *tenfold.load(), MADE.load(Relaxed)), ("20", 20, 2));
         assert_eq!(*ConfigHandle::fixed(7).load(), 7);
     }

@@ -64,6 +64,7 @@ const ONLY: Record =
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
     /// The targets by name, at most 8: a server, or `engine:` and an ONNX file. `--shadow [NAME=]TARGET` adds one.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub targets: BTreeMap<String, ShadowTarget>,
     /// The share of requests that are copied.
     pub sample: Share,
@@ -76,34 +77,47 @@ pub struct Config {
     pub routes: Vec<String>,
     /// Routes, at most 32, of whose cost classes some copies a minute are taken on top of the share, so that rare requests are
     /// seen. Needs `order: after`.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub quotas: Vec<RouteQuota>,
     /// When a copy is sent.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub order: CopyOrder,
     /// How long a target may take to answer; or `timeout_factor`, if that is longer.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub timeout: Period,
     /// How many times as long as the upstream a target may take for the same request.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub timeout_factor: u32,
     /// How many copies each target has in flight. Further ones wait up to a second, not at all while none gets its turn, and are
     /// then dropped and counted.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub concurrency: usize,
     /// How many copied requests may wait for their body or answer.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub max_waiting: usize,
     /// The memory of all copied bodies, of requests and answers together.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub budget: Size,
     /// The largest body that is copied.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub max_body: Size,
     /// Which headers copies and recordings have, or not, besides a list (docs/SHADOW.md): by name or with `*` for any text. A name
     /// wins over a pattern, and of patterns one that removes.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub headers: BTreeMap<String, CopyRule>,
     /// Which query parameters and members of bodies are secrets, or are none (`keep`), besides those whose name says so
     /// (docs/SHADOW.md): by name or with `*` for any text.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub fields: BTreeMap<String, CopyRule>,
     /// The share of copied requests that go to the upstream a second time, so that what differs by itself is known.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub noise: Share,
     /// What turns another API's JSON into tensors of models that the engine runs (docs/SHADOW.md), at most 64. The first that fits
     /// counts.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub mappings: Vec<MappingRule>,
     /// How outputs are compared.
+    #[schemars(extend("x-fixed-at-start" = true))]
     pub compare: lapwing_compare::outputs::Config,
 }
 

@@ -169,12 +169,20 @@ pub(crate) fn run(args: &ServeArgs, env: Vec<(String, String)>) -> ExitCode {
 }
 
 fn serve(config: &EngineConfig) -> Result<(), Box<dyn std::error::Error>> {
-    let signals = signals::Signals::listen()?;
+    let signals = signals::Signals::listen(false)?;
     let hosted = Hosted::start(&config.engine, 0, config.drain_timeout)?;
     tracing::info!(listen = %hosted.address(), "lapwing engine {} serves", env!("CARGO_PKG_VERSION"));
-    let by = signals::wait(signals, || hosted.has_failed());
+    let by = signals::wait(signals, &mut Serving(&hosted));
     tracing::info!(drain_timeout = %config.drain_timeout, "{by}: draining; a second signal ends at once");
     Ok(hosted.stop()?)
+}
+
+struct Serving<'h>(&'h Hosted);
+
+impl signals::Watched for Serving<'_> {
+    fn poll(&mut self) -> bool {
+        self.0.has_failed()
+    }
 }
 
 #[cfg(test)]

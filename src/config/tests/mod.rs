@@ -5,6 +5,7 @@ mod docs;
 #[cfg(feature = "engine")]
 mod engine;
 mod lists;
+mod reload;
 mod sampler;
 mod telemetry;
 mod texts;
@@ -284,7 +285,7 @@ fn the_effective_configuration_is_shown_without_secrets() {
     let loaded = case.loaded();
     let text = format!("{}\n{}\n{loaded:?}", loaded.render(), loaded.masked_json());
     assert!(!text.contains(SECRET), "{text}");
-    assert!(case.short(&loaded.render()).contains("  authorization: \"***\"                       # env LAPWING_OTLP_FORWARD_HEADERS__AUTHORIZATION\n  x.y: \"***\"                                 # file l.yaml\n"), "{}", loaded.render());
+    assert!(case.short(&loaded.render()).contains("  authorization: \"***\"                       # env LAPWING_OTLP_FORWARD_HEADERS__AUTHORIZATION, fixed at the start\n  x.y: \"***\"                                 # file l.yaml, fixed at the start\n"), "{}", loaded.render());
 }
 
 proptest! {
@@ -309,7 +310,7 @@ proptest! {
         let of_replica = lapwing_attribution::SpanRule { name: None, attribute: None, value: None, deployment: Some(name), stage: Stage::Queue };
         given.attribution.spans.push(of_replica);
         prop_assume!(tracing_subscriber::EnvFilter::try_new(&given.log).is_ok());
-        let text = render::yaml(&given, &BTreeMap::from([("log".to_owned(), "file a\nb: c".to_owned())]));
+        let text = render::yaml(&given, &BTreeMap::from([("log".to_owned(), "file a\nb: c".to_owned())]), &fixed::FixedSettings::of::<Config>());
         let loaded = match load(&case(&text, &[], &[]).sources) {
             Ok(loaded) => loaded,
             Err(faults) => return Err(TestCaseError::fail(format!("{text}\n{faults:?}"))),

@@ -1,0 +1,97 @@
+//! Reads the configuration again: at `SIGHUP`, and when the file has another content.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::log::LogFilter;
+use super::running::Running;
+use super::signals::Watched;
+use crate::config::Sources;
+
+/// The file that was seen, as a hash of its content; `None` where it cannot be read.
+type Content = Option<u64>;
+
+/// Sees when a file has another content. It follows links, so that the mounted files of a ConfigMap are seen.
+pub(crate) struct FileWatch {
+    file: Option<PathBuf>,
+    hasher: RandomState,
+    seen: Content,
+    /// Another content, which counts once it is the same at the next look: who writes it may not be done.
+    arriving: Option<Content>,
+    looked: Instant,
+}
+
+impl FileWatch {
+    /// Sees what changes from now on: to be made before the file is read.
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        let mut watch = Self { file, hasher: RandomState::new(), seen: None, arriving: None, looked: Instant::now() };
+        watch.begin();
+        watch
+    }
+
+    /// Takes what is there for seen.
+    fn begin(&mut self) {
+        (self.seen, self.arriving) = (self.content(), None);
+    }
+
+    /// Looks if the last look is `interval` ago. Whether another content has arrived.
+    fn has_changed(&mut self, interval: Duration) -> bool {
+        if self.arriving.is_none() && self.looked.elapsed() < interval {
+            return false;
+        }
+        self.looked = Instant::now();
+        let content = self.content();
+        let is_new = content != self.seen;
+        let is_whole = is_new && self.arriving == Some(content);
+        self.arriving = is_new.then_some(content);
+        is_whole
+    }
+
+    fn content(&self) -> Content {
+        std::fs::read(self.file.as_deref()?).ok().map(|bytes| self.hasher.hash_one(bytes))
+    }
+}
+
+/// A running Lapwing whose configuration follows its sources.
+pub(crate) struct Reloading<'r> {
+    pub(crate) running: &'r Running,
+    pub(crate) sources: Sources,
+    pub(crate) watch: FileWatch,
+    pub(crate) filter: LogFilter,
+}
+
+impl Watched for Reloading<'_> {
+    fn poll(&mut self) -> bool {
+        let interval = self.running.config().config.config.watch.on().map(|period| period.get());
+        if interval.is_some_and(|interval| self.watch.has_changed(interval)) {
+            self.reload("the file has changed");
+        }
+        self.running.has_failed()
+    }
+
+    fn hang_up(&mut self) {
+        self.reload("SIGHUP");
+    }
+}
+
+impl Reloading<'_> {
+    fn reload(&mut self, why: &str) {
+        self.watch.begin();
+        match self.running.reload(&self.sources) {
+            Ok(reloaded) => {
+                let changed = if reloaded.changed.is_empty() { "nothing".to_owned() } else { reloaded.changed.join(", ") };
+                tracing::info!(changed, "{why}: the configuration is loaded again");
+                for path in &reloaded.needs_restart {
+                    tracing::warn!("{path}: is fixed at the start; the new value needs a restart");
+                }
+                reloaded.loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                self.filter.set(&reloaded.loaded.config.log);
+            }
+            Err(faults) => {
+                tracing::error!("{why}: {} in the configuration, so nothing of it is in force", super::check::count(&faults));
+                faults.iter().for_each(|fault| tracing::error!("{fault}"));
+            }
+        }
+    }
+}
