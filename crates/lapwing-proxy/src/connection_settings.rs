@@ -1,4 +1,4 @@
-//! The settings of a client's connection: loaded when it is accepted, and kept until it is closed.
+//! The settings of a client's connection: those in force when a request begins, and for the connection itself when it is accepted.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::in_flight::Observer;
 use super::layer::tap::StackTap;
 use super::layer::trace::Tracing;
 
-/// The settings of a client's connection, from accept to close.
+/// The settings of a client's connection and its requests.
 #[derive(Clone)]
 pub struct ConnectionSettings {
     /// Limits and timeouts.

@@ -1,6 +1,6 @@
 //! The stack of one client's connection, in request order.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -16,27 +16,60 @@ use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::{self, UsageRequest};
 use super::layer::{admission, failure_responses, ledger, tap, trace};
-use super::upstream::{Upstream, UpstreamContext};
+use super::upstream::Upstream;
+use lapwing_settings::ConfigHandle;
 
-/// The stack as hyper calls it. Hyper calls by shared reference and tower by exclusive; one task dispatches a connection's requests, one
-/// after the other.
-#[derive(Debug)]
-pub(crate) struct HyperService<S>(RefCell<S>);
+/// What builds the stacks of a worker's connections.
+pub(crate) struct StackSource<F> {
+    /// What is in force.
+    pub(crate) settings: ConfigHandle<StackSettings>,
+    /// Builds one.
+    pub(crate) build: F,
+}
 
-impl<S> HyperService<S> {
-    /// Wraps `stack`, which must always be ready: its readiness is not polled.
-    pub(crate) const fn new(stack: S) -> Self {
-        Self(RefCell::new(stack))
+/// The stack of one client's connection as hyper calls it: built again for the first request after the settings were replaced. Hyper calls
+/// by shared reference and tower by exclusive; one task dispatches a connection's requests, one after the other.
+pub(crate) struct HyperService<S, F> {
+    stack: RefCell<S>,
+    /// That of the settings with which it was built.
+    version: Cell<u64>,
+    source: Arc<StackSource<F>>,
+    meter: Arc<SocketMeter>,
+    /// What the connection keeps when its stack is built again.
+    upstream: Upstream,
+}
+
+impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S> HyperService<S, F> {
+    /// Builds the first stack, which must always be ready: its readiness is not polled.
+    pub(crate) fn new(source: Arc<StackSource<F>>, meter: Arc<SocketMeter>, upstream: Upstream) -> Self {
+        let version = Cell::new(source.settings.version());
+        let stack = (source.build)(&source.settings.load(), meter.clone(), upstream.clone());
+        Self { stack: RefCell::new(stack), version, source, meter, upstream }
+    }
+
+    #[cold]
+    fn rebuild(&self, version: u64) {
+        self.version.set(version);
+        let settings = self.source.settings.load();
+        *self.stack.borrow_mut() = (self.source.build)(&settings, self.meter.clone(), self.upstream.clone());
     }
 }
 
-impl<S: Service<Request<Incoming>>> hyper::service::Service<Request<Incoming>> for HyperService<S> {
+impl<S, F> hyper::service::Service<Request<Incoming>> for HyperService<S, F>
+where
+    S: Service<Request<Incoming>>,
+    F: Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S,
+{
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
 
     fn call(&self, request: Request<Incoming>) -> S::Future {
-        self.0.borrow_mut().call(request)
+        let version = self.source.settings.version();
+        if version != self.version.get() {
+            self.rebuild(version);
+        }
+        self.stack.borrow_mut().call(request)
     }
 }
 
@@ -57,7 +90,7 @@ pub(crate) struct StackSettings {
 pub(crate) fn stack(
     settings: &StackSettings,
     meter: Arc<SocketMeter>,
-    upstream: Arc<UpstreamContext>,
+    upstream: Upstream,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<>
 {
     client_side(settings, meter, upstream_side(settings, upstream))
@@ -83,11 +116,11 @@ where
 /// The layers that admitted requests pass to the upstream. One that answers by itself belongs around them: its answers have no span.
 pub(crate) fn upstream_side(
     StackSettings { tracing, tap, .. }: &StackSettings,
-    upstream: Arc<UpstreamContext>,
+    upstream: Upstream,
 ) -> Tapped<Trace<UsageRequest<Upstream>>> {
     ServiceBuilder::new()
         .layer(tap::layer(tap.clone())) // lets a tap copy requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
-        .layer(usage_request::layer(upstream.traits.clone())) // asks for more, if configured; last: only admitted requests are worth reading
-        .service(Upstream::new(upstream)) // the upstream window; reads reports off head and trailers
+        .layer(usage_request::layer(upstream.traits().clone())) // asks for more, if configured; last: only admitted requests are worth reading
+        .service(upstream) // the upstream window; reads reports off head and trailers
 }

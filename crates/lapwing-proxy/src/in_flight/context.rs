@@ -1,4 +1,4 @@
-//! What the requests of a connection share: the settings in force when it was accepted, and who measures and observes them; and what those
+//! What the requests of a connection share: the settings in force when they began, and who measures and observes them; and what those
 //! of a worker share with what carries them.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::upload::UploadPlaces;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 
-/// What the accounts of a connection's requests share: the settings in force when it was accepted, the counters, and the observer.
+/// What the accounts of a connection's requests share: the settings in force when they began, the counters, and the observer.
 pub(crate) struct RequestContext {
     pub(crate) config: Config,
     /// Whether responses carry `Server-Timing`.

@@ -33,8 +33,8 @@ use super::connection_settings::ConnectionSettings;
 use super::error::Error as TimeLimit;
 use super::health::UpstreamHealth;
 use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
-use super::stack::{HyperService, StackSettings, stack};
-use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, UpstreamContext};
+use super::stack::{HyperService, StackSettings, StackSource, stack};
+use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, Upstream, UpstreamContext};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
 use lapwing_settings::ConfigHandle;
@@ -45,7 +45,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 /// The parts of a data plane.
 #[derive(Clone)]
 pub struct DataPlane {
-    /// Loaded once for each connection, when it is accepted: a connection keeps its settings.
+    /// What is in force: for each connection when it is accepted, and from the first request after a replacement on.
     pub settings: ConfigHandle<ConnectionSettings>,
     /// The upstream's address.
     pub target: Target,
@@ -75,7 +75,7 @@ pub(crate) async fn serve_with<S>(
     listener: impl Listener,
     parts: DataPlane,
     stop: CancellationToken,
-    build: impl Fn(&StackSettings, Arc<SocketMeter>, Arc<UpstreamContext>) -> S,
+    build: impl Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S + Send + Sync + 'static,
 ) where
     S: tower::Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static,
 {
@@ -88,6 +88,7 @@ pub(crate) async fn serve_with<S>(
         traits: Arc::default(),
         tasks: tasks.clone(),
     });
+    let source = Arc::new(StackSource { settings: settings.clone(), build });
     // the workers share what descriptors there are for clients
     let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
@@ -95,7 +96,7 @@ pub(crate) async fn serve_with<S>(
         let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
         let (context, worker) = (settings.exchange.clone(), settings.worker.clone());
         context.counters.bump(Counter::ConnectionsAccepted);
-        let service = HyperService::new(build(&settings, meter.clone(), upstream.clone()));
+        let service = HyperService::new(source.clone(), meter.clone(), Upstream::new(upstream.clone()));
         let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
         serve_client(accepted, (context, worker), meter, service, tasks.clone(), ends)
     });

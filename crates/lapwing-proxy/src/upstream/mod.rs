@@ -50,6 +50,11 @@ impl Upstream {
     pub(crate) fn new(context: Arc<UpstreamContext>) -> Self {
         Self { context, h2: Arc::default() }
     }
+
+    /// What was learnt of it.
+    pub(crate) fn traits(&self) -> &Arc<UpstreamTraits> {
+        &self.context.traits
+    }
 }
 
 impl tower::Service<TrackedRequest> for Upstream {
