@@ -73,7 +73,7 @@ fn a_running_lapwing_takes_another_configuration_whole() {
         (&1.into(), 1)
     );
     let reloaded = running.reload(&sources(&[another.as_slice(), &[("PROXY__TCP_BACKLOG", "99")]].concat())).unwrap();
-    assert_eq!(reloaded.changed, ["respond_server_timing", "proxy.max_request_bytes"]);
+    assert_eq!(reloaded.changed, ["proxy.max_request_bytes", "respond_server_timing"]);
     assert_eq!(
         (reloaded.needs_restart.as_slice(), &admin("/config")["needs_restart"][0]),
         (&["proxy.tcp_backlog".to_owned()][..], &"proxy.tcp_backlog".into())
