@@ -9,8 +9,19 @@ use super::running::Running;
 use super::signals::Watched;
 use crate::config::Sources;
 
-/// The file that was seen, as a hash of its content; `None` where it cannot be read.
-type Content = Option<u64>;
+/// What was seen of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// It cannot be read.
+    Absent,
+    /// It is empty, or larger than a configuration is: somebody is writing it.
+    Unfinished,
+    /// A hash of what it holds.
+    Holds(u64),
+}
+
+/// No configuration is as large, bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Sees when a file has another content. It follows links, so that the mounted files of a ConfigMap are seen.
 pub(crate) struct FileWatch {
@@ -23,9 +34,10 @@ pub(crate) struct FileWatch {
 }
 
 impl FileWatch {
-    /// Sees what changes from now on: to be made before the file is read.
+    /// Sees what changes from now on: to be made before the file is read. A pipe, which can be read once, is not looked at.
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        let mut watch = Self { file, hasher: RandomState::new(), seen: None, arriving: None, looked: Instant::now() };
+        let file = file.filter(|file| std::fs::metadata(file).is_ok_and(|found| found.is_file()));
+        let mut watch = Self { file, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Instant::now() };
         watch.begin();
         watch
     }
@@ -42,14 +54,20 @@ impl FileWatch {
         }
         self.looked = Instant::now();
         let content = self.content();
-        let is_new = content != self.seen;
+        let is_new = content != self.seen && content != Content::Unfinished;
         let is_whole = is_new && self.arriving == Some(content);
         self.arriving = is_new.then_some(content);
         is_whole
     }
 
     fn content(&self) -> Content {
-        std::fs::read(self.file.as_deref()?).ok().map(|bytes| self.hasher.hash_one(bytes))
+        let Some(file) = &self.file else { return Content::Absent };
+        match std::fs::metadata(file) {
+            Ok(found) if found.is_file() && (1..=MAX_FILE_BYTES).contains(&found.len()) => {}
+            Ok(_) => return Content::Unfinished,
+            Err(_) => return Content::Absent,
+        }
+        std::fs::read(file).map_or(Content::Absent, |bytes| Content::Holds(self.hasher.hash_one(bytes)))
     }
 }
 

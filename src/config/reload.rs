@@ -27,6 +27,12 @@ pub struct Reloaded {
 ///
 /// All faults, as of [`load`](super::load); also those of new values beside old ones that are fixed at the start.
 pub fn reload(sources: &Sources, before: &Loaded) -> Result<Reloaded, Vec<Fault>> {
+    if let Some(file) = sources.file.as_deref()
+        && std::fs::metadata(file).is_ok_and(|found| !found.is_file())
+    {
+        let reason = "is not a regular file, which alone can be read again";
+        return Err(vec![Fault::new(file.display().to_string(), "", reason)]);
+    }
     let (schema, fixed) = (Schema::of::<Config>(), FixedSettings::of::<Config>());
     let gathered = Gathered::from::<Config>(sources);
     let fresh = gathered.clone().decode()?;

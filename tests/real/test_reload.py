@@ -1,9 +1,12 @@
 """The configuration is loaded again while requests are served: a mounted ConfigMap as Kubernetes swaps it, and SIGHUP."""
 
 import http.client
+import json
+import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from concurrent import futures
@@ -11,8 +14,9 @@ from concurrent import futures
 import grpc
 import pytest
 
-from lapwing import NO_SPANS
-from process import wait_for
+from lapwing import NO_SPANS, OPENER
+from ports import free_port
+from process import wait_for, wait_listening
 
 pytestmark = pytest.mark.beside
 IN_EFFECT_S = 3
@@ -215,3 +219,36 @@ def test_a_file_that_is_written_in_pieces_is_read_when_it_is_whole(start_lapwing
     wait_for(lambda: generation(lapwing) == 2, IN_EFFECT_S + 1, "the whole file is in force")
     values = lapwing.json("/config")["values"]
     assert values["respond_server_timing"] is True and values["proxy"]["max_in_flight"] == 77
+
+
+def test_a_file_that_is_emptied_first_is_read_when_it_is_whole(start_lapwing, raw_server, tmp_path):
+    config = tmp_path / "lapwing.yaml"
+    config.write_text("respond_server_timing: true\n")
+    lapwing = start_lapwing(raw_server.url, config=config, env=NO_SPANS)
+    config.write_text("")
+    time.sleep(4)
+    assert generation(lapwing) == 1 and lapwing.json("/config")["values"]["respond_server_timing"] is True
+    config.write_text("respond_server_timing: true\nproxy: {max_in_flight: 77}\n")
+    wait_for(lambda: generation(lapwing) == 2, IN_EFFECT_S + 1, "the whole file is in force")
+
+
+def test_a_pipe_is_read_once(binary, raw_server):
+    (port, admin), (read, write) = (free_port(), free_port()), os.pipe()
+    os.write(write, f"upstream: {raw_server.url}\nadmin: 127.0.0.1:{admin}\nlisten: 127.0.0.1:{port}\notlp_grpc: off\notlp_http: off\n".encode())
+    os.close(write)
+    child = subprocess.Popen([binary, "--config", f"/dev/fd/{read}"], pass_fds=[read], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_listening(admin)
+        child.send_signal(signal.SIGHUP)
+
+        def config():
+            with OPENER.open(f"http://127.0.0.1:{admin}/config", timeout=10) as answer:
+                return json.load(answer)
+
+        failed = wait_for(lambda: config()["failed_reload"], IN_EFFECT_S, "the signal is answered")
+        assert failed["faults"][0].endswith("is not a regular file, which alone can be read again"), failed
+        assert config()["values"]["upstream"] == raw_server.url and config()["generation"] == 1
+    finally:
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+        child.stderr.close()
