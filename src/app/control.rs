@@ -15,14 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::access_log::AccessLog;
 use super::aggregate::{Aggregation, DiagnosisFeed};
-use super::config_status::ConfigStatus;
 use super::hosted::Models;
 use super::receivers::Receivers;
 use super::start_error::StartError;
 use super::telemetry;
 use super::threads::spawn;
 use crate::config::{Config, Loaded};
-use lapwing_admin::{DiagnosisSurface, Surfaces};
+use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_console::diagnose::words;
@@ -60,8 +59,8 @@ pub(crate) struct Listeners {
 /// The parts of the control plane.
 pub(crate) struct Control {
     pub(crate) config: ConfigHandle<Loaded>,
-    /// What became of reading it.
-    pub(crate) status: ConfigHandle<ConfigStatus>,
+    /// What is shown of it.
+    pub(crate) shown_config: ConfigHandle<serde_json::Value>,
     /// Who shows it may read what users sent.
     pub(crate) admin_token: Option<AdminToken>,
     /// Gets a line for each exchange, if it is on.
@@ -94,7 +93,7 @@ impl Control {
     pub(crate) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
         let Self {
             config: whole,
-            status,
+            shown_config,
             admin_token,
             access_log,
             listeners,
@@ -141,16 +140,15 @@ impl Control {
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, target.port())).unzip();
         let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts);
-        let hosted = models.clone();
         let surfaces = Surfaces {
-            engine: Arc::new(move || hosted.as_ref().map(Models::list).unwrap_or_default()),
+            engine: hosted_models(models.clone()),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
             registry,
             counters,
             optima,
-            config: status.map(ConfigStatus::json),
+            config: shown_config,
             config_schema: Arc::new(Loaded::<Config>::json_schema()),
             admin_token,
             admin_token_for: config.admin_token_for,
@@ -245,6 +243,11 @@ fn poller(
         rules: rules.clone(),
         counters: counters.clone(),
     }
+}
+
+/// What the admin server shows of the engine's models.
+fn hosted_models(models: Option<Models>) -> HostedModels {
+    Arc::new(move || models.as_ref().map(Models::list).unwrap_or_default())
 }
 
 /// Whether the engine's models are warm and can run, and the upstream accepts.

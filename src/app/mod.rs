@@ -4,7 +4,6 @@ mod access_log;
 mod aggregate;
 mod check;
 pub mod cli;
-mod config_status;
 mod control;
 mod data;
 #[cfg(feature = "engine")]
@@ -13,6 +12,7 @@ mod demo;
 pub mod engine;
 #[cfg(feature = "engine")]
 mod hosted;
+mod in_force;
 mod log;
 mod receivers;
 mod reload;

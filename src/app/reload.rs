@@ -2,12 +2,13 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::log::LogFilter;
 use super::running::Running;
 use super::signals::Watched;
 use crate::config::Sources;
+use lapwing_ledger::Stamp;
 
 /// What was seen of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +31,14 @@ pub(crate) struct FileWatch {
     seen: Content,
     /// Another content, which counts once it is the same at the next look: who writes it may not be done.
     arriving: Option<Content>,
-    looked: Instant,
+    looked: Stamp,
 }
 
 impl FileWatch {
     /// Sees what changes from now on: to be made before the file is read. A pipe, which can be read once, is not looked at.
     pub(crate) fn new(file: Option<PathBuf>) -> Self {
         let file = file.filter(|file| std::fs::metadata(file).is_ok_and(|found| found.is_file()));
-        let mut watch = Self { file, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Instant::now() };
+        let mut watch = Self { file, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Stamp::now() };
         watch.begin();
         watch
     }
@@ -49,10 +50,10 @@ impl FileWatch {
 
     /// Looks if the last look is `interval` ago. Whether another content has arrived.
     fn has_changed(&mut self, interval: Duration) -> bool {
-        if self.arriving.is_none() && self.looked.elapsed() < interval {
+        if self.arriving.is_none() && u128::from(self.looked.elapsed()) < interval.as_nanos() {
             return false;
         }
-        self.looked = Instant::now();
+        self.looked = Stamp::now();
         let content = self.content();
         let is_new = content != self.seen && content != Content::Unfinished;
         let is_whole = is_new && self.arriving == Some(content);

@@ -8,23 +8,23 @@ use std::thread::JoinHandle;
 use crossbeam_queue::ArrayQueue;
 
 use super::access_log::AccessLog;
-use super::config_status::ConfigStatus;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
+use super::in_force::InForce;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
-use crate::config::{self, Loaded, Reloaded, Sources};
+use crate::config::{Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
-use lapwing_metrics::{Counter, Counters, Labels};
+use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{Sharing, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, UpstreamHealth};
-use lapwing_settings::{Bind, ConfigCell, Fault, Switch};
+use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
@@ -58,9 +58,7 @@ pub struct Running {
     control: Vec<JoinHandle<io::Result<()>>>,
     engine: Option<Hosted>,
     shadow: RunningShadow,
-    config: ConfigCell<Loaded>,
-    status: ConfigCell<ConfigStatus>,
-    counters: Arc<Counters>,
+    in_force: InForce,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -69,17 +67,15 @@ pub struct Running {
 ///
 /// If an address cannot be listened on, or a thread cannot be started. Nothing is left running then.
 pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
-    let cell = ConfigCell::new(loaded.clone());
-    let whole = cell.handle();
+    let counters = Arc::new(Counters::default());
+    let in_force = InForce::new(loaded, counters.clone());
+    let whole = in_force.handle();
     let config = &loaded.config;
     let (listen, listeners) = data::bind(config.listen.get(), config.proxy.worker_threads(), config.proxy.tcp_backlog)
         .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
     let admin = bind("admin", config.admin, "")?;
     let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
-    let counters = Arc::new(Counters::default());
-    let status = ConfigCell::new(ConfigStatus::at_start(loaded));
-    counters.set(Counter::ConfigGeneration, status.load().generation());
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
     let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
@@ -115,18 +111,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let optima = Arc::new(optima.with_engines(shadow_runs.optima(&config.shadow.targets)));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 
-    let recorder = Recorder {
-        settings: whole.map(|loaded| shadow::settings(&loaded.config)),
-        switch: observing.recording.clone(),
-        accounts: Arc::default(),
-        labels: labels.clone(),
-        counters: Arc::default(),
-        stop: phases.accepting.clone(),
-    };
-
     let control = Control {
         config: whole.clone(),
-        status: status.handle(),
+        shown_config: in_force.shown(),
         admin_token,
         access_log,
         listeners: listeners_of_control,
@@ -142,7 +129,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         optima,
         models: engine.as_ref().map(Hosted::models),
         shadow,
-        recorder,
+        recorder: recorder(&whole, &observing, &phases),
         phases: phases.clone(),
     };
     let control = control.spawn()?;
@@ -155,11 +142,23 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, config: cell, status, counters }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
         }
+    }
+}
+
+/// What writes recordings, while a client asks for one.
+fn recorder(whole: &ConfigHandle<Loaded>, observing: &Observing, phases: &Phases) -> Recorder {
+    Recorder {
+        settings: whole.map(|loaded| shadow::settings(&loaded.config)),
+        switch: observing.recording.clone(),
+        accounts: Arc::default(),
+        labels: observing.labels.clone(),
+        counters: Arc::default(),
+        stop: phases.accepting.clone(),
     }
 }
 
@@ -194,29 +193,13 @@ impl Running {
     ///
     /// All faults; then nothing changes.
     pub fn reload(&self, sources: &Sources) -> Result<Reloaded, Vec<Fault>> {
-        let status = self.status.load();
-        match config::reload(sources, &self.config.load()) {
-            Ok(reloaded) => {
-                if !reloaded.changed.is_empty() {
-                    self.config.replace(reloaded.loaded.clone());
-                }
-                let status = status.reloaded(&reloaded);
-                self.counters.set(Counter::ConfigGeneration, status.generation());
-                self.status.replace(status);
-                Ok(reloaded)
-            }
-            Err(faults) => {
-                self.counters.bump(Counter::ConfigReloadFailures);
-                self.status.replace(status.failed(&faults));
-                Err(faults)
-            }
-        }
+        self.in_force.reload(sources)
     }
 
     /// The configuration in force.
     #[must_use]
     pub fn config(&self) -> Arc<Loaded> {
-        self.config.load()
+        self.in_force.load()
     }
 
     /// Stops accepting, drains requests in flight for up to `drain_timeout`, merges waiting exchanges, forwards queued telemetry,
