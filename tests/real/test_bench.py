@@ -67,6 +67,7 @@ def test_stream(binary, tmp_path):
     assert raw["tokens"] == 80 and len(raw["bodies"]) == 8, out
 
 
+@pytest.mark.long
 def test_split_writes(binary, tmp_path):
     raw, out = run(binary, tmp_path, "split_writes.py", "--rounds", "2", "--requests", "20")
     counts = raw["annotations"]
@@ -91,6 +92,7 @@ def test_agree(binary, tmp_path):
     assert len(set(raw["counts"].values())) == 1 and 0 <= raw["schema"] <= 5, out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
 def test_bodies(binary, tmp_path):
     raw, out = run(binary, tmp_path, "bodies.py", "--requests", "25", "--rounds", "2")
@@ -104,6 +106,7 @@ def test_bodies(binary, tmp_path):
         assert all(one["units"] for one in profiled.values()), out
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("wrk") and shutil.which("nginx")), reason="wrk or nginx is not installed")
 def test_overhead(binary, tmp_path):
     args = ("--rounds", "1", "--seconds", "1", "--requests", "1000", "--upstream-port", str(free_port()), "direct", "nginx", "lapwing")
@@ -160,6 +163,7 @@ def test_engine(binary, tmp_path):
     assert [v["what"] for v in raw["verdicts"] if not v["holds"] and "cosine" in v["what"]] == [], out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_batching(binary, tmp_path):
     raw, out = run(binary, tmp_path, "batching.py", "--quick", "bimodal")

@@ -30,6 +30,7 @@ DRIVERS = {
     "too old": ("stub-old-version", "driver 11.0 is too old: 12.0 or newer is needed", "old_driver"),
 }
 PRECISIONS = list(gpu.LIMITS)
+SHORT_PRECISIONS = [pytest.param(one, marks=[pytest.mark.long] if one == "tf32" else []) for one in PRECISIONS]
 pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
 
 
@@ -157,7 +158,7 @@ def on(fakes):
     return ["--device", "cuda", "--cuda-lib-dir", fakes]
 
 
-@pytest.fixture(scope="module", params=PRECISIONS)
+@pytest.fixture(scope="module", params=SHORT_PRECISIONS)
 def on_device(request, fakes, mlp, encoder, binary, logs):
     """(precision, an engine on the emulated device with the references of its models)."""
     models = [("mlp", mlp), ("encoder", encoder)]

@@ -274,6 +274,7 @@ def test_what_the_sanitizer_says_counts(said, code, ok, rehearsal):
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_sanitizer_that_needs_longer_says_how_far_it_came(rehearsal):
     program(rehearsal.folder / "bin/compute-sanitizer", "#!/bin/sh\necho 'ok     gemv (9 s)'\nexec sleep 100\n")
     assert rehearsal.run(only="sanitizer, every", LAPWING_GPU_SECONDS="27")[0] == 0

@@ -15,7 +15,7 @@ from lapwing import OPENER
 from ports import free_port
 from process import wait_for
 
-AT_ONCE = 5
+AT_ONCE = 7
 SECONDS = 30
 ROUTE = "POST /v2/models/{model}/infer"
 SCENARIOS = (
