@@ -1,5 +1,7 @@
 """grpcio through Lapwing: every kind of call, statuses with details, deadlines. The transcript must be that of a direct call."""
 
+import re
+import socket
 import threading
 import time
 from concurrent import futures
@@ -39,6 +41,7 @@ class Service(grpc.GenericRpcHandler):
             "Fail": (grpc.unary_unary_rpc_method_handler, self.fail),
             "FailLate": (grpc.unary_stream_rpc_method_handler, self.fail_late),
             "Slow": (grpc.unary_unary_rpc_method_handler, self.slow),
+            "Busy": (grpc.unary_unary_rpc_method_handler, self.busy),
         }
         make, handler = kinds.get(name, (None, None))
         return make and make(handler)
@@ -68,6 +71,10 @@ class Service(grpc.GenericRpcHandler):
     def fail_late(self, request, context):
         yield b"first"
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more")
+
+    def busy(self, request, context):
+        context.set_trailing_metadata((("grpc-retry-pushback-ms", "250"),))
+        context.abort(grpc.StatusCode.UNAVAILABLE, "later")
 
     def slow(self, request, context):
         context.add_callback(self.aborted.set)
@@ -258,3 +265,35 @@ def test_many_calls_at_once(served):
         calls = [unary.future(b"%d" % i, timeout=20) for i in range(300)]
         assert [c.result() for c in calls] == [(b"%d" % i)[::-1] for i in range(300)]
     assert counted.outcomes == {"ok": 300}
+
+
+def pushbacks(lapwing):
+    """How many answers asked clients to wait, by field."""
+    return {field: int(n) for field, n in re.findall(r'^lapwing_upstream_pushback_total\{field="([^"]*)"\} (\d+)$', lapwing.metrics(), re.M)}
+
+
+def test_answers_that_ask_to_wait_pass_and_are_counted(served, start_lapwing, raw_server):
+    def call(channel):
+        with pytest.raises(grpc.RpcError) as failed:
+            channel.unary_unary("/s/Busy")(b"x", timeout=10)
+        return failed.value.code(), failed.value.details(), pairs(failed.value.trailing_metadata())
+
+    before = pushbacks(served.lapwing)
+    (code, _, trailers), _ = same(served, call)
+    assert code == grpc.StatusCode.UNAVAILABLE and ("grpc-retry-pushback-ms", "250") in trailers
+    assert pushbacks(served.lapwing) == {**before, "grpc-retry-pushback-ms": before["grpc-retry-pushback-ms"] + 1}
+
+    raw_server.canned["busy"] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
+    raw_server.canned["moved"] = b"HTTP/1.1 200 OK\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"
+    lapwing = start_lapwing(raw_server.url, env=NO_SPANS)
+    for name in ("busy", "moved"):
+        answer = raw_exchange(lapwing.port, b"GET /canned/" + name.encode() + b" HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        assert b"\r\nretry-after: 7\r\n" in answer.lower(), answer
+    assert pushbacks(lapwing) == {"retry-after": 1, "grpc-retry-pushback-ms": 0}, "an answer that did not fail asks for nothing"
+
+
+def raw_exchange(port, request):
+    """All that comes back until the end of the connection."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))

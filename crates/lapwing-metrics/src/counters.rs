@@ -104,6 +104,8 @@ rows! {
     PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by result: no answer, or none that could be read.";
     InterimDropped: Counter "lapwing_interim_responses_dropped" &[], "Interim responses (1xx) that were not passed on, because 64 KiB of them waited for a client that did not read.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
+    RetryAfterSeen: Counter "lapwing_upstream_pushback" &[("field", "retry-after")], "Answers of the upstream that failed and say when to try again, by field; they pass unchanged: Retry-After.";
+    GrpcPushbackSeen: Counter "lapwing_upstream_pushback" &[("field", "grpc-retry-pushback-ms")], "Answers of the upstream that failed and say when to try again, by field; they pass unchanged: grpc-retry-pushback-ms.";
     QuickAcksUpstream: Counter "lapwing_quick_acks" &[("side", "upstream")], "Heads that were acknowledged at once (TCP_QUICKACK) because their body was still to come, by side: the upstream wrote a response in two parts.";
     QuickAcksClient: Counter "lapwing_quick_acks" &[("side", "client")], "Heads that were acknowledged at once (TCP_QUICKACK) because their body was still to come, by side: a client wrote a request in two parts.";
     UpstreamConnected: Counter "lapwing_upstream_connections" &[], "Connections opened to the upstream.";

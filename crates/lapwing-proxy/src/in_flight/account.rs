@@ -152,6 +152,7 @@ impl RequestAccount {
                 });
                 self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
                 (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
+                count_pushback(counters, ledger.outcome, headers);
                 if is_still_asking && content_type.starts_with(GRPC) {
                     ledger.kind = ExchangeKind::Stream;
                 }
@@ -170,6 +171,7 @@ impl RequestAccount {
                 self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
                 if let Some((outcome, proof)) = grpc_outcome(trailers) {
                     (ledger.outcome, ledger.name_proof) = (outcome, proof);
+                    count_pushback(counters, outcome, trailers);
                 }
             },
         );
@@ -331,6 +333,19 @@ impl RequestStamps {
         } else if let Some(window) = &mut ledger.window {
             window.end_ns = ledger.total_ns; // cut off mid-response, or not yet at its end
         }
+    }
+}
+
+/// Counts an answer that failed and says when to try again: `Retry-After` (RFC 9110, 10.2.3), `grpc-retry-pushback-ms` (gRFC A6).
+fn count_pushback(counters: &Counters, outcome: Outcome, fields: &HeaderMap) {
+    if outcome == Outcome::Ok {
+        return;
+    }
+    if fields.contains_key(header::RETRY_AFTER) {
+        counters.bump(Counter::RetryAfterSeen);
+    }
+    if fields.contains_key("grpc-retry-pushback-ms") {
+        counters.bump(Counter::GrpcPushbackSeen);
     }
 }
 
