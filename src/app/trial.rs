@@ -12,7 +12,7 @@ use clap::Args;
 use lapwing_console::printable::printable;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_ledger::Stamp;
-use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Verification, Workspace};
+use lapwing_model::{Backend, BatchAxis, BatchTrial, ExecutorName, Model, ModelOptions, Verification, Workspace};
 use lapwing_onnx::EngineError;
 use lapwing_onnx::{OnnxFile, StatedShape};
 use lapwing_settings::{Period, Size};
@@ -29,11 +29,14 @@ const LENGTHS: [usize; 8] = [1, 2, 8, 16, 64, 224, 512, 16_000];
 const TEXT: u64 = 4096;
 /// What is shown of it, in columns: names of a file may be long, and may have line ends and escapes, which are written out.
 const COLUMNS: usize = 800;
-/// What a trial that succeeded says first; a verification may follow.
+/// What a trial that succeeded says first; lines of a verification and of the executor that was tried with batches may follow.
 const LOADED: &str = "loaded";
 /// The start of a verification: the rows of the calls that agree, or why nothing was compared.
 const AGREES: &str = "agrees ";
 const NOT_COMPARED: &str = "not compared: ";
+/// The start of the line of an executor whose calls may run as one, and of one whose calls may not, and why.
+const JOINS: &str = "joins ";
+const DOES_NOT_JOIN: &str = "does not join ";
 
 /// This program, once it is known to be `lapwing`.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -169,6 +172,8 @@ pub(crate) struct Tried {
     pub(crate) unreadable: Option<String>,
     /// What came of holding the model against ONNX Runtime, unless they disagree.
     pub(crate) verification: Option<Verification>,
+    /// What came of trying batches.
+    pub(crate) batch_trial: BatchTrial,
 }
 
 /// Tries to load a model. If that ends the trial and any executor will do, the one that reads the file itself is tried alone: ONNX Runtime
@@ -180,7 +185,7 @@ pub(crate) struct Tried {
 pub(crate) fn load(path: &Path, trial: &Trial<'_>) -> Result<Tried, TrialError> {
     let Some(program) = PROGRAM.get() else { return Ok(Tried::default()) };
     let error = match load_once(program, path, trial) {
-        Ok(verification) => return Ok(Tried { unreadable: None, verification }),
+        Ok(tried) => return Ok(tried),
         Err(error) => error,
     };
     let has_ended = matches!(error, TrialError::Time { .. } | TrialError::Memory { .. } | TrialError::Ended { .. });
@@ -194,12 +199,12 @@ pub(crate) fn load(path: &Path, trial: &Trial<'_>) -> Result<Tried, TrialError> 
         _ => Backend::Rten,
     };
     match load_once(program, path, &Trial { backend, verify: false, ..*trial }) {
-        Ok(verification) => Ok(Tried { unreadable: Some(error.to_string()), verification }),
+        Ok(tried) => Ok(Tried { unreadable: Some(error.to_string()), ..tried }),
         Err(_) => Err(error),
     }
 }
 
-fn load_once(program: &Path, path: &Path, trial: &Trial<'_>) -> Result<Option<Verification>, TrialError> {
+fn load_once(program: &Path, path: &Path, trial: &Trial<'_>) -> Result<Tried, TrialError> {
     let limits = trial.limits;
     let memory = limits.memory.get().saturating_add(files(path).saturating_mul(COPIES));
     let seconds = limits.time.get().as_secs().max(1);
@@ -231,32 +236,64 @@ fn load_once(program: &Path, path: &Path, trial: &Trial<'_>) -> Result<Option<Ve
     };
     let said = child.stdout.take().map(text).unwrap_or_default();
     if status.success()
-        && let Some(verification) = said.strip_prefix(LOADED)
+        && let Some(tried) = said.strip_prefix(LOADED)
     {
-        return Ok(verification_of(verification.trim()));
+        return Ok(tried_of(tried));
     }
     let failure = child.stderr.take().map(text).unwrap_or_default();
     Err(reason(path, limits.time, Size::mib(memory >> 20), status, said, &failure))
 }
 
-/// The verification that a trial wrote.
-fn verification_of(text: &str) -> Option<Verification> {
-    if let Some(reason) = text.strip_prefix(NOT_COMPARED) {
+/// What a trial that succeeded wrote.
+fn tried_of(text: &str) -> Tried {
+    Tried {
+        unreadable: None,
+        verification: text.lines().find_map(verification_of),
+        batch_trial: text.lines().find_map(batch_trial_of).unwrap_or_default(),
+    }
+}
+
+/// A trial that succeeded, as [`tried_of`] reads it.
+fn written(model: &Model) -> String {
+    let lines = [LOADED.to_owned(), verification_line(model.verification()), batch_line(model.executor(), model.batch_axis())];
+    lines.map(|line| line.replace('\n', " ")).join("\n")
+}
+
+fn verification_of(line: &str) -> Option<Verification> {
+    if let Some(reason) = line.strip_prefix(NOT_COMPARED) {
         return Some(Verification::NotCompared(reason.to_owned()));
     }
-    let rows = text.strip_prefix(AGREES)?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let rows = line.strip_prefix(AGREES)?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
     Some(Verification::Agrees { rows })
 }
 
 /// A verification as [`verification_of`] reads it. Whoever disagrees is compared again where the model is loaded.
-fn written(verification: &Verification) -> String {
+fn verification_line(verification: &Verification) -> String {
     match verification {
         Verification::Agrees { rows } => {
             let rows: Vec<String> = rows.iter().map(usize::to_string).collect();
             format!("{AGREES}{}", rows.join(" "))
         }
-        Verification::NotCompared(reason) => format!("{NOT_COMPARED}{}", reason.replace('\n', " ")),
+        Verification::NotCompared(reason) => format!("{NOT_COMPARED}{reason}"),
         Verification::Differs(_) => String::new(),
+    }
+}
+
+fn batch_trial_of(line: &str) -> Option<BatchTrial> {
+    let named = |name: &str| ExecutorName::ALL.into_iter().find(|executor| executor.name() == name);
+    if let Some(name) = line.strip_prefix(JOINS) {
+        return Some(BatchTrial::Told(named(name)?, BatchAxis::Shown));
+    }
+    let (name, reason) = line.strip_prefix(DOES_NOT_JOIN)?.split_once(": ")?;
+    Some(BatchTrial::Told(named(name)?, BatchAxis::NotShown(reason.to_owned())))
+}
+
+/// What was tried with batches, as [`batch_trial_of`] reads it. Of a plan it is known.
+fn batch_line(executor: ExecutorName, axis: &BatchAxis) -> String {
+    match axis {
+        BatchAxis::Planned => String::new(),
+        BatchAxis::Shown => format!("{JOINS}{executor}"),
+        BatchAxis::NotShown(reason) => format!("{DOES_NOT_JOIN}{executor}: {reason}"),
     }
 }
 
@@ -299,7 +336,7 @@ pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     let loaded = lapwing_model::process::limit(args.memory, args.seconds).map_err(|error| error.to_string());
     let loaded = loaded.and_then(|()| try_here(args).map_err(|error| error.to_string()));
     let (code, said) = match loaded {
-        Ok(verification) => (ExitCode::SUCCESS, format!("{LOADED}\n{}", written(&verification))),
+        Ok(model) => (ExitCode::SUCCESS, written(&model)),
         Err(error) => (ExitCode::FAILURE, error),
     };
     // the parent takes silence as a failure
@@ -307,17 +344,19 @@ pub(crate) fn run(args: &TryLoadArgs, out: &mut dyn Write) -> ExitCode {
     code
 }
 
-fn try_here(args: &TryLoadArgs) -> Result<Verification, EngineError> {
+fn try_here(args: &TryLoadArgs) -> Result<Model, EngineError> {
     let missing = args.ort_missing.clone().map(|reason| Err(LibraryError::told(reason)));
     let onnxruntime = args.ort_lib.as_ref().map(|path| Runtime::find(Some(path))).or(missing);
-    let options = ModelOptions { backend: args.executor, onnxruntime, verify: args.verify, ..ModelOptions::default() };
+    let batch_trial = Some(BatchTrial::Here);
+    let options =
+        ModelOptions { backend: args.executor, onnxruntime, verify: args.verify, batch_trial, ..ModelOptions::default() };
     let model = Model::of(&OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?, &options)?;
     if model.executor() != ExecutorName::Plan {
         // a model may take no synthetic call; its warm-up says so
         let mut workspace = Workspace::default();
         LENGTHS.into_iter().find(|length| model.run(&mut workspace, &[&model.synthetic_call(1, *length)]).is_ok());
     }
-    Ok(model.verification().clone())
+    Ok(model)
 }
 
 #[cfg(test)]
@@ -334,11 +373,25 @@ mod tests {
     }
 
     #[test]
-    fn a_verification_reaches_the_process_that_loads_the_model() {
+    fn what_was_tried_reaches_the_process_that_loads_the_model() {
         let agrees = Verification::Agrees { rows: vec![1, 7] };
-        assert_eq!(verification_of(&written(&agrees)), Some(agrees));
-        let not = Verification::NotCompared("a run takes 2100 ms\n(once)".to_owned());
-        assert_eq!(verification_of(&written(&not)), Some(Verification::NotCompared("a run takes 2100 ms (once)".to_owned())));
-        assert_eq!(verification_of(&written(&Verification::Differs("output y".to_owned()))), None);
+        assert_eq!(verification_of(&verification_line(&agrees)), Some(agrees));
+        let not = Verification::NotCompared("a run takes 2100 ms (once)".to_owned());
+        assert_eq!(verification_of(&verification_line(&not)), Some(not));
+        assert_eq!(verification_of(&verification_line(&Verification::Differs("output y".to_owned()))), None);
+        for axis in [BatchAxis::Shown, BatchAxis::NotShown("output y: has the shape [1]".to_owned())] {
+            let told = batch_trial_of(&batch_line(ExecutorName::Rten, &axis));
+            assert_eq!(told, Some(BatchTrial::Told(ExecutorName::Rten, axis)));
+        }
+        assert_eq!(batch_trial_of(&batch_line(ExecutorName::Plan, &BatchAxis::Planned)), None);
+        // a file's names may have line ends, and are no lines of their own
+        let conv = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans/refused-conv.onnx");
+        let axis = BatchAxis::NotShown("input a\njoins plan".to_owned());
+        let options = ModelOptions { batch_trial: Some(BatchTrial::Told(ExecutorName::Rten, axis)), ..ModelOptions::default() };
+        let model = Model::read(&conv, &options).unwrap();
+        let tried = tried_of(written(&model).strip_prefix(LOADED).unwrap());
+        let axis = BatchAxis::NotShown("input a joins plan".to_owned());
+        let verification = Some(Verification::NotCompared("engine.verify is off".to_owned()));
+        assert_eq!(tried, Tried { unreadable: None, verification, batch_trial: BatchTrial::Told(ExecutorName::Rten, axis) });
     }
 }

@@ -38,8 +38,8 @@ pub mod service;
 
 pub use choice::{Backend, Device, OrtLibrary};
 pub use model::{
-    BatchResult, CallWork, Executor, ExecutorName, Measured, MeasuredCall, Model, ModelOptions, NotUsed, Verification,
-    WantedOutputs, Workspace,
+    BatchAxis, BatchResult, BatchTrial, CallWork, Executor, ExecutorName, Measured, MeasuredCall, Model, ModelOptions, NotUsed,
+    Verification, WantedOutputs, Workspace,
 };
 
 // a model that takes the engine's GPU for a stand-in would leave it unused and not say so

@@ -2,22 +2,19 @@
 //! environment.
 
 #![cfg(feature = "onnxruntime")]
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::path::Path;
 
 use bytes::Bytes;
 use lapwing_engine::onnxruntime::Runtime;
-use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, OrtLibrary, Verification, Workspace};
-use lapwing_onnx::messages::attribute_proto::AttributeType;
-use lapwing_onnx::messages::tensor_shape_proto::Dimension;
-use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use lapwing_onnx::messages::type_proto::{self, Value::TensorType};
+use lapwing_model::{Backend, BatchAxis, BatchTrial, ExecutorName, Model, ModelOptions, OrtLibrary, Verification, Workspace};
+use lapwing_onnx::messages::type_proto::Value::TensorType;
 use lapwing_onnx::messages::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TypeProto,
-    ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto,
 };
 use lapwing_onnx::tensor::{Datatype, Tensor, text_data};
+use lapwing_testing::onnx::{floats, int, ints, port, strings, word};
 use prost::Message;
 
 /// Element types by their numbers in ONNX.
@@ -30,29 +27,11 @@ const COMPLEX64: i32 = 14;
 
 /// The library of the repository's virtual environment; `None`, and said, where there is none.
 fn runtime() -> Option<Runtime> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
-    let pythons = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let folder = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi")).find(|folder| folder.is_dir());
-    let Some(folder) = folder else {
-        lapwing_testing::not_run("no onnxruntime in .venv: pip install -r tests/requirements.txt");
-        return None;
-    };
-    Some(Runtime::find(Some(&folder.canonicalize().unwrap())).unwrap())
+    Some(Runtime::find(Some(&lapwing_testing::onnxruntime()?)).unwrap())
 }
 
 fn options(runtime: &Runtime, backend: Backend) -> ModelOptions {
     ModelOptions { backend, onnxruntime: Some(Ok(runtime.clone())), verify: true, ..ModelOptions::default() }
-}
-
-/// An input or output: its name, element type, and lengths, of which 0 is the open batch.
-fn port(name: &str, elem_type: i32, lengths: &[i64]) -> ValueInfoProto {
-    let dim = |length: &i64| {
-        let value = if *length == 0 { DimParam("batch".into()) } else { DimValue(*length) };
-        Dimension { value: Some(value), ..Default::default() }
-    };
-    let shape = Some(TensorShapeProto { dim: lengths.iter().map(dim).collect() });
-    let kind = TypeProto { value: Some(TensorType(type_proto::Tensor { elem_type, shape })), ..Default::default() };
-    ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
 }
 
 fn node(kind: &str, domain: &str, reads: &[&str], makes: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
@@ -67,23 +46,6 @@ fn node(kind: &str, domain: &str, reads: &[&str], makes: &[&str], attribute: Vec
     }
 }
 
-fn attribute(name: &str, kind: AttributeType) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: kind as i32, ..Default::default() }
-}
-
-fn floats(name: &str, values: &[f32]) -> AttributeProto {
-    AttributeProto { floats: values.to_vec(), ..attribute(name, AttributeType::Floats) }
-}
-
-fn ints(name: &str, values: &[i64]) -> AttributeProto {
-    AttributeProto { ints: values.to_vec(), ..attribute(name, AttributeType::Ints) }
-}
-
-fn strings(name: &str, values: &[&str]) -> AttributeProto {
-    let strings = values.iter().map(|text| text.as_bytes().to_vec()).collect();
-    AttributeProto { strings, ..attribute(name, AttributeType::Strings) }
-}
-
 fn model(graph: GraphProto) -> Vec<u8> {
     let set = |domain: &str, version| OperatorSetIdProto { domain: domain.into(), version };
     let model = ModelProto {
@@ -95,10 +57,16 @@ fn model(graph: GraphProto) -> Vec<u8> {
     model.encode_to_vec()
 }
 
+/// A file of nodes from `x` to `y`.
+fn model_of(node: Vec<NodeProto>) -> Vec<u8> {
+    let port = |name| port(name, FLOAT, &[0, 4]);
+    model(GraphProto { node, input: vec![port("x")], output: vec![port("y")], ..Default::default() })
+}
+
 /// Twice the input, by operators of which neither rten nor a classical plan has both.
 fn scaler() -> Vec<u8> {
     let attributes = vec![floats("offset", &[0.0; 4]), floats("scale", &[2.0; 4])];
-    let axis = AttributeProto { i: 1, ..attribute("axis", AttributeType::Int) };
+    let axis = int("axis", 1);
     let all = TensorProto { name: "all".into(), data_type: BOOL, dims: vec![4], int32_data: vec![1; 4], ..Default::default() };
     model(GraphProto {
         node: vec![
@@ -129,7 +97,7 @@ fn stump() -> Vec<u8> {
         ints("class_ids", &[0; 2]),
         floats("class_weights", &[0.1, 0.9]),
         ints("classlabels_int64s", &[0, 1]),
-        AttributeProto { s: b"NONE".to_vec(), ..attribute("post_transform", AttributeType::String) },
+        word("post_transform", "NONE"),
     ];
     model(GraphProto {
         node: vec![node("TreeEnsembleClassifier", "ai.onnx.ml", &["x"], &["label", "p"], attributes)],
@@ -153,7 +121,7 @@ fn quantised_softmax() -> Vec<u8> {
         int32_data: vec![value],
         ..Default::default()
     };
-    let axis = AttributeProto { i: -1, ..attribute("axis", AttributeType::Int) };
+    let axis = int("axis", -1);
     model(GraphProto {
         node: vec![
             node("QuantizeLinear", "", &["x", "s", "z"], &["a"], vec![]),
@@ -213,6 +181,26 @@ fn what_no_other_can_read_is_run_by_onnxruntime() {
     for backend in [Backend::Plan, Backend::Tabular, Backend::Rten] {
         assert!(Model::parse(&scaler(), &options(&runtime, backend)).is_err(), "{backend:?}");
     }
+}
+
+#[test]
+fn calls_of_onnxruntime_run_together_where_rows_are_independent() {
+    let Some(runtime) = runtime() else { return };
+    let load = |bytes: &[u8]| {
+        let options = ModelOptions { batch_trial: Some(BatchTrial::Here), ..options(&runtime, Backend::OnnxRuntime) };
+        Model::parse(bytes, &options).unwrap()
+    };
+    let model = load(&scaler());
+    assert_eq!((model.executor(), model.batch_axis()), (ExecutorName::OnnxRuntime, &BatchAxis::Shown));
+    let calls = [[1.0, 2.0, 3.0, 4.0].to_vec(), [5.0; 8].to_vec()].map(|x| [Tensor::f32("x", &[x.len() / 4, 4], &x)]);
+    let ran = model.run(&mut Workspace::default(), &[&calls[0], &calls[1]]).unwrap();
+    let got: Vec<_> = ran.outputs.iter().map(|outputs| (outputs[0].shape.clone(), outputs[0].to_f32())).collect();
+    assert_eq!(got, [(vec![1, 4], vec![2.0, 4.0, 6.0, 8.0]), (vec![2, 4], vec![10.0; 8])]);
+    // each row by the mean of all
+    let mean = node("ReduceMean", "", &["x"], &["m"], vec![ints("axes", &[0])]);
+    let by_mean = model_of(vec![mean, node("Mul", "", &["x", "m"], &["y"], vec![])]);
+    let BatchAxis::NotShown(reason) = load(&by_mean).batch_axis().clone() else { panic!("rows that meet are joined") };
+    assert!(reason.starts_with("row 0 of a batch of 2 is not what it is alone: output y has "), "{reason}");
 }
 
 #[test]

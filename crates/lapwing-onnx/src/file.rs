@@ -144,11 +144,18 @@ impl OnnxFile {
         self.operators.iter().any(|(operator, _)| matches!(operator.as_str(), "QuantizeLinear" | "DynamicQuantizeLinear"))
     }
 
-    /// Whether it has weights of half precision.
+    /// The format in which it has weights: `fp16` or `bf16` if some are of half precision, else `fp32`.
     #[must_use]
-    pub fn has_half_weights(&self) -> bool {
-        let half = [DataType::Float16 as i32, DataType::Bfloat16 as i32];
-        self.proto.graph.iter().flat_map(|graph| &graph.initializer).any(|tensor| half.contains(&tensor.data_type))
+    pub fn weight_format(&self) -> &'static str {
+        let has = |kind: DataType| {
+            let weights = self.proto.graph.iter().flat_map(|graph| &graph.initializer);
+            weights.into_iter().any(|tensor| tensor.data_type == kind as i32)
+        };
+        match (has(DataType::Float16), has(DataType::Bfloat16)) {
+            (true, _) => "fp16",
+            (_, true) => "bf16",
+            _ => "fp32",
+        }
     }
 }
 

@@ -17,7 +17,6 @@ pub struct TabularModel {
     inputs: Vec<TensorSpec>,
     outputs: Vec<TensorSpec>,
     cost: probe::LinearCost,
-    has_independent_rows: bool,
 }
 
 /// Memory of a model's runs, kept from one to the next. It fits every model.
@@ -27,8 +26,8 @@ pub struct TabularState {
 }
 
 impl TabularModel {
-    /// Makes a model of an ONNX file. It is run with synthetic inputs meanwhile: for the types of all values, for the lengths of its
-    /// outputs, and to see whether rows depend on one another.
+    /// Makes a model of an ONNX file. It is run with synthetic inputs meanwhile: for the types of all values, and for the lengths of its
+    /// outputs.
     ///
     /// # Errors
     ///
@@ -43,13 +42,12 @@ impl TabularModel {
             return Err(part("graph", "the model has no outputs"));
         }
         let names = || ports.iter().map(|port| port.name.as_str());
-        let examples = probe::examples(&ports, 2, 0)?;
+        let examples = probe::examples(&ports, 2)?;
         let program = load(graph, &Opsets::of(proto), names().zip(examples).collect())?;
         let probed = probe::probe(&program, &ports)?;
         let shapes = graph.output.iter().zip(probed.outputs);
         let outputs = shapes.map(|(info, (datatype, shape))| TensorSpec { name: info.name.clone(), datatype, shape }).collect();
-        let (cost, has_independent_rows) = (probed.cost, probed.has_independent_rows);
-        Ok(Self { program, inputs: ports, outputs, cost, has_independent_rows })
+        Ok(Self { program, inputs: ports, outputs, cost: probed.cost })
     }
 
     /// The inputs that a call gives, in the file's order.
@@ -62,12 +60,6 @@ impl TabularModel {
     #[must_use]
     pub fn outputs(&self) -> &[TensorSpec] {
         &self.outputs
-    }
-
-    /// Whether the first axis of all inputs and outputs is open, and in a trial each row's results were those of the row alone.
-    #[must_use]
-    pub const fn has_independent_rows(&self) -> bool {
-        self.has_independent_rows
     }
 
     /// The work of a run of `rows` rows, where other open axes have the length of the trial's.

@@ -1,5 +1,4 @@
-//! Runs of a model with synthetic inputs when it is loaded: for the types and lengths of its outputs, for its cost, and to see whether
-//! its rows are independent.
+//! Runs of a model with synthetic inputs when it is loaded: for the types and lengths of its outputs, and for its cost.
 
 use bytes::Bytes;
 use lapwing_onnx::UnsupportedNode;
@@ -12,7 +11,7 @@ use lapwing_onnx::tensor::{Datatype, TensorSpec};
 use crate::graph::{Program, part};
 use crate::operator::{Scratch, TabularCost};
 use crate::run::run;
-use crate::value::{Elements, Value, count, each};
+use crate::value::{Elements, Value, count};
 
 /// Rows of the trials: two numbers, so that an axis that follows them is told from one that does not.
 const FEW: usize = 2;
@@ -23,7 +22,6 @@ pub(crate) struct Probed {
     /// Type and shape of each output.
     pub(crate) outputs: Vec<(Datatype, Vec<Option<usize>>)>,
     pub(crate) cost: LinearCost,
-    pub(crate) has_independent_rows: bool,
 }
 
 /// A cost that is linear in the rows.
@@ -106,15 +104,14 @@ fn columns_of(node: &NodeProto) -> Option<usize> {
     Some(columns).filter(|columns| *columns > 1)
 }
 
-/// Inputs with `rows` rows that all differ; `from` is the number of the first.
-pub(crate) fn examples(ports: &[TensorSpec], rows: usize, from: usize) -> Result<Vec<Value>, UnsupportedNode> {
+/// Inputs with `rows` rows that all differ.
+pub(crate) fn examples(ports: &[TensorSpec], rows: usize) -> Result<Vec<Value>, UnsupportedNode> {
     let example = |port: &TensorSpec| {
         let length = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { 1 });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(length).collect();
         let total = count(&shape).map_err(|reason| part(&port.name, reason))?;
-        let first = if shape.first() == Some(&rows) { from * total / rows.max(1) } else { 0 };
         // numbers from -3 to 3 in an order without a pattern
-        let number = |at: usize| ((first + at).wrapping_mul(2_654_435_761) >> 7) % 6_001;
+        let number = |at: usize| (at.wrapping_mul(2_654_435_761) >> 7) % 6_001;
         let real = |at: usize| number(at) as f64 / 1_000.0 - 3.0;
         let elements = match port.datatype {
             Datatype::Fp64 => Elements::F64((0..total).map(real).collect()),
@@ -132,16 +129,16 @@ pub(crate) fn examples(ports: &[TensorSpec], rows: usize, from: usize) -> Result
 /// Runs the trials.
 pub(crate) fn probe(program: &Program, ports: &[TensorSpec]) -> Result<Probed, UnsupportedNode> {
     let mut scratch = Scratch { is_trial: true, ..Scratch::default() };
-    let mut trial = |rows: usize, from: usize| {
+    let mut trial = |rows: usize| {
         let mut cost = TabularCost::default();
         let wanted = vec![true; program.outputs.len()];
         let mut watch = |step: &crate::graph::Step, read: &[Option<&Value>], made: &[Value]| {
             cost = cost.plus(step.operator.cost(read, made));
         };
-        let made = run(program, examples(ports, rows, from)?, &wanted, &mut scratch, &mut watch);
+        let made = run(program, examples(ports, rows)?, &wanted, &mut scratch, &mut watch);
         made.map(|made| (made, cost)).map_err(|reason| part("trial", reason))
     };
-    let ((few, few_cost), (more, more_cost)) = (trial(FEW, 0)?, trial(MORE, 0)?);
+    let ((few, few_cost), (more, more_cost)) = (trial(FEW)?, trial(MORE)?);
     let shape = |(few, more): (&Value, &Value)| {
         let is_alike = few.shape.len() == more.shape.len();
         let pairs = few.shape.iter().zip(&more.shape);
@@ -153,37 +150,5 @@ pub(crate) fn probe(program: &Program, ports: &[TensorSpec]) -> Result<Probed, U
         }
     };
     let outputs: Vec<_> = few.iter().zip(&more).map(shape).collect::<Result<_, _>>()?;
-    let is_open = |shape: &[Option<usize>]| shape.first() == Some(&None);
-    let mut has_independent_rows =
-        ports.iter().all(|port| is_open(&port.shape)) && outputs.iter().all(|(_, shape)| is_open(shape)) && !ports.is_empty();
-    for row in 0..MORE {
-        if !has_independent_rows {
-            break;
-        }
-        // a model that fails for one row has rows that depend on one another
-        let alone = trial(1, row).ok();
-        has_independent_rows &= alone.is_some_and(|(alone, _)| {
-            let pairs = more.iter().zip(&alone);
-            pairs.into_iter().all(|(all, alone)| all.shape[0] == MORE && alone.shape[0] == 1 && is_row(all, row, alone))
-        });
-    }
-    Ok(Probed { outputs, cost: LinearCost { few: few_cost, more: more_cost }, has_independent_rows })
-}
-
-/// Whether `alone` is this row of `all`: equal, or for numbers within rounding.
-fn is_row(all: &Value, row: usize, alone: &Value) -> bool {
-    let width = alone.elements.len();
-    let near =
-        |a: f64, b: f64| (a - b).abs() <= 1e-5 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits();
-    match (&all.elements, &alone.elements) {
-        (Elements::F32(all), Elements::F32(alone)) => {
-            all[row * width..][..width].iter().zip(alone).all(|(a, b)| near(f64::from(*a), f64::from(*b)))
-        }
-        (Elements::F64(all), Elements::F64(alone)) => all[row * width..][..width].iter().zip(alone).all(|(a, b)| near(*a, *b)),
-        (Elements::I64(all), Elements::I64(alone)) => all[row * width..][..width] == alone[..],
-        (Elements::I32(all), Elements::I32(alone)) => all[row * width..][..width] == alone[..],
-        (Elements::Bool(all), Elements::Bool(alone)) => all[row * width..][..width] == alone[..],
-        (Elements::Text(all), Elements::Text(alone)) => all[row * width..][..width] == alone[..],
-        (all, _) => each!(all, items => items.is_empty()),
-    }
+    Ok(Probed { outputs, cost: LinearCost { few: few_cost, more: more_cost } })
 }

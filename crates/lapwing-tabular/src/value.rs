@@ -54,7 +54,7 @@ macro_rules! map_each {
     };
 }
 
-pub(crate) use {each, map_each};
+pub(crate) use map_each;
 
 impl Elements {
     pub(crate) fn len(&self) -> usize {

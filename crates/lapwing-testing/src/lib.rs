@@ -2,18 +2,19 @@
 //!
 //! A library that a process has opened stays open, so a test of one driver needs a process of its own: [`alone`] starts the test
 //! binary again for one test. [`fakes`] builds the drivers of the emulated GPU. [`circles`] finds modules that use each other.
-//! [`not_run`] is the only way for a test to end before it has tested anything.
+//! [`onnx`] makes small files. [`not_run`] is the only way for a test to end before it has tested anything.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "only tests use it, and a panic fails them")]
 
 pub mod circles;
 pub mod fakes;
+pub mod onnx;
 mod repository;
 
 use std::process::Command;
 
-pub use repository::{not_run, tracked};
+pub use repository::{not_run, onnxruntime, tracked};
 
 /// Set in the process that runs one test: the test's name.
 const ALONE: &str = "LAPWING_TEST_ALONE";

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names the file to which tests that were not run are added; `tests/report.sh` says in which form.
@@ -20,6 +20,22 @@ pub fn not_run(why: &str) {
         let mut report = OpenOptions::new().append(true).create(true).open(report).unwrap();
         report.write_all(format!("not run\t{test}: {why}\n").as_bytes()).unwrap();
     }
+}
+
+/// The folder of ONNX Runtime's library in the virtual environment of the repository; `None`, and [`not_run`], where it has none.
+///
+/// # Panics
+/// If that folder cannot be read.
+#[must_use]
+pub fn onnxruntime() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
+    let pythons = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut folders = pythons.map(|entry| entry.path().join("site-packages/onnxruntime/capi"));
+    let Some(folder) = folders.find(|folder| folder.is_dir()) else {
+        not_run("no onnxruntime in .venv: pip install -r tests/requirements.txt");
+        return None;
+    };
+    Some(folder.canonicalize().unwrap())
 }
 
 /// The tracked files of the repository at `root`, relative to it; `None`, and [`not_run`], for a copy that is no repository.

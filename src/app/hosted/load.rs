@@ -8,7 +8,7 @@ use crate::serving::config::{Config, ModelToServe, Verify};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::{FallbackCause, Placement};
-use lapwing_model::{Backend, Device, ExecutorName, Model, ModelOptions, Verification};
+use lapwing_model::{Backend, BatchTrial, Device, ExecutorName, Model, ModelOptions, NotUsed, Verification};
 use lapwing_plan::Precision;
 
 /// Loads one model.
@@ -44,14 +44,16 @@ fn tell_executor(name: &str, model: &Model) {
     for note in model.notes() {
         tracing::warn!(model = name, executor, "{note}");
     }
-    for not_used in model.not_used() {
-        let reason = lapwing_net::error_text(&not_used.reason);
-        match (not_used.executor, model.verification()) {
-            (_, Verification::Differs(_)) => {}
-            (ExecutorName::Plan, _) => {
-                tracing::warn!(model = name, refused = reason, "is not run by its plan, but by {executor}, call by call");
-            }
-            (other, _) => tracing::warn!(model = name, reason, "is not run by {other}"),
+    tracing::info!(model = name, executor, "batch axis: {}", lapwing_net::error_text(model.batch_axis()));
+    // a classical model has no other plan, and what takes less time is no fault of the other
+    let is_moved = model.executor() == ExecutorName::OnnxRuntime && model.measured().ratio().is_some();
+    let is_expected = is_moved || model.executor() == ExecutorName::Tabular;
+    for NotUsed { executor: other, reason } in model.not_used() {
+        let reason = lapwing_net::error_text(reason);
+        match model.verification() {
+            Verification::Differs(_) => {}
+            _ if is_expected => tracing::info!(model = name, executor, reason, "is not run by {other}"),
+            _ => tracing::warn!(model = name, executor, reason, "is not run by {other}"),
         }
     }
 }
@@ -78,7 +80,7 @@ fn read(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> R
     let limits = LoadLimits { memory: config.load_memory, time: config.load_time };
     let tried = trial::load(wanted.path, &Trial::of(limits, options, &wanted.shapes))?;
     let file = OnnxFile::read(wanted.path)?.with_shapes(&wanted.shapes)?;
-    let mut options = ModelOptions { unreadable: tried.unreadable, ..options.clone() };
+    let mut options = ModelOptions { unreadable: tried.unreadable, batch_trial: Some(tried.batch_trial), ..options.clone() };
     if let Some(ranges) = config.calibration.on() {
         options.plan.precision = Calibration::read(ranges.path())?.precision(&*file.graph()?)?;
         options.gpu = options.gpu.map(|request| request.calibrated(&options.plan.precision));
@@ -124,7 +126,8 @@ pub(crate) fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Resul
     let verify = config.verify == Verify::Auto && config.precision != Precision::Int8;
     let onnxruntime = config.ort_lib.find().map_err(HostError::Library)?;
     tell_library(onnxruntime.as_ref());
-    Ok(ModelOptions { backend, plan, gpu, onnxruntime, unreadable: None, verify, measure: verify && backend == Backend::Auto })
+    let measure = verify && backend == Backend::Auto;
+    Ok(ModelOptions { backend, plan, gpu, onnxruntime, unreadable: None, verify, measure, batch_trial: Some(BatchTrial::Here) })
 }
 
 /// Logs which library of ONNX Runtime is used, and which were passed over.

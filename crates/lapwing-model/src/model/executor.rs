@@ -62,7 +62,7 @@ pub trait Executor: fmt::Debug + Send + Sync {
     /// The model's outputs, in the order in which [`Self::run`] gives them.
     fn outputs(&self) -> &[TensorSpec];
 
-    /// Whether several calls may run as one batch: only if their rows are known to be independent.
+    /// Whether [`Self::run`] runs several calls as one batch: only if their rows are known to be independent.
     fn batches(&self) -> bool {
         false
     }

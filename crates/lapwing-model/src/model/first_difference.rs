@@ -27,7 +27,7 @@ pub(crate) fn find(file: &OnnxFile, executor: ExecutorName, options: &ModelOptio
         ExecutorName::Rten => Backend::Rten,
         ExecutorName::OnnxRuntime => return None,
     };
-    let options = ModelOptions { backend, gpu: None, verify: false, measure: false, ..options.clone() };
+    let options = ModelOptions { backend, gpu: None, verify: false, measure: false, batch_trial: None, ..options.clone() };
     let nodes = &file.proto.graph.as_ref()?.node;
     Search { file, nodes, options, load, known: HashMap::new(), began: Stamp::now() }.first()
 }

@@ -13,9 +13,15 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// A call with open axes of these lengths; `None` if it would be too large.
 pub(crate) fn call(executor: &dyn Executor, rows: usize, length: usize) -> Option<Vec<Tensor>> {
+    drawn(executor, rows, length, 0)
+}
+
+/// The call that [`call`] makes, or with other draws others, whose numbers are an eighth as large each time.
+pub(crate) fn drawn(executor: &dyn Executor, rows: usize, length: usize, draw: u32) -> Option<Vec<Tensor>> {
     let plan = executor.plan();
     let length = plan.and_then(Plan::longest).map_or(length, |longest| longest.min(length));
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::from(draw));
+    let smaller = 0.125_f64.powi(draw.cast_signed());
     let tensor = |(at, port): (usize, &TensorSpec)| {
         let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
@@ -27,7 +33,7 @@ pub(crate) fn call(executor: &dyn Executor, rows: usize, length: usize) -> Optio
         let mut data = BytesMut::with_capacity(elements * port.datatype.least_bytes());
         for element in 0..elements {
             // rows of several sizes: thresholds of trees and ranges of integers are not all near 1
-            let scale = [1.0, 8.0, 60.0][element / in_row % 3];
+            let scale = [1.0, 8.0, 60.0][element / in_row % 3] * smaller;
             append(&mut data, port.datatype, if is_mask { Fill::One } else { numbers.fill(scale, ids) });
         }
         Some(Tensor { name: port.name.clone(), datatype: port.datatype, shape, data: data.freeze() })

@@ -2,9 +2,11 @@
 //! when it was loaded.
 
 mod batch;
+mod batch_axis;
 mod executor;
 mod first_difference;
 mod generated;
+mod joined;
 mod measured;
 mod onnxruntime;
 mod options;
@@ -25,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use self::batch::{BatchResult, CallWork, WantedOutputs};
+pub use self::batch_axis::{BatchAxis, BatchTrial};
 pub use self::executor::{Executor, ExecutorName, Workspace};
 pub use self::measured::{Measured, MeasuredCall};
 pub use self::options::ModelOptions;
@@ -49,13 +52,16 @@ pub struct Model {
     not_used: Vec<NotUsed>,
     verification: Verification,
     measured: Measured,
+    batch_axis: BatchAxis,
     /// Counts the work of calls where the executor does not.
     meter: Option<Meter>,
 }
 
-impl From<Selected> for Model {
-    fn from(Selected { executor, unsupported, not_used, verification, measured }: Selected) -> Self {
-        Self { executor, unsupported, not_used, verification, measured, meter: None }
+impl Model {
+    fn selected(selected: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> Self {
+        let Selected { executor, unsupported, not_used, verification, measured } = selected;
+        let batch_axis = batch_axis::find(&*executor, file, options.batch_trial.as_ref());
+        Self { executor, unsupported, not_used, verification, measured, batch_axis, meter: None }
     }
 }
 
@@ -85,7 +91,7 @@ impl Model {
     /// [`EngineError::Model`] if none can run it; [`EngineError::Executor`] if the one that was named cannot, or answers otherwise than ONNX
     /// Runtime; [`EngineError::NoPlan`] if a plan is required and there is none.
     pub fn of(file: &OnnxFile, options: &ModelOptions) -> Result<Self, EngineError> {
-        let model = Self::from(select::select(Some(file), || file.graph(), options)?);
+        let model = Self::selected(select::select(Some(file), || file.graph(), options)?, Some(file), options);
         let is_counted = model.plan().is_some() || model.executor.work(1).is_some() || options.unreadable.is_some();
         let meter = if is_counted { None } else { file.graph().ok().map(|graph| Meter::new(&graph)) };
         Ok(Self { meter, ..model })
@@ -97,7 +103,7 @@ impl Model {
     ///
     /// As for [`Self::of`].
     pub fn new(graph: &Arc<ShapedGraph>, options: &ModelOptions) -> Result<Self, EngineError> {
-        Ok(Self::from(select::select(None, || Ok(Arc::clone(graph)), options)?))
+        Ok(Self::selected(select::select(None, || Ok(Arc::clone(graph)), options)?, None, options))
     }
 
     /// Its inputs, in its own order.
@@ -227,10 +233,25 @@ impl Model {
         self.executor.work(rows).or_else(|| self.meter.as_ref()?.work(rows, length))
     }
 
-    /// Whether several calls may run as one batch: only if their rows are known to be independent, which a plan guarantees.
+    /// Whether several calls may run as one batch, and along which axis.
     #[must_use]
-    pub fn batches(&self) -> bool {
-        self.executor.batches()
+    pub const fn batch_axis(&self) -> &BatchAxis {
+        &self.batch_axis
+    }
+
+    /// Whether several calls may run as one batch.
+    #[must_use]
+    pub const fn batches(&self) -> bool {
+        !matches!(self.batch_axis, BatchAxis::NotShown(_))
+    }
+
+    /// Whether two accepted calls may run as one batch: those of a plan whatever their lengths, others if only their rows differ.
+    pub(crate) fn joins(&self, one: &[Tensor], other: &[Tensor]) -> bool {
+        match self.batch_axis {
+            BatchAxis::Planned => true,
+            BatchAxis::Shown => joined::fit(one, other),
+            BatchAxis::NotShown(_) => false,
+        }
     }
 
     /// Whether an input's first axis is open, so that calls choose their rows.
@@ -262,7 +283,7 @@ impl Model {
         batch::synthetic_call(self.inputs(), self.plan().and_then(Plan::mask), rows, length)
     }
 
-    /// Runs accepted calls: as one batch if the model has a plan, else one after the other.
+    /// Runs accepted calls: as one batch if they may run so, else one after the other.
     ///
     /// # Errors
     ///
@@ -284,7 +305,14 @@ impl Model {
         calls: &[&[Tensor]],
         wanted: &WantedOutputs,
     ) -> Result<BatchResult, EngineError> {
-        self.executor.run(workspace, calls, wanted)
+        match (&self.batch_axis, calls) {
+            (BatchAxis::Shown, [first, others @ ..])
+                if !others.is_empty() && others.iter().all(|call| self.joins(first, call)) =>
+            {
+                joined::run(&*self.executor, workspace, calls, wanted)
+            }
+            _ => self.executor.run(workspace, calls, wanted),
+        }
     }
 }
 

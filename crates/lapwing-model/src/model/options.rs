@@ -1,5 +1,6 @@
 //! How a model is run, and what comes of placing its plan on a GPU.
 
+use super::batch_axis::BatchTrial;
 use crate::choice::Backend;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::Fallback;
@@ -23,6 +24,8 @@ pub struct ModelOptions {
     /// Whether a model that another executor runs is timed beside ONNX Runtime when it is loaded, if there is a library; `auto` moves it
     /// where that is faster.
     pub measure: bool,
+    /// How it is found whether calls of a model without a plan may run as one; `None` runs them one after the other.
+    pub batch_trial: Option<BatchTrial>,
 }
 
 impl ModelOptions {

@@ -15,7 +15,7 @@ use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec};
 /// Rows of the calls, where the first axis is open. Several rows show a label that never changes, and rows that touch one another.
 const ROWS: [usize; 2] = [1, 7];
 /// Lengths of other open axes, the first that ONNX Runtime takes: tokens, then sides of pictures.
-const LENGTHS: [usize; 3] = [12, 64, 224];
+pub(crate) const LENGTHS: [usize; 3] = [12, 64, 224];
 /// A run that takes longer is the last one.
 const LONGEST_NS: u64 = 2_000_000_000;
 /// What came of holding an executor against ONNX Runtime.
@@ -47,13 +47,7 @@ impl fmt::Display for Verification {
 
 /// Compares the executor of a file with ONNX Runtime.
 pub(crate) fn compare(executor: &dyn Executor, reference: &Session, file: Option<&OnnxFile>) -> Verification {
-    let tolerance = if file.is_some_and(OnnxFile::quantizes) {
-        Tolerance::QUANTIZED
-    } else if file.is_some_and(OnnxFile::has_half_weights) || executor.placement().precision != "fp32" {
-        Tolerance::HALF
-    } else {
-        Tolerance::SINGLE
-    };
+    let tolerance = Tolerance::of(executor, file);
     let is_open = executor.inputs().iter().any(|port| matches!(port.shape.first(), Some(None)));
     let mut compared = Vec::new();
     let mut unjudged = None;
@@ -139,20 +133,37 @@ fn run_reference(reference: &Session, call: &[Tensor]) -> Result<Vec<Tensor>, St
 
 /// How far two answers may be apart.
 #[derive(Clone, Copy)]
-struct Tolerance {
+pub(crate) struct Tolerance {
     /// For any element.
     absolute: f64,
     /// Times the largest element of the output.
     relative: f64,
+    /// Or the norm of the difference, times that of the output.
+    norm: f64,
 }
 
 impl Tolerance {
-    const SINGLE: Self = Self { absolute: 1e-5, relative: 1e-4 };
-    const HALF: Self = Self { absolute: 5e-3, relative: 5e-3 };
-    /// Two steps of 8 bits: ONNX Runtime fuses quantized nodes, and is a step from itself without that.
-    const QUANTIZED: Self = Self { absolute: 1e-5, relative: 0.01 };
-    /// Or the norm of the difference, times that of the output: a cosine of 0.9999.
+    /// A cosine of 0.9999.
     const NORM: f64 = 0.014;
+    const SINGLE: Self = Self { absolute: 1e-5, relative: 1e-4, norm: Self::NORM };
+    const HALF: Self = Self { absolute: 5e-3, relative: 5e-3, norm: Self::NORM };
+    /// Two steps of 8 bits: ONNX Runtime fuses quantized nodes, and is a step from itself without that.
+    const QUANTIZED: Self = Self { absolute: 1e-5, relative: 0.01, norm: Self::NORM };
+
+    /// Between an executor of a file and ONNX Runtime.
+    fn of(executor: &dyn Executor, file: Option<&OnnxFile>) -> Self {
+        if file.is_some_and(OnnxFile::quantizes) { Self::QUANTIZED } else { Self::of_precision(executor, file) }
+    }
+
+    /// Between two runs of one executor, which differ in the order of sums only.
+    pub(crate) fn of_rounding(executor: &dyn Executor, file: Option<&OnnxFile>) -> Self {
+        Self { norm: 0.0, ..Self::of_precision(executor, file) }
+    }
+
+    fn of_precision(executor: &dyn Executor, file: Option<&OnnxFile>) -> Self {
+        let is_half = file.is_some_and(|file| file.weight_format() != "fp32") || executor.placement().precision != "fp32";
+        if is_half { Self::HALF } else { Self::SINGLE }
+    }
 }
 
 /// The first output that differs, and how.
@@ -165,7 +176,8 @@ fn differs(got: &[Tensor], wanted: &[Tensor], tolerance: Tolerance) -> Option<St
     })
 }
 
-fn difference(got: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Option<String> {
+/// How one tensor differs from another.
+pub(crate) fn difference(got: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Option<String> {
     if got.shape != wanted.shape || got.datatype != wanted.datatype {
         let said = |tensor: &Tensor| format!("{} {:?}", tensor.datatype.name(), tensor.shape);
         return Some(format!("is {}, not {}", said(got), said(wanted)));
@@ -179,18 +191,18 @@ fn difference(got: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Option<Str
     let most = if is_float { tolerance.absolute + tolerance.relative * largest } else { 0.0 };
     let is_near = |(got, right): (&f64, &f64)| got == right || (got.is_nan() && right.is_nan()) || (got - right).abs() <= most;
     let at = numbers.iter().zip(&right).position(|pair| !is_near(pair))?;
-    if is_float && is_near_in_all(&numbers, &right) {
+    if is_float && is_near_in_all(&numbers, &right, tolerance.norm) {
         return None;
     }
     Some(format!("has {} at element {at} of {:?}, not {}", numbers[at], wanted.shape, right[at]))
 }
 
 /// Whether the difference of two vectors is small beside them; never for those that are not finite.
-fn is_near_in_all(got: &[f64], right: &[f64]) -> bool {
+fn is_near_in_all(got: &[f64], right: &[f64], most: f64) -> bool {
     let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
     // a few numbers have a direction by chance
     right.len() >= 16
-        && norm(&mut got.iter().zip(right).map(|(got, right)| got - right)) <= Tolerance::NORM * norm(&mut right.iter().copied())
+        && norm(&mut got.iter().zip(right).map(|(got, right)| got - right)) <= most * norm(&mut right.iter().copied())
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Served {
             inputs: model.inputs().to_vec(),
             outputs: model.outputs().to_vec(),
         };
-        // rows of a model without a plan may touch one another
+        // rows that may touch one another stay apart
         let config = if model.batches() { config } else { Config { max_calls: 1, ..config } };
         let (model, queue) = (Arc::new(model), Arc::new(Queue::new(config)));
         let state = Arc::new(state);

@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 
 use super::{Served, ServedState};
 use crate::batch::{Config, Policy};
-use crate::model::{Model, ModelOptions};
+use crate::choice::Backend;
+use crate::model::{BatchAxis, BatchTrial, Model, ModelOptions};
 use crate::service::{Answer, Call, CallError, Servable};
 use lapwing_engine::clock::Stamp;
 use lapwing_onnx::tensor::Tensor;
@@ -57,6 +58,31 @@ async fn calls_that_wait_together_run_together_and_get_their_own() {
             assert!(a.to_f32().iter().zip(b.to_f32()).all(|(a, b)| (a - b).abs() < 1e-4));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_without_a_plan_run_together_where_their_lengths_are_the_same() {
+    let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans/0001.onnx");
+    let options = ModelOptions { backend: Backend::Rten, batch_trial: Some(BatchTrial::Here), ..ModelOptions::default() };
+    let served = Served::start("m", "1", Model::read(&path, &options).unwrap(), together(), None).unwrap();
+    while !served.is_ready() {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.model().batch_axis(), &BatchAxis::Shown);
+    let calls = [(1, 3, 1), (2, 5, 2), (2, 3, 3)].map(|(rows, length, id)| call(&served, rows, length, id));
+    let answers = join_all(calls.iter().map(|call| served.infer(call.clone()))).await;
+    let mut forwards = Vec::new();
+    // the first and the last are three sequences of three tokens, and the other runs behind them
+    for ((answer, call), batch) in answers.into_iter().map(Result::unwrap).zip(calls).zip([(2, 3), (1, 2), (2, 3)]) {
+        assert_eq!((answer.batch.calls, answer.batch.rows), batch);
+        forwards.push((answer.stages.forward_ns, answer.stages.queue_ns));
+        let alone = served.infer(call).await.unwrap();
+        for (a, b) in answer.outputs.iter().zip(&alone.outputs) {
+            assert_eq!((&a.name, &a.shape), (&b.name, &b.shape));
+            assert!(a.to_f32().iter().zip(b.to_f32()).all(|(a, b)| (a - b).abs() < 1e-4));
+        }
+    }
+    assert!(forwards[0].0 == forwards[2].0 && forwards[1].1 > forwards[0].0, "it waited for the others: {forwards:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,10 +83,24 @@ impl Worker {
                 let waited_ns = item.arrived.elapsed();
                 answer(item.payload, Err(CallError::Deadline { waited_ns }));
             }
-            if !batch.is_empty() {
+            while !batch.is_empty() {
+                let apart = self.take_apart(&mut batch);
                 self.batch(&mut batch, Stamp::now());
+                if apart.is_empty() {
+                    break;
+                }
+                batch = apart;
             }
         }
+    }
+
+    /// Takes out the calls that cannot run as one with the first: they have other lengths, and run behind it.
+    fn take_apart(&self, batch: &mut Vec<Item<Waiter>>) -> Vec<Item<Waiter>> {
+        let Some((first, others)) = batch.split_first() else { return Vec::new() };
+        let joins = |item: &Item<Waiter>| self.model.joins(&first.payload.inputs, &item.payload.inputs);
+        let joined: SmallVec<[bool; 16]> = others.iter().map(joins).collect();
+        let mut joined = joined.into_iter();
+        batch.extract_if(1.., |_| joined.next() == Some(false)).collect()
     }
 
     /// Runs a batch that was closed at `closed`, and answers its calls.

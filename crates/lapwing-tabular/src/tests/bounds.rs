@@ -4,8 +4,8 @@ use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto};
 use lapwing_onnx::tensor::Tensor;
 
-use super::build::{classical, f32s, floats, general, i64s, input, int, ints, model, strings, word};
 use crate::{TabularModel, TabularState};
+use lapwing_testing::onnx::{classical, f32s, floats, general, i64s, int, ints, model, port, strings, word};
 
 fn refused(proto: &ModelProto) -> String {
     TabularModel::from_proto(proto).map_or_else(|error| error.to_string(), |_| "taken".to_owned())
@@ -14,7 +14,7 @@ fn refused(proto: &ModelProto) -> String {
 fn one(node: NodeProto) -> ModelProto {
     let outputs: Vec<String> = node.output.clone();
     let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
-    model(vec![input("x", DataType::Float, &[0, 2])], vec![node], &outputs, vec![])
+    model(vec![port("x", DataType::Float, &[0, 2])], vec![node], &outputs, vec![])
 }
 
 /// A tree of three nodes; 1 and 2 are leaves unless a change says otherwise.
@@ -113,7 +113,7 @@ fn what_is_unknown_is_named_with_its_version() {
 #[test]
 fn graphs_are_taken_in_any_order_and_without_cycles() {
     let step = |from: &str, to: &str| classical("Normalizer", &[from], &[to], vec![]);
-    let x = || vec![input("x", DataType::Float, &[0, 2])];
+    let x = || vec![port("x", DataType::Float, &[0, 2])];
     assert_eq!(refused(&model(x(), vec![step("a", "b"), step("x", "a")], &["b"], vec![])), "taken");
     let cycle = model(x(), vec![step("b", "a"), step("a", "b")], &["b"], vec![]);
     assert_eq!(refused(&cycle), "a (ai.onnx.ml.Normalizer, opset 0): is in a cycle, or behind one");
@@ -128,7 +128,7 @@ fn graphs_are_taken_in_any_order_and_without_cycles() {
 
 #[test]
 fn sizes_that_a_file_asks_for_are_bounded() {
-    let x = || vec![input("x", DataType::Float, &[0, 2])];
+    let x = || vec![port("x", DataType::Float, &[0, 2])];
     let filled = |shape: &[i64]| {
         let nodes = vec![general("ConstantOfShape", &["s"], &["y"], vec![])];
         refused(&model(x(), nodes, &["y"], vec![i64s("s", &[shape.len() as i64], shape)]))
@@ -173,7 +173,7 @@ fn calls_that_do_not_fit_are_named() {
 #[test]
 fn a_text_that_does_not_fit_is_named() {
     let encoder = classical("LabelEncoder", &["x"], &["y"], vec![strings("keys_strings", &["a"]), ints("values_int64s", &[4])]);
-    let proto = model(vec![input("x", DataType::String, &[0, 1])], vec![encoder], &["y"], vec![]);
+    let proto = model(vec![port("x", DataType::String, &[0, 1])], vec![encoder], &["y"], vec![]);
     let model = TabularModel::from_proto(&proto).unwrap();
     let text = |data: &'static [u8]| Tensor {
         name: "x".into(),

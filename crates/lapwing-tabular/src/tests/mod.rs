@@ -1,7 +1,6 @@
 //! Models built by hand, an interpreter of trees by the letter of ONNX's specification, and what both answer.
 
 mod bounds;
-mod build;
 mod naive;
 mod pipelines;
 mod trees;

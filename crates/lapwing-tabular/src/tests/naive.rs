@@ -3,8 +3,8 @@
 use lapwing_onnx::messages::{AttributeProto, ModelProto};
 use proptest::prelude::*;
 
-use super::build::{classical, floats, input, int, ints, model, strings, word};
 use lapwing_onnx::messages::tensor_proto::DataType;
+use lapwing_testing::onnx::{classical, floats, int, ints, model, port, strings, word};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
@@ -131,7 +131,7 @@ pub(crate) fn regressor(trees: &[Tree], targets: usize, width: usize, aggregate:
     let mut attributes = lists.attributes("target");
     attributes.extend([int("n_targets", targets as i64), word("aggregate_function", aggregate)]);
     let node = classical("TreeEnsembleRegressor", &["x"], &["y"], attributes);
-    model(vec![input("x", DataType::Float, &[0, width as i64])], vec![node], &["y"], vec![])
+    model(vec![port("x", DataType::Float, &[0, width as i64])], vec![node], &["y"], vec![])
 }
 
 /// A classifier of these trees, with whole numbers as labels.
@@ -143,5 +143,5 @@ pub(crate) fn classifier(trees: &[Tree], labels: &[i64], width: usize) -> ModelP
     let mut attributes = lists.attributes("class");
     attributes.push(ints("classlabels_int64s", labels));
     let node = classical("TreeEnsembleClassifier", &["x"], &["label", "scores"], attributes);
-    model(vec![input("x", DataType::Float, &[0, width as i64])], vec![node], &["label", "scores"], vec![])
+    model(vec![port("x", DataType::Float, &[0, width as i64])], vec![node], &["label", "scores"], vec![])
 }

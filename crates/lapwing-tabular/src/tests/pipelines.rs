@@ -1,14 +1,14 @@
-//! Small pipelines by hand: what a column is turned into, which outputs are made, and when rows are independent.
+//! Small pipelines by hand: what a column is turned into, and which outputs are made.
 
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto};
 use lapwing_onnx::tensor::{Datatype, Tensor, text_data};
 
-use super::build::{classical, f32s, float, floats, general, i64s, input, int, ints, model, strings, tensor, word};
 use crate::{TabularModel, TabularState};
+use lapwing_testing::onnx::{classical, f32s, float, floats, general, i64s, int, ints, model, port, strings, tensor, word};
 
 fn numbers(node: NodeProto, x: &[f32], shape: &[usize]) -> Vec<f32> {
-    let proto = model(vec![input("x", DataType::Float, &[0, shape[1] as i64])], vec![node], &["y"], vec![]);
+    let proto = model(vec![port("x", DataType::Float, &[0, shape[1] as i64])], vec![node], &["y"], vec![]);
     let model = TabularModel::from_proto(&proto).unwrap();
     model.run(&mut TabularState::default(), &[Tensor::f32("x", shape, x)], &[true]).unwrap()[0].to_f32()
 }
@@ -32,7 +32,7 @@ fn columns_are_scaled_imputed_normalised_and_cut() {
 
 /// Country and amount: one is encoded, both are joined, and a linear classifier with a `ZipMap` behind it reads them.
 fn columns() -> ModelProto {
-    let inputs = vec![input("country", DataType::String, &[0, 1]), input("amount", DataType::Float, &[0, 1])];
+    let inputs = vec![port("country", DataType::String, &[0, 1]), port("amount", DataType::Float, &[0, 1])];
     let linear = vec![
         floats("coefficients", &[0.0, 0.0, -1.0, 1.0, -1.0, 1.0]),
         floats("intercepts", &[0.0, 0.5]),
@@ -55,7 +55,6 @@ fn strings_go_in_and_out_and_maps_are_matrices() {
     let spec = |at: usize| (model.outputs()[at].name.as_str(), model.outputs()[at].datatype, model.outputs()[at].shape.clone());
     assert_eq!(spec(0), ("label", Datatype::Bytes, vec![None]));
     assert_eq!(spec(1), ("map", Datatype::Fp32, vec![None, Some(2)]));
-    assert!(model.has_independent_rows());
     let country =
         Tensor { name: "country".into(), datatype: Datatype::Bytes, shape: vec![3, 1], data: text_data(&["de", "fr", "xx"]) };
     let inputs = [country, Tensor::f32("amount", &[3, 1], &[1.0, -2.0, 0.0])];
@@ -69,25 +68,10 @@ fn strings_go_in_and_out_and_maps_are_matrices() {
 }
 
 #[test]
-fn rows_that_meet_are_told_from_rows_that_do_not() {
-    let x = || vec![input("x", DataType::Float, &[0, 2])];
-    let is_apart = |nodes: Vec<NodeProto>, constants| {
-        TabularModel::from_proto(&model(x(), nodes, &["y"], constants)).unwrap().has_independent_rows()
-    };
-    assert!(is_apart(vec![general("Softmax", &["x"], &["y"], vec![int("axis", 1)])], vec![]));
-    assert!(!is_apart(vec![general("Softmax", &["x"], &["y"], vec![int("axis", 0)])], vec![]));
-    let whole =
-        vec![general("ReduceMean", &["x"], &["m"], vec![ints("axes", &[0])]), general("Sub", &["x", "m"], &["y"], vec![])];
-    assert!(!is_apart(whole, vec![]));
-    assert!(is_apart(vec![general("Sub", &["x", "c"], &["y"], vec![])], vec![f32s("c", &[2], &[1.0, 2.0])]));
-    assert!(!is_apart(vec![general("ReduceSum", &["x", "a"], &["y"], vec![int("keepdims", 0)])], vec![i64s("a", &[1], &[0])]));
-}
-
-#[test]
 fn encoders_map_every_type() {
     let encode = |kind, attributes: Vec<_>, x: Tensor| {
         let node = classical("LabelEncoder", &["x"], &["y"], attributes);
-        let mut proto = model(vec![input("x", kind, &[0, 1])], vec![node], &["y"], vec![]);
+        let mut proto = model(vec![port("x", kind, &[0, 1])], vec![node], &["y"], vec![]);
         proto.opset_import[1].version = 4;
         TabularModel::from_proto(&proto).unwrap().run(&mut TabularState::default(), &[x], &[true]).unwrap().remove(0)
     };
@@ -115,7 +99,7 @@ fn encoders_map_every_type() {
 #[test]
 fn an_unknown_category_is_an_error_where_the_file_says_so() {
     let node = classical("OneHotEncoder", &["x"], &["y"], vec![ints("cats_int64s", &[3, 5]), int("zeros", 0)]);
-    let proto = model(vec![input("x", DataType::Int64, &[0, 1])], vec![node], &["y"], vec![]);
+    let proto = model(vec![port("x", DataType::Int64, &[0, 1])], vec![node], &["y"], vec![]);
     let model = TabularModel::from_proto(&proto).unwrap();
     let mut state = TabularState::default();
     assert_eq!(model.run(&mut state, &[Tensor::i64("x", &[1, 1], &[5])], &[true]).unwrap()[0].to_f32(), [0.0, 1.0]);

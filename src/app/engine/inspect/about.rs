@@ -21,6 +21,7 @@ pub(crate) struct About {
     pub(crate) notes: Vec<String>,
     pub(crate) verification: String,
     pub(crate) measured: Measured,
+    pub(crate) batch_axis: String,
     pub(crate) onnxruntime: Option<Library>,
     pub(crate) parameters: Option<u64>,
     pub(crate) parameter_bytes: Option<u64>,

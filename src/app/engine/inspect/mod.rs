@@ -40,7 +40,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
     let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options, &args.shapes)).map_err(ToolError::told)?;
     let file = OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
-    let options = ModelOptions { unreadable: tried.unreadable, ..options };
+    let options = ModelOptions { unreadable: tried.unreadable, batch_trial: Some(tried.batch_trial), ..options };
     let model = match tried.verification {
         Some(verification) => {
             Model::of(&file, &ModelOptions { verify: false, ..options.clone() })?.with_verification(verification)
@@ -67,6 +67,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         notes: model.notes().to_vec(),
         verification: model.verification().to_string(),
         measured: model.measured().clone(),
+        batch_axis: model.batch_axis().to_string(),
         onnxruntime: options.onnxruntime.as_ref().map(library),
         parameters,
         parameter_bytes: parameters.map(|parameters| 4 * parameters),

@@ -1,4 +1,4 @@
-//! ONNX messages, built by hand.
+//! ONNX messages, built by hand: what the tests of several crates make small files of.
 
 use lapwing_onnx::messages::attribute_proto::AttributeType;
 use lapwing_onnx::messages::tensor_proto::DataType;
@@ -17,73 +17,95 @@ fn attribute(name: &str, kind: AttributeType, set: impl FnOnce(&mut AttributePro
     made
 }
 
-pub(crate) fn ints(name: &str, values: &[i64]) -> AttributeProto {
+/// An attribute of whole numbers.
+#[must_use]
+pub fn ints(name: &str, values: &[i64]) -> AttributeProto {
     attribute(name, AttributeType::Ints, |made| made.ints = values.to_vec())
 }
 
-pub(crate) fn floats(name: &str, values: &[f32]) -> AttributeProto {
+/// An attribute of numbers.
+#[must_use]
+pub fn floats(name: &str, values: &[f32]) -> AttributeProto {
     attribute(name, AttributeType::Floats, |made| made.floats = values.to_vec())
 }
 
-pub(crate) fn strings(name: &str, values: &[&str]) -> AttributeProto {
+/// An attribute of texts.
+#[must_use]
+pub fn strings(name: &str, values: &[&str]) -> AttributeProto {
     attribute(name, AttributeType::Strings, |made| made.strings = values.iter().map(|value| value.as_bytes().to_vec()).collect())
 }
 
-pub(crate) fn int(name: &str, value: i64) -> AttributeProto {
+/// An attribute of one whole number.
+#[must_use]
+pub fn int(name: &str, value: i64) -> AttributeProto {
     attribute(name, AttributeType::Int, |made| made.i = value)
 }
 
-pub(crate) fn float(name: &str, value: f32) -> AttributeProto {
+/// An attribute of one number.
+#[must_use]
+pub fn float(name: &str, value: f32) -> AttributeProto {
     attribute(name, AttributeType::Float, |made| made.f = value)
 }
 
-pub(crate) fn word(name: &str, value: &str) -> AttributeProto {
+/// An attribute of one text.
+#[must_use]
+pub fn word(name: &str, value: &str) -> AttributeProto {
     attribute(name, AttributeType::String, |made| made.s = value.as_bytes().to_vec())
 }
 
-pub(crate) fn tensor(name: &str, value: TensorProto) -> AttributeProto {
+/// An attribute that is a tensor.
+#[must_use]
+pub fn tensor(name: &str, value: TensorProto) -> AttributeProto {
     attribute(name, AttributeType::Tensor, |made| made.t = Some(value))
 }
 
-pub(crate) fn f32s(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+/// A constant of single precision.
+#[must_use]
+pub fn f32s(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
     let (data_type, float_data) = (DataType::Float as i32, values.to_vec());
     TensorProto { name: name.into(), dims: dims.to_vec(), data_type, float_data, ..Default::default() }
 }
 
-pub(crate) fn i64s(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
+/// A constant of whole numbers of 64 bits.
+#[must_use]
+pub fn i64s(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
     let (data_type, int64_data) = (DataType::Int64 as i32, values.to_vec());
     TensorProto { name: name.into(), dims: dims.to_vec(), data_type, int64_data, ..Default::default() }
 }
 
 /// A node of `ai.onnx.ml`.
-pub(crate) fn classical(operator: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+#[must_use]
+pub fn classical(operator: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
     NodeProto { domain: "ai.onnx.ml".into(), ..general(operator, inputs, outputs, attribute) }
 }
 
 /// A node of the general operators.
-pub(crate) fn general(operator: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+#[must_use]
+pub fn general(operator: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     NodeProto { op_type: operator.into(), input: names(inputs), output: names(outputs), attribute, ..Default::default() }
 }
 
-/// An input of this type; an axis of length 0 is open.
-pub(crate) fn input(name: &str, kind: DataType, dims: &[i64]) -> ValueInfoProto {
-    let dim = |length: &i64| {
-        let value = if *length == 0 { DimParam("n".into()) } else { DimValue(*length) };
+/// An input or output of this element type, by its name or number in ONNX; axes of length 0 are open: the first is the batch, and the others
+/// have a name for their place.
+#[must_use]
+pub fn port(name: &str, kind: impl Into<i32>, dims: &[i64]) -> ValueInfoProto {
+    let dim = |(axis, length): (usize, &i64)| {
+        let value = match (length, axis) {
+            (0, 0) => DimParam("batch".into()),
+            (0, _) => DimParam(format!("axis_{axis}")),
+            _ => DimValue(*length),
+        };
         Dimension { value: Some(value), ..Default::default() }
     };
-    let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
-    let value = Some(TensorType(type_proto::Tensor { elem_type: kind as i32, shape }));
+    let shape = Some(TensorShapeProto { dim: dims.iter().enumerate().map(dim).collect() });
+    let value = Some(TensorType(type_proto::Tensor { elem_type: kind.into(), shape }));
     ValueInfoProto { name: name.into(), r#type: Some(TypeProto { value, ..Default::default() }), ..Default::default() }
 }
 
-/// A model of opset 17 and `ai.onnx.ml` 3.
-pub(crate) fn model(
-    inputs: Vec<ValueInfoProto>,
-    node: Vec<NodeProto>,
-    outputs: &[&str],
-    initializer: Vec<TensorProto>,
-) -> ModelProto {
+/// A model of opset 17 and `ai.onnx.ml` 3, whose outputs have no types.
+#[must_use]
+pub fn model(inputs: Vec<ValueInfoProto>, node: Vec<NodeProto>, outputs: &[&str], initializer: Vec<TensorProto>) -> ModelProto {
     let output = outputs.iter().map(|name| ValueInfoProto { name: (*name).into(), ..Default::default() }).collect();
     let set = |domain: &str, version| OperatorSetIdProto { domain: domain.into(), version };
     ModelProto {
