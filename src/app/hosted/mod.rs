@@ -23,6 +23,7 @@ use lapwing_engine::placement::Fallback;
 use lapwing_ledger::Unit;
 use lapwing_model::served::Served;
 use lapwing_model::service::Servable;
+use lapwing_model::{ExecutorName, Model};
 use lapwing_onnx::tensor::TensorSpec;
 use lapwing_settings::{Bind, Period, Switch};
 use lapwing_shadow::mapping::{ModelPorts, TensorPort};
@@ -59,12 +60,10 @@ impl Hosted {
         let address = listener.local_addr().map_err(|cause| HostError::Bind { address, cause })?;
         let cpus = cpus(config, reserved);
         let options = options(config, reserved, &cpus)?;
-        // a single thread is the model's own; several form a pool that pins itself
-        let cpus = if options.threads() == 1 { cpus } else { Vec::new() };
         let mut models: Vec<Arc<dyn Servable>> = Vec::new();
         for (at, wanted) in config.wanted().enumerate() {
             let model = load(config, &wanted, &options)?;
-            let cpu = (!cpus.is_empty()).then(|| cpus[at % cpus.len()]);
+            let cpu = own_cpu(&model, at, &cpus, options.threads());
             let served = Served::start(&wanted.name, &wanted.version, model, config.batching(), cpu);
             models.push(Arc::new(served.map_err(|e| HostError::Threads(e.to_string()))?));
         }
@@ -130,6 +129,17 @@ impl Hosted {
     pub(crate) fn stop(self) -> io::Result<()> {
         self.stop.cancel();
         self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the engine's thread panicked")))
+    }
+}
+
+/// The processor of the thread of a model, the `at`th of all; `None` if it may use any.
+fn own_cpu(model: &Model, at: usize, cpus: &[usize], threads: usize) -> Option<usize> {
+    match model.executor() {
+        // several threads form a pool that pins itself
+        ExecutorName::Plan | ExecutorName::Rten if threads > 1 => None,
+        // the others are its own, and pinned
+        ExecutorName::OnnxRuntime if threads > 1 => cpus.first().copied(),
+        _ => cpus.get(at % cpus.len().max(1)).copied(),
     }
 }
 

@@ -34,49 +34,78 @@ pub enum ThreadsError {
 pub struct Threads {
     pool: Option<rayon::ThreadPool>,
     count: usize,
+    places: Places,
+}
+
+/// The processors that the threads of a pool are held to.
+#[derive(Clone, Debug)]
+struct Places(Vec<usize>);
+
+impl Places {
+    /// Those of one thread: the one of its number, or, of more threads than processors, any of them.
+    fn of(&self, thread: usize) -> &[usize] {
+        self.0.get(thread).map_or(&self.0[..], std::slice::from_ref)
+    }
+
+    /// Holds the calling thread, which has this number.
+    fn hold(&self, thread: usize) {
+        let own = self.of(thread);
+        if !own.is_empty()
+            && let Err(error) = pin_to(own)
+        {
+            tracing::warn!(%error, "a thread of the engine runs where the system puts it");
+        }
+    }
 }
 
 impl Threads {
     /// No pool: the calling thread only.
     #[must_use]
     pub const fn one() -> Self {
-        Self { pool: None, count: 1 }
+        Self { pool: None, count: 1, places: Places(Vec::new()) }
     }
 
-    /// A pool of `count` threads (at least one). The first is pinned to `cpus[0]`, and so on; none is pinned if `cpus` is
-    /// empty. A single thread is the caller's: it is not pinned here, see [`pin`].
+    /// A pool of `count` threads (at least one). The first is pinned to `cpus[0]`, and so on; those beyond the list may use all of it, and
+    /// none is pinned if it is empty. A single thread is the caller's: it is not pinned here, see [`pin`].
     ///
     /// # Errors
     ///
     /// [`ThreadsError`] if they cannot be started or pinned.
     pub fn new(count: usize, cpus: &[usize]) -> Result<Self, ThreadsError> {
+        let places = Places(cpus.to_vec());
         if count <= 1 {
-            return Ok(Self::one());
+            return Ok(Self { places, ..Self::one() });
         }
         if let Some(cpu) = cpus.iter().find(|cpu| !may_use(**cpu)) {
             return Err(ThreadsError::Pin { cpu: *cpu, reason: "is not among those that this process may use".into() });
         }
-        let places = cpus.to_vec();
-        let hold = move |thread: usize| {
-            if let Some(cpu) = places.get(thread)
-                && let Err(error) = pin(*cpu)
-            {
-                tracing::warn!(%error, "a thread of the engine runs where the system puts it");
-            }
-        };
+        let held = places.clone();
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|thread| format!("engine-{thread}"))
-            .start_handler(hold)
+            .start_handler(move |thread| held.hold(thread))
             .build()
             .map_err(|e| ThreadsError::Start { count, reason: e.to_string() })?;
-        Ok(Self { pool: Some(pool), count })
+        Ok(Self { pool: Some(pool), count, places })
     }
 
     /// Number of threads.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
+    }
+
+    /// The processors that a thread of this number may use; empty if it may use all.
+    #[must_use]
+    pub fn places(&self, thread: usize) -> &[usize] {
+        self.places.of(thread)
+    }
+
+    /// Holds the threads of another pool, in one of which it is called, to the processors of this one's.
+    pub fn hold_current_pool(&self) {
+        if !self.places.0.is_empty() {
+            rayon::broadcast(|context| self.places.hold(context.index()));
+        }
     }
 
     /// Runs `work` on one of the pool's threads, so that splitting it later needs no hand-over between threads.
@@ -122,12 +151,21 @@ impl Threads {
 ///
 /// [`ThreadsError::Pin`] if the operating system refuses.
 pub fn pin(cpu: usize) -> Result<(), ThreadsError> {
+    pin_to(&[cpu])
+}
+
+/// Lets the calling thread use these processors only; there is at least one.
+fn pin_to(cpus: &[usize]) -> Result<(), ThreadsError> {
     let mut set = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(ThreadsError::Pin { cpu, reason: format!("is not below {}", CpuSet::MAX_CPU) });
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(ThreadsError::Pin { cpu, reason: format!("is not below {}", CpuSet::MAX_CPU) });
+        }
+        set.set(cpu);
     }
-    set.set(cpu);
-    sched_setaffinity(None, &set).map_err(|e| ThreadsError::Pin { cpu, reason: e.to_string() })
+    let refused =
+        |e: rustix::io::Errno| ThreadsError::Pin { cpu: cpus.first().copied().unwrap_or_default(), reason: e.to_string() };
+    sched_setaffinity(None, &set).map_err(refused)
 }
 
 /// The processors that this process may use, by number.
@@ -180,7 +218,11 @@ mod tests {
     fn threads_are_held_to_processors_that_there_are() {
         let usable = usable();
         let threads = Threads::new(2, &usable[..1]).unwrap();
-        threads.all(|thread| assert!(thread != 0 || super::usable() == usable[..1]));
+        // the second thread has no processor of its own
+        threads.all(|_| assert_eq!(super::usable(), usable[..1]));
+        let all = Threads::new(usable.len() + 1, &usable).unwrap();
+        all.all(|thread| assert_eq!(super::usable(), all.places(thread)));
+        assert_eq!(all.places(usable.len()), usable);
         let refused = Threads::new(2, &[CpuSet::MAX_CPU - 1]).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("cpus: {} cannot be used", CpuSet::MAX_CPU - 1)), "{refused}");
     }

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::elements;
 use super::library::Runtime;
 use crate::clock::Stamp;
+use crate::cpu::threads::Threads;
 use lapwing_onnx::EngineError;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 
@@ -39,12 +40,13 @@ pub struct SessionRun {
 }
 
 impl Session {
-    /// Loads a file; its external weights are in its folder. A run uses `threads` threads: the caller's, and its own.
+    /// Loads a file; its external weights are in its folder. A run uses as many threads as there are `threads`: the caller's, and its own
+    /// from the second on, which it holds to the same processors.
     ///
     /// # Errors
     ///
     /// [`EngineError::Model`] with ONNX Runtime's reason, or the input or output that no call can have.
-    pub fn from_file(runtime: &Runtime, path: &Path, threads: usize) -> Result<Self, EngineError> {
+    pub fn from_file(runtime: &Runtime, path: &Path, threads: &Threads) -> Result<Self, EngineError> {
         Self::new(runtime, threads, |builder| builder.commit_from_file(path))
     }
 
@@ -53,13 +55,13 @@ impl Session {
     /// # Errors
     ///
     /// As for [`Self::from_file`].
-    pub fn from_bytes(runtime: &Runtime, bytes: &[u8], threads: usize) -> Result<Self, EngineError> {
+    pub fn from_bytes(runtime: &Runtime, bytes: &[u8], threads: &Threads) -> Result<Self, EngineError> {
         Self::new(runtime, threads, |builder| builder.commit_from_memory(bytes))
     }
 
     fn new(
         runtime: &Runtime,
-        threads: usize,
+        threads: &Threads,
         commit: impl FnOnce(&mut SessionBuilder) -> ort::Result<ort::session::Session>,
     ) -> Result<Self, EngineError> {
         let fails = |reason: String| EngineError::part("graph", format!("ONNX Runtime cannot load it: {reason}"));
@@ -124,11 +126,15 @@ impl Session {
     }
 }
 
-/// How every session runs: node after node, on `threads` threads that sleep between runs, in memory that is given back.
-fn options(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
+/// How every session runs: node after node, on threads that sleep between runs, in memory that is given back.
+fn options(runtime: &Runtime, threads: &Threads) -> ort::Result<SessionBuilder> {
     let plain = |e: ort::Error<SessionBuilder>| ort::Error::from(e);
-    ort::session::Session::builder(runtime.environment())?
-        .with_intra_threads(threads.max(1))
+    let mut builder = ort::session::Session::builder(runtime.environment())?;
+    if let Some(affinities) = affinities(threads) {
+        builder = builder.with_config_entry("session.intra_op_thread_affinities", affinities).map_err(plain)?;
+    }
+    builder
+        .with_intra_threads(threads.count())
         .map_err(plain)?
         .with_inter_threads(1)
         .map_err(plain)?
@@ -145,6 +151,14 @@ fn options(runtime: &Runtime, threads: usize) -> ort::Result<SessionBuilder> {
         .map_err(plain)?
         .with_execution_providers([CPU::default().with_arena_allocator(false).build().error_on_failure()])
         .map_err(plain)
+}
+
+/// The processors of a session's own threads as it reads them: counted from one, and without the first thread, which is the caller's.
+/// `None` if they may use all.
+fn affinities(threads: &Threads) -> Option<String> {
+    let of = |thread: usize| threads.places(thread).iter().map(|cpu| (cpu + 1).to_string()).collect::<Vec<_>>().join(",");
+    let all: Vec<String> = (1..threads.count()).map(of).collect();
+    if all.iter().all(String::is_empty) { None } else { Some(all.join(";")) }
 }
 
 fn spec(what: &str, port: &Outlet) -> Result<TensorSpec, EngineError> {

@@ -47,8 +47,8 @@ pub(crate) fn session(file: Option<&OnnxFile>, options: &ModelOptions) -> Result
     let file = file.ok_or("it reads files, and the model was given as a graph")?;
     ports::check(&file.proto).map_err(|error| error.to_string())?;
     let session = match &file.source {
-        ModelSource::File(path) => Session::from_file(runtime, path, options.threads()),
-        ModelSource::Memory(bytes) => Session::from_bytes(runtime, bytes, options.threads()),
+        ModelSource::File(path) => Session::from_file(runtime, path, &options.plan.threads),
+        ModelSource::Memory(bytes) => Session::from_bytes(runtime, bytes, &options.plan.threads),
     };
     let session = session.map_err(|error| error.to_string())?;
     session.inputs().iter().try_for_each(bounded)?;

@@ -30,6 +30,7 @@ use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::ModelOptions;
 use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
+use lapwing_engine::cpu::threads::Threads;
 use lapwing_engine::placement::{Fallback, Placement};
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_onnx::{EngineError, OnnxFile};
@@ -42,7 +43,7 @@ pub(crate) struct RtenExecutor {
     outputs: Vec<NodeId>,
     /// Operators by the names of their nodes, for messages.
     operators: HashMap<String, String>,
-    threads: usize,
+    threads: Arc<Threads>,
     notes: Vec<String>,
     placement: Arc<Placement>,
 }
@@ -68,6 +69,8 @@ impl RtenExecutor {
         file.check()?;
         values::check(&ports)?;
         let Prepared { bytes, external, operators, mut notes } = prepare::prepare(file)?;
+        // it packs weights in the pool that all models share
+        ::rten::thread_pool().run(|| options.plan.threads.hold_current_pool());
         let model = match load(bytes, external, true)? {
             Ok(model) => model,
             // its optimiser fails where two outputs are the same tensor, and the like
@@ -86,7 +89,7 @@ impl RtenExecutor {
         let inputs = ports.inputs.iter().map(|port| find("input", port)).collect::<Result<_, _>>()?;
         let outputs = ports.outputs.iter().map(|port| find("output", port)).collect::<Result<_, _>>()?;
         let placement = Arc::new(Placement::on_cpu("fp32", fallback));
-        Ok(Self { model, ports, inputs, outputs, operators, threads: options.threads(), notes, placement })
+        Ok(Self { model, ports, inputs, outputs, operators, threads: Arc::clone(&options.plan.threads), notes, placement })
     }
 
     fn run_one(
@@ -165,12 +168,12 @@ impl Executor for RtenExecutor {
     }
 
     fn host(&self, workspace: &mut Workspace) -> Option<Arc<ThreadPool>> {
-        Some(workspace.rten.pool(self.threads))
+        Some(workspace.rten.pool(&self.threads))
     }
 
     /// Runs calls one after the other, because their rows may depend on one another.
     fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError> {
-        let threads = workspace.rten.pool(self.threads);
+        let threads = workspace.rten.pool(&self.threads);
         let mut ran = BatchResult::default();
         calls.iter().try_for_each(|call| self.run_one(&threads, call, wanted, &mut ran))?;
         Ok(ran)
