@@ -5,9 +5,11 @@
 //! hands tensors over and back in the types of the file.
 
 mod constants;
+mod cubic;
 mod external;
 mod fused;
 mod known;
+mod lengths;
 mod nodes;
 mod prepare;
 mod quantized;

@@ -7,6 +7,50 @@ use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 /// The nodes that stand for one node.
 pub(crate) type Nodes = Vec<NodeProto>;
 
+/// The nodes that are made for one node.
+pub(crate) struct Parts<'a> {
+    pub(crate) node: &'a NodeProto,
+    pub(crate) nodes: Nodes,
+    count: usize,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) const fn of(node: &'a NodeProto) -> Self {
+        Self { node, nodes: Vec::new(), count: 0 }
+    }
+
+    /// The name of an input; empty if it is not given.
+    pub(crate) fn input(&self, at: usize) -> &'a str {
+        self.node.input.get(at).map_or("", String::as_str)
+    }
+
+    pub(crate) fn output(&self) -> &'a str {
+        self.node.output.first().map_or("", String::as_str)
+    }
+
+    /// A node with attributes; its result's name.
+    pub(crate) fn made(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> String {
+        self.count += 1;
+        let (part, makes) = (self.count.to_string(), format!("{}/{}", self.output(), self.count));
+        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, &part, reads, &makes) });
+        makes
+    }
+
+    /// The last node, which has the name and the output of the whole.
+    pub(crate) fn last(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> bool {
+        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, "", reads, self.output()) });
+        true
+    }
+
+    /// A constant's name.
+    pub(crate) fn stored(&mut self, tensor: TensorProto) -> String {
+        self.count += 1;
+        let name = format!("{}/{}", self.output(), self.count);
+        self.nodes.push(constant(self.node, &self.count.to_string(), tensor, &name));
+        name
+    }
+}
+
 /// A part of a node; the last has the node's own name.
 pub(crate) fn made(kind: &str, of: &NodeProto, part: &str, reads: &[&str], makes: &str) -> NodeProto {
     NodeProto {
@@ -20,12 +64,17 @@ pub(crate) fn made(kind: &str, of: &NodeProto, part: &str, reads: &[&str], makes
 
 /// A constant of one number.
 pub(crate) fn scalar(of: &NodeProto, part: &str, value: f32, makes: &str) -> NodeProto {
-    constant(
-        of,
-        part,
-        TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() },
-        makes,
-    )
+    constant(of, part, real_of(value), makes)
+}
+
+/// One number.
+pub(crate) fn real_of(value: f32) -> TensorProto {
+    TensorProto { data_type: DataType::Float as i32, float_data: vec![value], ..TensorProto::default() }
+}
+
+/// One whole number.
+pub(crate) fn whole_of(value: i64) -> TensorProto {
+    TensorProto { data_type: DataType::Int64 as i32, int64_data: vec![value], ..TensorProto::default() }
 }
 
 /// A constant.

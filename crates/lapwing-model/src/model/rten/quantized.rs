@@ -2,8 +2,7 @@
 //! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
 
 use super::known::{Known, attribute, integer, is_onnx};
-use super::nodes::{Nodes, made, whole, wholes};
-use super::words::LENGTHS_IGNORED;
+use super::nodes::{Nodes, Parts, whole, wholes};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
@@ -14,7 +13,7 @@ use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 /// Why rten would compute the node otherwise than its definition says.
 pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<bool, &'static str> {
     let is_microsoft = node.domain == "com.microsoft";
-    let mut parts = Parts { node, nodes: Vec::new(), count: 0 };
+    let mut parts = Parts::of(node);
     let written = match node.op_type.as_str() {
         "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[]),
         "ConvInteger" if is_onnx(node) && saturates() => {
@@ -56,7 +55,9 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
             parts.quantized(&result, 3)
         }
         "QGemm" if is_microsoft => parts.gemm(),
-        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => return Err(LENGTHS_IGNORED),
+        "DynamicQuantizeLSTM" if is_microsoft && !parts.input(4).is_empty() => {
+            return Err("rten ignores the lengths of sequences (sequence_lens)");
+        }
         "DynamicQuantizeLSTM" if is_microsoft && !parts.input(7).is_empty() => return Err("rten has no peepholes"),
         "DynamicQuantizeLSTM" if is_microsoft => {
             parts.lstm(known).ok_or("its weights are not constants in the file, and rten's products of 8 bits may overflow")?;
@@ -90,36 +91,7 @@ fn convolution(node: &NodeProto, weight: Option<&TensorProto>) -> Vec<AttributeP
     attributes
 }
 
-/// The nodes that are made for one node.
-pub(crate) struct Parts<'a> {
-    pub(crate) node: &'a NodeProto,
-    pub(crate) nodes: Nodes,
-    pub(crate) count: usize,
-}
-
-impl<'a> Parts<'a> {
-    pub(crate) fn input(&self, at: usize) -> &'a str {
-        self.node.input.get(at).map_or("", String::as_str)
-    }
-
-    pub(crate) fn output(&self) -> &'a str {
-        self.node.output.first().map_or("", String::as_str)
-    }
-
-    /// A node with attributes; its result's name.
-    pub(crate) fn made(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> String {
-        self.count += 1;
-        let (part, makes) = (self.count.to_string(), format!("{}/{}", self.output(), self.count));
-        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, &part, reads, &makes) });
-        makes
-    }
-
-    /// The last node, which has the name and the output of the whole.
-    fn last(&mut self, kind: &str, reads: &[&str], attributes: &[AttributeProto]) -> bool {
-        self.nodes.push(NodeProto { attribute: attributes.to_vec(), ..made(kind, self.node, "", reads, self.output()) });
-        true
-    }
-
+impl Parts<'_> {
     /// The tensor of input `at`, whose scale and zero point follow.
     fn dequantized(&mut self, at: usize, axis: Option<i64>) -> String {
         let reads = [self.input(at), self.input(at + 1), self.input(at + 2)];

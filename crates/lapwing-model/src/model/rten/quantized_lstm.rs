@@ -4,8 +4,7 @@
 //! whose copies stay equal.
 
 use super::known::Known;
-use super::nodes::{constant, whole, wholes_of};
-use super::quantized::Parts;
+use super::nodes::{Parts, whole, wholes_of};
 use lapwing_onnx::messages::TensorProto;
 use lapwing_onnx::messages::tensor_proto::DataType;
 
@@ -139,14 +138,6 @@ impl Parts<'_> {
             }
         }
         Some(())
-    }
-
-    /// A constant's name.
-    fn stored(&mut self, tensor: TensorProto) -> String {
-        self.count += 1;
-        let name = format!("{}/{}", self.output(), self.count);
-        self.nodes.push(constant(self.node, &self.count.to_string(), tensor, &name));
-        name
     }
 
     /// A tensor several times along its last axis.

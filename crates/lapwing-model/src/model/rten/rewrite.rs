@@ -2,8 +2,7 @@
 
 use super::known::{Known, attribute, floats, integer, is_onnx, text};
 use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
-use super::words::LENGTHS_IGNORED;
-use super::{constants, fused, quantized};
+use super::{constants, cubic, fused, lengths, quantized};
 use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
@@ -64,6 +63,12 @@ pub(crate) fn node(mut node: NodeProto, known: &Known, opset: Opset, into: &mut 
             node.attribute.push(word("nearest_mode", "floor"));
             into.push(node);
         }
+        "Resize" if text(&node, "mode") == Some("cubic") => {
+            into.append(&mut cubic::nodes(&node, known).map_err(|reason| refused(&node, opset, reason))?);
+        }
+        "LSTM" | "GRU" if is_given(&node, lengths::LENGTHS) => {
+            into.append(&mut lengths::nodes(&node, known, opset).map_err(|reason| refused(&node, opset, reason))?);
+        }
         "QuantizeLinear" => bounded(node, known, into),
         "Selu" | "Mish" | "Celu" | "ThresholdedRelu" => composed(node, into),
         _ => into.push(node),
@@ -81,12 +86,10 @@ pub(crate) fn raise_opset(proto: &mut ModelProto) {
 /// Refuses what rten takes for something else.
 fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineError> {
     let reason = match node.op_type.as_str() {
-        "Resize" if text(node, "mode") == Some("cubic") => "rten computes the mode cubic as linear",
         "Resize" if opset.0 == 10 && !enlarges(node, known) => {
             "before set 11 it is not said which element is the nearest to another"
         }
         "GRU" if integer(node, "linear_before_reset").unwrap_or(0) == 0 => "rten has linear_before_reset = 1 alone",
-        "LSTM" | "GRU" if is_given(node, 4) => LENGTHS_IGNORED,
         "Conv" | "ConvTranspose" | "ConvInteger" | "MaxPool" | "AveragePool"
             if text(node, "auto_pad") == Some("SAME_LOWER") && !is_symmetric(node, known) =>
         {

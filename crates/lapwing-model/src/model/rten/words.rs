@@ -7,9 +7,6 @@ use ::rten::{LoadError, RunError};
 
 use lapwing_onnx::EngineError;
 
-/// Why a recurrence whose rows have lengths is refused.
-pub(crate) const LENGTHS_IGNORED: &str = "rten ignores the lengths of sequences (sequence_lens)";
-
 /// The most characters of a reason.
 const MOST: usize = 240;
 

@@ -2,9 +2,10 @@
 
 use prost::Message;
 
-use super::{FLOAT, INT8, INT32, INT64, UINT8, answered, file, floats, int, load, node, port, small};
+use super::{FLOAT, INT8, INT32, INT64, UINT8, answered, file, load, node, small};
 use lapwing_onnx::messages::{ModelProto, NodeProto};
 use lapwing_onnx::tensor::{Datatype, Tensor};
+use lapwing_testing::onnx::{f32s, int, port};
 
 #[test]
 fn products_of_eight_bits_are_exact_on_every_processor() {
@@ -16,12 +17,12 @@ fn products_of_eight_bits_are_exact_on_every_processor() {
         || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 4], data: vec![255, 255, 0, 255].into() }];
     assert_eq!(answered(&bytes, call()).to_f64(), [f64::from(3 * 255 * 127)]);
     let constants = vec![
-        floats("s", &[], &[0.5]),
+        f32s("s", &[], &[0.5]),
         small("z", UINT8, &[], &[0]),
         weights,
-        floats("bs", &[], &[0.01]),
+        f32s("bs", &[], &[0.01]),
         small("bz", INT8, &[], &[0]),
-        floats("ys", &[], &[4.0]),
+        f32s("ys", &[], &[4.0]),
         small("yz", UINT8, &[], &[10]),
     ];
     let reads = ["x", "s", "z", "b", "bs", "bz", "ys", "yz"];
@@ -67,10 +68,10 @@ fn an_lstm_in_eight_bits_quantizes_what_it_multiplies() {
         let constants = vec![
             small("w", kind, &[1, 3, 8], &w),
             small("r", kind, &[1, 2, 8], &r),
-            floats("b", &[1, 16], &bias),
-            floats("h", &[1, 1, 2], &h),
-            floats("c", &[1, 1, 2], &c),
-            floats("s", columns, &scales[..count]),
+            f32s("b", &[1, 16], &bias),
+            f32s("h", &[1, 1, 2], &h),
+            f32s("c", &[1, 1, 2], &c),
+            f32s("s", columns, &scales[..count]),
             small("z", kind, columns, &vec![zero; count]),
         ];
         let reads = ["x", "w", "r", "b", "", "h", "c", "", "s", "z", "s", "z"];
@@ -107,7 +108,7 @@ fn an_lstm_in_eight_bits_quantizes_what_it_multiplies() {
 fn the_shape_that_an_lstm_in_eight_bits_makes_is_that_of_its_states() {
     // its inputs have other columns than a gate has units
     let constants =
-        vec![small("w", INT8, &[1, 4, 8], &[100; 32]), small("r", INT8, &[1, 2, 8], &[1; 16]), floats("s", &[1], &[0.01])];
+        vec![small("w", INT8, &[1, 4, 8], &[100; 32]), small("r", INT8, &[1, 2, 8], &[1; 16]), f32s("s", &[1], &[0.01])];
     let reads = ["x", "w", "r", "", "", "", "", "", "s", "", "s", ""];
     let lstm = node("DynamicQuantizeLSTM", &reads, vec![int("hidden_size", 2)]);
     let lstm = NodeProto { domain: "com.microsoft".into(), output: vec!["states".into()], ..lstm };
@@ -124,9 +125,9 @@ fn an_lstm_in_eight_bits_that_rten_reads_otherwise_is_refused() {
         vec![
             small("w", INT8, &[1, 1, 4], &[1; 4]),
             small("r", INT8, &[1, 1, 4], &[1; 4]),
-            floats("s", &[1], &[1.0]),
+            f32s("s", &[1], &[1.0]),
             small("l", INT32, &[1], &[1]),
-            floats("p", &[1, 3], &[1.0; 3]),
+            f32s("p", &[1, 3], &[1.0; 3]),
         ]
     };
     let named = "node the_DynamicQuantizeLSTM (DynamicQuantizeLSTM, com.microsoft): ";

@@ -1,17 +1,17 @@
 //! rten on files of a few nodes: what it is given, what it answers, and what is refused with which words.
 
+mod cubic;
 mod eight_bits;
 mod fused;
+mod lengths;
 
-use lapwing_onnx::messages::attribute_proto::AttributeType;
-use lapwing_onnx::messages::tensor_shape_proto::Dimension;
-use lapwing_onnx::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use lapwing_onnx::messages::type_proto::{self, Value::TensorType};
 use lapwing_onnx::messages::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, TensorShapeProto,
-    TypeProto, ValueInfoProto,
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, TypeProto,
+    ValueInfoProto,
 };
 use lapwing_onnx::tensor::{Datatype, Tensor};
+use lapwing_testing::onnx::{f32s, i64s, int, ints, port, word};
 use prost::Message;
 
 use crate::choice::Backend;
@@ -26,16 +26,6 @@ const INT64: i32 = 7;
 const BOOL: i32 = 9;
 const DOUBLE: i32 = 11;
 
-fn port(name: &str, elem_type: i32, lengths: &[i64]) -> ValueInfoProto {
-    let dim = |length: &i64| {
-        let value = if *length == 0 { DimParam("batch".into()) } else { DimValue(*length) };
-        Dimension { value: Some(value), ..Default::default() }
-    };
-    let shape = Some(TensorShapeProto { dim: lengths.iter().map(dim).collect() });
-    let kind = TypeProto { value: Some(TensorType(type_proto::Tensor { elem_type, shape })), ..Default::default() };
-    ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
-}
-
 fn node(kind: &str, reads: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
     NodeProto {
         name: format!("the_{kind}"),
@@ -47,28 +37,12 @@ fn node(kind: &str, reads: &[&str], attribute: Vec<AttributeProto>) -> NodeProto
     }
 }
 
-fn int(name: &str, i: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: AttributeType::Int as i32, i, ..Default::default() }
-}
-
-fn word(name: &str, text: &str) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: AttributeType::String as i32, s: text.into(), ..Default::default() }
-}
-
 fn tensor(name: &str, data_type: i32, dims: &[i64]) -> TensorProto {
     TensorProto { name: name.into(), data_type, dims: dims.to_vec(), ..Default::default() }
 }
 
-fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
-    TensorProto { float_data: values.to_vec(), ..tensor(name, FLOAT, dims) }
-}
-
 fn small(name: &str, data_type: i32, dims: &[i64], values: &[i32]) -> TensorProto {
     TensorProto { int32_data: values.to_vec(), ..tensor(name, data_type, dims) }
-}
-
-fn whole(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
-    TensorProto { int64_data: values.to_vec(), ..tensor(name, INT64, dims) }
 }
 
 /// A file of one node from `inputs` to `y`.
@@ -152,12 +126,12 @@ fn whole_numbers_that_do_not_fit_are_named() {
     let error = answer(&load(&cast).unwrap(), vec![Tensor::f32("x", &[1], &[3e9])]).unwrap_err();
     assert!(error.contains("output y: has the value 2147483647, which may not be what the file computes"), "{error}");
     // constants
-    let add = |x| file(17, node("Add", &["x", "c"], vec![]), vec![port("x", INT64, &[0])], vec![whole("c", &[1], &[x])], INT64);
+    let add = |x| file(17, node("Add", &["x", "c"], vec![]), vec![port("x", INT64, &[0])], vec![i64s("c", &[1], &[x])], INT64);
     assert_eq!(
         load(&add(-5_000_000_000)).unwrap_err(),
         "initializer c: its element 0 is -5000000000: rten holds whole numbers of 64 bits in 32"
     );
-    let ends = vec![whole("s", &[1], &[1]), whole("e", &[1], &[i64::MAX])];
+    let ends = vec![i64s("s", &[1], &[1]), i64s("e", &[1], &[i64::MAX])];
     let slice = file(17, node("Slice", &["x", "s", "e"], vec![]), vec![port("x", INT64, &[0])], ends, INT64);
     assert_eq!(answered(&slice, vec![Tensor::i64("x", &[3], &[1, 2, 3])]).to_f64(), [2.0, 3.0]);
 }
@@ -205,15 +179,15 @@ fn what_rten_reads_otherwise_is_written_by_other_nodes() {
         assert_eq!((got.shape.len() as i64, got.to_f64()), (1 + keeps, want.to_vec()));
     }
     for opset in [11, 17] {
-        let vector = floats("v", &[2], &[1.0, 10.0]);
+        let vector = f32s("v", &[2], &[1.0, 10.0]);
         let bytes = file(opset, node("MatMul", &["x", "v"], vec![]), vec![port("x", FLOAT, &[0, 1, 2])], vec![vector], FLOAT);
         let got = answered(&bytes, vec![Tensor::f32("x", &[2, 1, 2], &[1.0, 2.0, 3.0, 4.0])]);
         assert_eq!((got.shape.clone(), got.to_f32()), (vec![2, 1], vec![21.0, 43.0]));
     }
     let none = vec![int("noop_with_empty_axes", 1)];
-    let bytes = file(18, node("ReduceMean", &["x", "a"], none), vec![port("x", FLOAT, &[0])], vec![whole("a", &[0], &[])], FLOAT);
+    let bytes = file(18, node("ReduceMean", &["x", "a"], none), vec![port("x", FLOAT, &[0])], vec![i64s("a", &[0], &[])], FLOAT);
     assert_eq!(answered(&bytes, vec![Tensor::f32("x", &[2], &[1.0, 2.0])]).to_f32(), [1.0, 2.0]);
-    let weight = floats("w", &[1, 1, 2, 2], &[1.0; 4]);
+    let weight = f32s("w", &[1, 1, 2, 2], &[1.0; 4]);
     let conv = file(
         17,
         node("Conv", &["x", "w"], vec![word("auto_pad", "VALID")]),
@@ -228,33 +202,37 @@ fn what_rten_reads_otherwise_is_written_by_other_nodes() {
 #[test]
 fn what_cannot_be_run_is_named_in_few_words() {
     let x = |lengths: &[i64]| vec![port("x", FLOAT, lengths)];
-    let cubic = node("Resize", &["x", "", "s"], vec![word("mode", "cubic")]);
-    let lstm = node("LSTM", &["x", "w", "r", "", "l"], vec![int("hidden_size", 1)]);
-    let weights = || vec![floats("w", &[1, 4, 1], &[1.0; 4]), floats("r", &[1, 4, 1], &[1.0; 4]), small("l", INT32, &[1], &[1])];
-    let lower = node(
-        "MaxPool",
-        &["x"],
-        vec![
-            word("auto_pad", "SAME_LOWER"),
-            AttributeProto {
-                name: "kernel_shape".into(),
-                r#type: AttributeType::Ints as i32,
-                ints: vec![2, 2],
-                ..Default::default()
-            },
-        ],
-    );
+    let cubic = |attribute| node("Resize", &["x", "", "s"], vec![word("mode", "cubic"), attribute]);
+    let scales = || vec![f32s("s", &[4], &[1.0, 1.0, 2.0, 2.0])];
+    let lstm = NodeProto {
+        output: vec!["y".into(), String::new(), "c".into()],
+        ..node("LSTM", &["x", "w", "r", "", "l"], vec![int("hidden_size", 1)])
+    };
+    let weights = || vec![f32s("w", &[1, 4, 1], &[1.0; 4]), f32s("r", &[1, 4, 1], &[1.0; 4]), small("l", INT32, &[1], &[1])];
+    let lower = node("MaxPool", &["x"], vec![word("auto_pad", "SAME_LOWER"), ints("kernel_shape", &[2, 2])]);
     let gru = node("GRU", &["x", "w", "r"], vec![int("hidden_size", 1)]);
-    let gru_weights = vec![floats("w", &[1, 3, 1], &[1.0; 3]), floats("r", &[1, 3, 1], &[1.0; 3])];
+    let gru_weights = vec![f32s("w", &[1, 3, 1], &[1.0; 3]), f32s("r", &[1, 3, 1], &[1.0; 3])];
     let scaler = NodeProto { domain: "ai.onnx.ml".into(), ..node("Scaler", &["x"], vec![]) };
     let cases = [
         (
-            file(17, cubic, x(&[0, 1, 2, 2]), vec![floats("s", &[4], &[1.0, 1.0, 2.0, 2.0])], FLOAT),
-            "node the_Resize (Resize, ai.onnx 17): rten computes the mode cubic as linear",
+            file(18, cubic(int("antialias", 1)), x(&[0, 1, 2, 2]), scales(), FLOAT),
+            "node the_Resize (Resize, ai.onnx 18): rten has no antialias",
+        ),
+        (
+            file(17, cubic(word("coordinate_transformation_mode", "tf_crop_and_resize")), x(&[0, 1, 2, 2]), scales(), FLOAT),
+            "node the_Resize (Resize, ai.onnx 17): rten has the mode cubic for half pixels, aligned corners and asymmetric",
+        ),
+        (
+            file(18, cubic(word("keep_aspect_ratio_policy", "not_larger")), x(&[0, 1, 2, 2]), scales(), FLOAT),
+            "node the_Resize (Resize, ai.onnx 18): rten keeps no aspect ratio (keep_aspect_ratio_policy)",
+        ),
+        (
+            file(18, cubic(ints("axes", &[1, 2])), x(&[0, 1, 2, 2]), scales(), FLOAT),
+            "node the_Resize (Resize, ai.onnx 18): rten has the mode cubic for the last two axes alone",
         ),
         (
             file(17, lstm, x(&[0, 1, 1]), weights(), FLOAT),
-            "node the_LSTM (LSTM, ai.onnx 17): rten ignores the lengths of sequences",
+            "node the_LSTM (LSTM, ai.onnx 17): rten ignores the lengths of sequences (sequence_lens), on which the last state",
         ),
         (
             file(17, gru, x(&[0, 1, 1]), gru_weights, FLOAT),
@@ -280,7 +258,7 @@ fn what_cannot_be_run_is_named_in_few_words() {
     }
     // values that a node does not take
     let gather =
-        file(17, node("Gather", &["t", "x"], vec![]), vec![port("x", INT64, &[0])], vec![floats("t", &[2], &[1.0, 2.0])], FLOAT);
+        file(17, node("Gather", &["t", "x"], vec![]), vec![port("x", INT64, &[0])], vec![f32s("t", &[2], &[1.0, 2.0])], FLOAT);
     let model = load(&gather).unwrap();
     let error = answer(&model, vec![Tensor::i64("x", &[1], &[7])]).unwrap_err();
     assert!(error.starts_with("model: cannot run: node the_Gather (Gather, ai.onnx 17): rten: "), "{error}");
@@ -289,7 +267,7 @@ fn what_cannot_be_run_is_named_in_few_words() {
 
 #[test]
 fn what_is_quantized_ends_at_the_limits_of_its_type() {
-    let weights = vec![floats("s", &[], &[0.5]), TensorProto { raw_data: vec![128].into(), ..tensor("z", UINT8, &[]) }];
+    let weights = vec![f32s("s", &[], &[0.5]), TensorProto { raw_data: vec![128].into(), ..tensor("z", UINT8, &[]) }];
     let quantized = node("QuantizeLinear", &["x", "s", "z"], vec![]);
     let model = load(&file(17, quantized, vec![port("x", FLOAT, &[0])], weights, UINT8)).unwrap();
     for count in [1, 70] {
