@@ -177,21 +177,22 @@ fn nodes(proto: &ModelProto, graph: &GraphProto) -> Checked {
     missing.map_or(Ok(()), |output| Err(EngineError::part(format!("output {}", output.name), "nothing makes it")))
 }
 
-/// A node as messages name it: `node x (LSTM, opset 17)`.
+/// A node as messages name it: `node x (LSTM, ai.onnx 17)`.
 pub(crate) fn named(node: &NodeProto, proto: &ModelProto) -> String {
     let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
-    format!("node {name} ({})", operator(node, proto))
+    let sets = proto.opset_import.iter();
+    let version = sets.filter(|set| domain_of(&set.domain) == domain_of(&node.domain)).map(|set| set.version).next();
+    format!("node {name} ({})", operator_name(node, version))
 }
 
-/// `LSTM, opset 17`, or with its domain `com.microsoft.DynamicQuantizeLSTM, version 1`.
-pub(crate) fn operator(node: &NodeProto, proto: &ModelProto) -> String {
-    let is_standard = matches!(node.domain.as_str(), "" | "ai.onnx");
-    let of_domain = |set: &str| if is_standard { matches!(set, "" | "ai.onnx") } else { set == node.domain };
-    let version = proto.opset_import.iter().find(|set| of_domain(&set.domain)).map(|set| set.version);
-    match (is_standard, version) {
-        (true, Some(version)) => format!("{}, opset {version}", node.op_type),
-        (false, Some(version)) => format!("{}.{}, version {version}", node.domain, node.op_type),
-        (true, None) => node.op_type.clone(),
-        (false, None) => format!("{}.{}", node.domain, node.op_type),
-    }
+/// A node's operator as messages name it, with its set: `LSTM, ai.onnx 17`, and without a version where the file imports no such set.
+#[must_use]
+pub fn operator_name(node: &NodeProto, version: Option<i64>) -> String {
+    let version = version.map_or_else(String::new, |version| format!(" {version}"));
+    format!("{}, {}{version}", node.op_type, domain_of(&node.domain))
+}
+
+/// A domain by its name; that of ONNX's own operators may be written as nothing.
+fn domain_of(domain: &str) -> &str {
+    if domain.is_empty() { "ai.onnx" } else { domain }
 }

@@ -22,6 +22,7 @@ mod tests;
 mod view;
 mod work;
 
+pub use self::check::operator_name;
 pub use self::error::{EngineError, UnsupportedNode};
 pub use self::file::{ModelSource, OnnxFile};
 pub use self::infer::{computed, evaluate};

@@ -61,11 +61,11 @@ fn a_cycle_is_named_by_its_node() {
         model(vec![node("a", &["w", "z"], "x"), node("b", &["x", "w"], "z"), node("c", &["z", "z"], "y")], vec![tensor(&[1], 1)]);
     assert_eq!(
         checked(&cyclic),
-        "node a (Add): reads z, which is made by it or behind it: the graph has a cycle or is out of order"
+        "node a (Add, ai.onnx): reads z, which is made by it or behind it: the graph has a cycle or is out of order"
     );
     let itself = model(vec![node("", &["y", "w"], "y")], vec![tensor(&[1], 1)]);
-    assert!(checked(&itself).starts_with("node y (Add): reads y, which is made by it"), "{}", checked(&itself));
-    assert_eq!(checked(&model(vec![node("a", &["q", ""], "y")], vec![])), "node a (Add): reads q, which nothing makes");
+    assert!(checked(&itself).starts_with("node y (Add, ai.onnx): reads y, which is made by it"), "{}", checked(&itself));
+    assert_eq!(checked(&model(vec![node("a", &["q", ""], "y")], vec![])), "node a (Add, ai.onnx): reads q, which nothing makes");
     assert_eq!(checked(&model(vec![], vec![])), "output y: nothing makes it");
     assert_eq!(checked(&model(vec![node("a", &["w", "w"], "y")], vec![tensor(&[2, 3], 6)])), "fine");
 }
@@ -86,7 +86,7 @@ fn sizes_are_those_of_the_data() {
     let shape = TensorProto { data_type: DataType::Int64 as i32, int64_data: huge.to_vec(), ..tensor(&[2], 0) };
     assert_eq!(
         checked(&model(vec![filled], vec![shape])),
-        format!("node fill (ConstantOfShape): its shape {huge:?} has more than 4294967296 elements")
+        format!("node fill (ConstantOfShape, ai.onnx): its shape {huge:?} has more than 4294967296 elements")
     );
 }
 
@@ -141,13 +141,13 @@ fn what_operators_make_of_constants_is_bounded() {
     ] {
         let node = NodeProto { op_type: kind.into(), ..node("a", &reads, "y") };
         let found = checked(&model(vec![node], vec![tensor(&[1], 1), made]));
-        assert!(found.starts_with(&format!("node a ({kind}): its shape ")), "{found}");
+        assert!(found.starts_with(&format!("node a ({kind}, ai.onnx): its shape ")), "{found}");
     }
     let perm = AttributeProto { name: "perm".into(), ints: vec![0, 0], ..Default::default() };
     let twice = NodeProto { op_type: "Transpose".into(), attribute: vec![perm], ..node("a", &["w"], "y") };
     assert_eq!(
         checked(&model(vec![twice], vec![tensor(&[1, 1], 1)])),
-        "node a (Transpose): perm: 0 in [0, 0] is no axis, or there twice"
+        "node a (Transpose, ai.onnx): perm: 0 in [0, 0] is no axis, or there twice"
     );
     assert_eq!(checked(&model(vec![], vec![tensor(&[1; 33], 1)])), "initializer w: has 33 axes; the bound is 32");
     let many = vec![node("a", &["w"], "y"); 50_001];

@@ -1,8 +1,8 @@
 //! The attributes of an ONNX node, read by name and type. An attribute of another type than the operator's is a fault that names it.
 
-use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::messages::attribute_proto::AttributeType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
+use lapwing_onnx::{UnsupportedNode, operator_name};
 
 /// Why a node, or a part of one, is not taken.
 pub(crate) type Reason = String;
@@ -75,12 +75,7 @@ impl<'a> Attributes<'a> {
     /// The node as an error names it.
     pub(crate) fn unsupported(self, reason: Reason) -> UnsupportedNode {
         let name = if self.node.name.is_empty() { self.node.output.first() } else { Some(&self.node.name) };
-        let domain = if self.node.domain.is_empty() { "ai.onnx" } else { &self.node.domain };
-        UnsupportedNode {
-            node: name.cloned().unwrap_or_default(),
-            operator: format!("{domain}.{}, opset {}", self.node.op_type, self.opset),
-            reason,
-        }
+        UnsupportedNode { node: name.cloned().unwrap_or_default(), operator: operator_name(self.node, Some(self.opset)), reason }
     }
 }
 

@@ -79,7 +79,7 @@ fn check_sizes(graph: &GraphProto) -> Result<(), UnsupportedNode> {
 }
 
 /// The nodes in an order in which each comes behind those that it reads from.
-fn in_order(graph: &GraphProto) -> Result<Vec<&NodeProto>, UnsupportedNode> {
+fn in_order<'a>(graph: &'a GraphProto, opsets: &Opsets) -> Result<Vec<&'a NodeProto>, UnsupportedNode> {
     let mut made: FxHashSet<&str> = FxHashSet::default();
     let mut outputs = graph.node.iter().flat_map(|node| &node.output).filter(|output| !output.is_empty());
     if let Some(twice) = outputs.find(|output| !made.insert(output)) {
@@ -87,7 +87,7 @@ fn in_order(graph: &GraphProto) -> Result<Vec<&NodeProto>, UnsupportedNode> {
     }
     let NodeOrder { order, stuck } = node_order(graph);
     match stuck.first() {
-        Some(at) => Err(Attributes { node: &graph.node[*at], opset: 0 }.unsupported("is in a cycle, or behind one".into())),
+        Some(at) => Err(opsets.attributes(&graph.node[*at]).unsupported("is in a cycle, or behind one".into())),
         None => Ok(order.into_iter().map(|at| &graph.node[at]).collect()),
     }
 }
@@ -98,6 +98,11 @@ pub(crate) struct Opsets(Vec<(String, i64)>);
 impl Opsets {
     pub(crate) fn of(model: &ModelProto) -> Self {
         Self(model.opset_import.iter().map(|set| (plain(&set.domain).to_owned(), set.version)).collect())
+    }
+
+    /// A node's attributes, and the version of its domain.
+    fn attributes<'a>(&self, node: &'a NodeProto) -> Attributes<'a> {
+        Attributes { node, opset: self.version(&node.domain) }
     }
 
     /// The version of a domain; 1 if the file names none.
@@ -129,8 +134,8 @@ pub(crate) fn load(graph: &GraphProto, opsets: &Opsets, examples: Vec<(&str, Val
     }
     let (mut steps, mut scratch) = (Vec::new(), Scratch { is_trial: true, ..Scratch::default() });
     let mut budget = ElementBudget::new();
-    for node in in_order(graph)? {
-        let attributes = Attributes { node, opset: opsets.version(&node.domain) };
+    for node in in_order(graph, opsets)? {
+        let attributes = opsets.attributes(node);
         let fails = |reason| attributes.unsupported(reason);
         let loader = loader(&node.domain, &node.op_type).ok_or_else(|| fails("is no operator of tabular models".into()))?;
         let number = |name: &String| match numbers.get(name.as_str()) {

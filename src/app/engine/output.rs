@@ -1,13 +1,20 @@
 //! What the commands have in common in their output.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
 
 use super::error::ToolError;
+use lapwing_console::printable::printable;
 
 /// The name of a model in rows: its file's name without the extension.
 pub(crate) fn name_of(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// What a file or a library has in its words, in one line of at most 4,096 columns: what would move a terminal's cursor is escaped.
+pub(crate) fn shown(text: impl Display) -> String {
+    printable(&text.to_string(), 4096)
 }
 
 /// Writes a value as one line of JSON.

@@ -124,7 +124,7 @@ impl Model {
         self.executor.name()
     }
 
-    /// `fp32`, `tf32`, `fp16` or `int8`.
+    /// `fp32`, `tf32`, `fp16` or `int8`, as a plan is run; the format of a file's weights where ONNX Runtime runs it, which may be `bf16`.
     #[must_use]
     pub fn precision(&self) -> &'static str {
         self.placement().precision

@@ -29,7 +29,8 @@ impl OnnxRuntimeExecutor {
             found.unwrap_or(port).clone()
         };
         let inputs = session.inputs().iter().map(stated).collect();
-        Self { session, inputs, placement: Arc::new(Placement::on_cpu("fp32", fallback)) }
+        let precision = file.map_or("fp32", OnnxFile::weight_format);
+        Self { session, inputs, placement: Arc::new(Placement::on_cpu(precision, fallback)) }
     }
 }
 

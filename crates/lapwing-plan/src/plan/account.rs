@@ -164,10 +164,20 @@ impl Plan {
         total
     }
 
-    /// Number of parameters.
+    /// Number of parameters; tables of rotary positions were computed, and are none.
     #[must_use]
     pub fn parameters(&self) -> u64 {
-        self.weights.iter().map(|weight| (weight.rows * weight.width) as u64).sum()
+        let mut is_learned = vec![true; self.weights.len()];
+        for node in &self.nodes {
+            let Op::Rotate { cos, sin, .. } = node.op else { continue };
+            for table in [cos, sin] {
+                if let Some(is_learned) = is_learned.get_mut(table.0) {
+                    *is_learned = false;
+                }
+            }
+        }
+        let learned = self.weights.iter().zip(is_learned).filter(|(_, is_learned)| *is_learned);
+        learned.map(|(weight, _)| (weight.rows * weight.width) as u64).sum()
     }
 
     /// Whether batches have sequences: some value has a row for each token.

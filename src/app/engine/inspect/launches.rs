@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::cli::InspectArgs;
 use super::super::error::ToolError;
 use super::super::numbers::si;
+use super::super::output;
 use super::super::shapes::Shape;
 use super::about::size;
 use lapwing_engine::gpu::LoweringTarget;
@@ -110,7 +111,7 @@ impl Lowered {
                 format!("{}×{}", launch.grid.0, launch.grid.1),
                 launch.kernel.threads,
                 si(f64::from(launch.shared), "B"),
-                plan.nodes[launch.node].name
+                output::shown(&plan.nodes[launch.node].name)
             )?;
         }
         Ok(())

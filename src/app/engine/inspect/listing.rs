@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::super::error::ToolError;
 use super::super::numbers::si;
+use super::super::output;
 use super::super::shapes::Shape;
 use super::about::size;
 use lapwing_plan::plan::{Plan, Rows};
@@ -24,7 +25,7 @@ pub(crate) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<()
             format!("{rows}×{}", made.width),
             si(cost.flops as f64, "FLOP"),
             si(cost.bytes as f64, "B"),
-            node.name
+            output::shown(&node.name)
         )?;
     }
     Ok(())

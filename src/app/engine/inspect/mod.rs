@@ -166,51 +166,57 @@ fn tensor(port: &TensorSpec) -> Tensor {
     Tensor { name: port.name.clone(), datatype: port.datatype.name(), shape: port.shape.iter().map(length).collect() }
 }
 
+/// Writes a line; what a file or a library has in its words is escaped.
+fn fact(out: &mut dyn Write, head: &str, text: impl std::fmt::Display) -> Result<(), ToolError> {
+    Ok(writeln!(out, "{head:<12} {}", output::shown(text))?)
+}
+
 /// Writes who runs the model and why not the others.
 fn write_executors(about: &About, out: &mut dyn Write) -> Result<(), ToolError> {
     match &about.refused {
-        None => writeln!(out, "runs by      its plan")?,
+        None => fact(out, "runs by", "its plan")?,
         Some(why) => {
-            writeln!(out, "runs by      {}; no plan for {} ({}): {}", about.executor, why.node, why.operator, why.reason)?;
+            let reason = format!("{}; no plan for {} ({}): {}", about.executor, why.node, why.operator, why.reason);
+            fact(out, "runs by", reason)?;
         }
     }
-    let others = about.not_used.iter().filter(|other| other.executor != "plan" || about.refused.is_none());
-    for other in others {
-        writeln!(out, "not by       {}: {}", other.executor, other.reason)?;
-    }
-    about.notes.iter().try_for_each(|note| writeln!(out, "note         {note}"))?;
-    writeln!(out, "verified     {}", about.verification)?;
+    let mut others = about.not_used.iter().filter(|other| other.executor != "plan" || about.refused.is_none());
+    others.try_for_each(|other| fact(out, "not by", format!("{}: {}", other.executor, other.reason)))?;
+    about.notes.iter().try_for_each(|note| fact(out, "note", note))?;
+    fact(out, "verified", &about.verification)?;
     if about.measured.ratio().is_some() {
-        writeln!(out, "measured     {}", about.measured)?;
+        fact(out, "measured", &about.measured)?;
     }
+    fact(out, "batch axis", &about.batch_axis)?;
     match &about.onnxruntime {
-        None => writeln!(out, "ONNX Runtime off (--ort-lib)"),
-        Some(Library { missing: Some(reason), .. }) => writeln!(out, "ONNX Runtime none: {reason}"),
+        None => fact(out, "ONNX Runtime", "off (--ort-lib)"),
+        Some(Library { missing: Some(reason), .. }) => fact(out, "ONNX Runtime", format!("none: {reason}")),
         Some(Library { path, version, origin, passed_over, unused_providers, .. }) => {
             let known = |text: &Option<String>| text.clone().unwrap_or_default();
-            writeln!(out, "ONNX Runtime {}, {} ({})", known(version), known(path), origin.unwrap_or_default())?;
+            fact(out, "ONNX Runtime", format!("{}, {} ({})", known(version), known(path), origin.unwrap_or_default()))?;
             if !unused_providers.is_empty() {
-                writeln!(out, "             not used: {}", unused_providers.join(", "))?;
+                fact(out, "", format!("not used: {}", unused_providers.join(", ")))?;
             }
-            passed_over.iter().try_for_each(|reason| writeln!(out, "             passed over: {reason}"))
+            passed_over.iter().try_for_each(|reason| fact(out, "", format!("passed over: {reason}")))
         }
-    }?;
-    Ok(())
+    }
 }
 
 fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write) -> Result<(), ToolError> {
     let nodes: usize = operators.iter().map(|(_, count)| count).sum();
     let named: Vec<String> = operators.iter().map(|(name, count)| format!("{name} {count}")).collect();
     let producer = if about.producer.is_empty() { String::new() } else { format!(", written by {}", about.producer) };
-    writeln!(out, "{}: opset {}{producer}", about.model, about.opset)?;
-    writeln!(out, "operators    {nodes}: {}", named.join(", "))?;
+    writeln!(out, "{}", output::shown(format!("{}: opset {}{producer}", about.model, about.opset)))?;
+    fact(out, "operators", format!("{nodes}: {}", named.join(", ")))?;
     match (about.parameters, about.parameter_bytes) {
-        (Some(parameters), Some(bytes)) => writeln!(out, "parameters   {} ({})", whole(parameters), si(bytes as f64, "B"))?,
-        _ => writeln!(out, "parameters   not counted")?,
+        (Some(parameters), Some(bytes)) => {
+            fact(out, "parameters", format!("{} ({})", whole(parameters), si(bytes as f64, "B")))?;
+        }
+        _ => fact(out, "parameters", "not counted")?,
     }
     for (what, tensors) in [("inputs", &about.inputs), ("outputs", &about.outputs)] {
         let listed: Vec<String> = tensors.iter().map(|t| format!("{} {} {:?}", t.name, t.datatype, t.shape)).collect();
-        writeln!(out, "{what:<12} {}", listed.join(", "))?;
+        fact(out, what, listed.join(", "))?;
     }
     write_executors(about, out)?;
     writeln!(
@@ -234,7 +240,7 @@ fn write_facts(about: &About, operators: &[(String, usize)], out: &mut dyn Write
         )?;
         if !costs.not_counted.is_empty() {
             let named: Vec<String> = costs.not_counted.iter().map(|(operator, count)| format!("{operator} {count}")).collect();
-            writeln!(out, "{:>14}not counted: {}", "", named.join(", "))?;
+            writeln!(out, "{:>14}not counted: {}", "", output::shown(named.join(", ")))?;
         }
     }
     Ok(())

@@ -153,6 +153,45 @@ fn a_refused_model_names_its_node() {
 }
 
 #[test]
+fn tables_of_positions_that_are_computed_are_no_parameters() {
+    // the 2,864 that its exporter has as initializers, and the three distances that its causal mask tells apart
+    for name in ["transformers-5-llama-script", "transformers-5-llama-dynamo"] {
+        let about = json(&InspectArgs { json: true, batch: vec![1], length: vec![2], ..args(name) });
+        assert_eq!((about["executor"].as_str(), about["parameters"].as_u64()), (Some("plan"), Some(2867)), "{name}");
+    }
+}
+
+#[test]
+fn the_batch_axis_is_told_of_every_model() {
+    for (name, said) in [
+        ("0001", "the first, by the plan"),
+        ("refused-conv", "the first: rows of a batch answer as they do alone"),
+        ("refused-fixed-batch", "none: input x has no open first axis"),
+    ] {
+        assert_eq!(json(&InspectArgs { json: true, ..args(name) })["batch_axis"], said, "{name}");
+        assert!(told(&args(name)).unwrap().contains(&format!("\nbatch axis   {said}\n")), "{name}");
+    }
+}
+
+#[test]
+fn names_of_a_file_move_no_cursor() {
+    use lapwing_testing::onnx::{general, model, port};
+    use prost::Message;
+    let name = "y\u{1b}[2J\nruns by      magic";
+    let node = general("Erf", &["x"], &[name], vec![]);
+    let file = model(vec![port("x", 1, &[0, 3])], vec![node], &[name], vec![]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("named.onnx");
+    std::fs::write(&path, file.encode_to_vec()).unwrap();
+    let text = told(&InspectArgs { model: path.clone(), plan: true, ..args("") }).unwrap();
+    assert!(text.contains("outputs      y\\u{1b}[2J\\nruns by      magic FP32 ["), "{text}");
+    assert!(!text.contains('\u{1b}') && !text.contains("\nruns by      magic"), "{text}");
+    // JSON has its own escapes, and the name as it is
+    let about = json(&InspectArgs { model: path.clone(), json: true, ..args("") });
+    assert_eq!(about["outputs"][0]["name"], name);
+}
+
+#[test]
 fn a_fixed_batch_is_the_only_one() {
     let about = json(&InspectArgs { json: true, ..args("refused-fixed-batch") });
     let fixed = about["inputs"][0]["shape"][0].as_u64().unwrap();
@@ -164,25 +203,11 @@ fn a_fixed_batch_is_the_only_one() {
 
 #[test]
 fn a_fixed_first_axis_beside_an_open_one_is_not_the_batchs() {
-    use lapwing_onnx::messages::{
-        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TypeProto, ValueInfoProto, tensor_shape_proto,
-        type_proto,
-    };
+    use lapwing_onnx::messages::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+    use lapwing_testing::onnx;
     use prost::Message;
     // a state of two layers, before the input and after it
-    let port = |name: &str, lengths: &[i64]| {
-        let dim = lengths.iter().map(|length| tensor_shape_proto::Dimension {
-            value: (*length > 0).then_some(tensor_shape_proto::dimension::Value::DimValue(*length)),
-            ..Default::default()
-        });
-        let shape = Some(TensorShapeProto { dim: dim.collect() });
-        let kind = type_proto::Value::TensorType(type_proto::Tensor { elem_type: 1, shape });
-        ValueInfoProto {
-            name: name.into(),
-            r#type: Some(TypeProto { value: Some(kind), ..Default::default() }),
-            ..Default::default()
-        }
-    };
+    let port = |name: &str, lengths: &[i64]| onnx::port(name, 1, lengths);
     let (state, x) = (port("state", &[2, 3]), port("x", &[0, 3]));
     for inputs in [vec![state.clone(), x.clone()], vec![x, state]] {
         let node = |kind: &str, reads: &str, makes: &str| NodeProto {

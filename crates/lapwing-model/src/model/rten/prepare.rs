@@ -13,7 +13,7 @@ use super::rewrite::{self, Opset};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::type_proto::Value::TensorType;
 use lapwing_onnx::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
-use lapwing_onnx::{EngineError, ModelSource, OnnxFile};
+use lapwing_onnx::{EngineError, ModelSource, OnnxFile, operator_name};
 
 /// What rten is given of a file.
 pub(crate) struct Prepared {
@@ -130,8 +130,7 @@ fn named_operators(proto: &ModelProto) -> HashMap<String, String> {
     fn of(graph: &GraphProto, sets: &HashMap<&str, i64>, into: &mut HashMap<String, String>) {
         for node in &graph.node {
             let domain = if node.domain.is_empty() { "ai.onnx" } else { &node.domain };
-            let set = sets.get(domain).map_or_else(String::new, |version| format!(" {version}"));
-            into.insert(node.name.clone(), format!("{}, {domain}{set}", node.op_type));
+            into.insert(node.name.clone(), operator_name(node, sets.get(domain).copied()));
             let attributes = node.attribute.iter();
             attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)).for_each(|inner| of(inner, sets, into));
         }

@@ -3,9 +3,9 @@
 use super::known::{Known, attribute, floats, integer, is_onnx, text};
 use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
 use super::{constants, cubic, fused, lengths, quantized};
-use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
+use lapwing_onnx::{EngineError, operator_name};
 
 /// The version of ONNX's own operators.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +104,8 @@ fn refuse(node: &NodeProto, known: &Known, opset: Opset) -> Result<(), EngineErr
 /// Names a node that rten would compute otherwise.
 fn refused(node: &NodeProto, opset: Opset, reason: &str) -> EngineError {
     let name = if node.name.is_empty() { node.output.first().map_or("", String::as_str) } else { &node.name };
-    let set = if is_onnx(node) { format!("ai.onnx {}", opset.0) } else { node.domain.clone() };
-    EngineError::part(format!("node {name} ({}, {set})", node.op_type), reason)
+    let version = if is_onnx(node) { Some(opset.0) } else { None };
+    EngineError::part(format!("node {name} ({})", operator_name(node, version)), reason)
 }
 
 /// Whether the scales of a `Resize` are known to be at least 1, or it is linear.

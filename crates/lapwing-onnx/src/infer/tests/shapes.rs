@@ -33,7 +33,7 @@ fn axes_are_an_attribute_and_then_an_input() {
     assert_eq!(one(11, "x: n 9", &[ints("p", &[4], &[0, 1, 0, 2])], "y = Pad x p", &[]), "[n, 12]");
     assert_eq!(
         one(7, "x: n 2 4 4", &[], "y = BatchNormalization x s s s s", &[]),
-        "node y (BatchNormalization, opset 7): reads s, which nothing makes"
+        "node y (BatchNormalization, ai.onnx 7): reads s, which nothing makes"
     );
     let four = [weight("s", &[2])];
     assert_eq!(one(7, "x: n 2 4 4", &four, "y = BatchNormalization x s s s s", &[]), "[n, 2, 4, 4]");
@@ -59,7 +59,7 @@ fn slices_are_cut_where_their_axis_ends() {
     assert_eq!(slice("x: n s", -1, i64::MAX, 1), "[n, 1]");
     assert_eq!(slice("x: n s", -1, i64::MIN, -1), "[n, s]");
     assert!(slice("x: n s", -3, 2, 1).starts_with("[n, ?"));
-    assert_eq!(slice("x: n 9", 0, 1, 0), "node y (Slice, opset 13): has a step of 0");
+    assert_eq!(slice("x: n 9", 0, 1, 0), "node y (Slice, ai.onnx 13): has a step of 0");
 }
 
 #[test]

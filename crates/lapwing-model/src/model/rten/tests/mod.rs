@@ -249,7 +249,7 @@ fn what_cannot_be_run_is_named_in_few_words() {
         ),
         (
             file(17, node("Relu", &["gone"], vec![]), x(&[0]), vec![], FLOAT),
-            "node the_Relu (Relu, opset 17): reads gone, which nothing makes",
+            "node the_Relu (Relu, ai.onnx 17): reads gone, which nothing makes",
         ),
     ];
     for (bytes, said) in cases {
