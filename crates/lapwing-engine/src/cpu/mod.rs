@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "vector instructions, and one block of memory shared by all values")]
 
 pub mod attention;
+pub mod conv;
 mod cost;
 mod dispatch;
 pub mod embed;

@@ -64,22 +64,68 @@ pub unsafe fn gemm_shared(
     if panels.end > weights.panels() {
         return Err(GemmError::Panels { end: panels.end, panels: weights.panels() });
     }
-    let call = Call { x, weights, target: GemmOutput { epilogue, out } };
+    let call = Call { rows: x.count, weights, target: GemmOutput { epilogue, out } };
     // SAFETY: every length was checked above; the caller guarantees exclusive access to the output's panels.
     unsafe {
         if x.count <= IN_PLACE_ROWS {
-            call.in_place(panels);
+            call.tiles(panels.clone(), Block::of(x), 0..k);
         } else {
-            call.blocked(panels, scratch);
+            call.blocked(panels.clone(), &x, scratch);
+        }
+        call.dots(panels, Block::of(x));
+    }
+    Ok(())
+}
+
+/// Rows of an input that need not lie in memory as rows.
+pub(crate) trait PackRows {
+    /// Writes the elements `depth` of `rows`, each row `PACKED_STRIDE` after the one before.
+    fn pack(&self, rows: Range<usize>, depth: Range<usize>, scratch: &mut [f32]);
+}
+
+impl PackRows for MatrixRows<'_> {
+    fn pack(&self, rows: Range<usize>, depth: Range<usize>, scratch: &mut [f32]) {
+        for (row, to) in rows.zip(scratch.chunks_mut(PACKED_STRIDE)) {
+            let start = row * self.stride;
+            if let (Some(from), Some(to)) = (self.values.get(start + depth.start..start + depth.end), to.get_mut(..depth.len())) {
+                to.copy_from_slice(from);
+            }
         }
     }
+}
+
+/// The scratch length, in f32, of a call of [`gemm_packed`].
+pub(crate) fn packed_scratch_len(rows: usize) -> usize {
+    rows.min(BLOCK_ROWS) * PACKED_STRIDE
+}
+
+/// Like `gemm` for all panels of weights without dots, with `rows` rows that `x` packs; `scratch` holds
+/// [`packed_scratch_len`] elements.
+///
+/// # Errors
+/// Like `gemm`.
+pub(crate) fn gemm_packed(
+    x: &impl PackRows,
+    rows: usize,
+    weights: &PackedWeights,
+    epilogue: &Epilogue<'_>,
+    out: OutRows<'_>,
+    scratch: &mut [f32],
+) -> Result<(), GemmError> {
+    check_len("scratch", scratch.len(), packed_scratch_len(rows))?;
+    let target = GemmOutput { epilogue, out: SharedOut::new(out) };
+    target.check(rows, weights.n())?;
+    debug_assert!((0..weights.panels()).all(|panel| weights.panel(panel).shape != Shape::Dot), "dots read whole rows");
+    // SAFETY: every length was checked above, and the output is borrowed mutably.
+    unsafe { Call { rows, weights, target }.blocked(0..weights.panels(), x, scratch) };
     Ok(())
 }
 
 /// One validated call.
 #[derive(Clone, Copy)]
 struct Call<'a> {
-    x: MatrixRows<'a>,
+    /// Rows of the input.
+    rows: usize,
     weights: &'a PackedWeights,
     target: GemmOutput<'a>,
 }
@@ -93,28 +139,26 @@ struct Block {
     rows: usize,
 }
 
-impl Call<'_> {
-    /// Few rows: the weights are streamed once, for all rows together.
-    unsafe fn in_place(self, panels: Range<usize>) {
-        let block = Block { a: self.x.values.as_ptr(), stride: self.x.stride, row: 0, rows: self.x.count };
-        // SAFETY: all of k is one block, and the lengths were checked.
-        unsafe {
-            self.tiles(panels.clone(), block, 0..self.weights.k());
-            self.dots(panels, block);
-        }
+impl Block {
+    /// All rows, where they lie.
+    fn of(x: MatrixRows<'_>) -> Self {
+        Self { a: x.values.as_ptr(), stride: x.stride, row: 0, rows: x.count }
     }
+}
 
-    /// Many rows: blocks of the input are packed so that the rows of a tile map to different cache sets.
-    unsafe fn blocked(self, panels: Range<usize>, scratch: &mut [f32]) {
+impl Call<'_> {
+    /// Blocks of the input are packed so that the rows of a tile map to different cache sets. Few rows that lie in memory are not packed
+    /// (`IN_PLACE_ROWS`): the weights are streamed once, for all rows together.
+    unsafe fn blocked(self, panels: Range<usize>, x: &impl PackRows, scratch: &mut [f32]) {
         let k = self.weights.k();
         let depth = k.div_ceil(k.div_ceil(BLOCK_K).max(1)).next_multiple_of(8).min(BLOCK_K);
         let mut row = 0;
-        while row < self.x.count {
-            let rows = even_part(self.x.count - row, BLOCK_ROWS);
+        while row < self.rows {
+            let rows = even_part(self.rows - row, BLOCK_ROWS);
             let mut from = 0;
             loop {
                 let to = (from + depth).min(k);
-                self.pack(row..row + rows, from..to, scratch);
+                x.pack(row..row + rows, from..to, scratch);
                 let block = Block { a: scratch.as_ptr(), stride: PACKED_STRIDE, row, rows };
                 // SAFETY: the block was just packed, and the lengths were checked.
                 unsafe { self.tiles(panels.clone(), block, from..to) };
@@ -124,20 +168,6 @@ impl Call<'_> {
                 }
             }
             row += rows;
-        }
-        let all = Block { a: self.x.values.as_ptr(), stride: self.x.stride, row: 0, rows: self.x.count };
-        // SAFETY: the lengths were checked.
-        unsafe { self.dots(panels, all) };
-    }
-
-    /// Copies a block of the input into `scratch`.
-    fn pack(&self, rows: Range<usize>, depth: Range<usize>, scratch: &mut [f32]) {
-        for (row, to) in rows.zip(scratch.chunks_mut(PACKED_STRIDE)) {
-            let start = row * self.x.stride;
-            if let (Some(from), Some(to)) = (self.x.values.get(start + depth.start..start + depth.end), to.get_mut(..depth.len()))
-            {
-                to.copy_from_slice(from);
-            }
         }
     }
 

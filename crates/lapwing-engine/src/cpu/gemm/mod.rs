@@ -10,11 +10,13 @@ mod shape;
 mod store;
 mod target;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tile;
 
+pub(crate) use driver::{PackRows, gemm_packed, packed_scratch_len};
 pub use driver::{gemm, gemm_shared, scratch_len};
 pub use epilogue::{Epilogue, Residual, ResidualAt};
 pub use packed::PackedWeights;
 pub use shape::{GemmError, MatrixRows};
 pub use target::{OutRows, SharedOut};
+pub(crate) use tile::PACKED_STRIDE;

@@ -15,6 +15,8 @@ pub struct PackedWeights {
     level: Level,
     k: usize,
     n: usize,
+    /// Whether up to `DOT_COLUMNS` columns behind the last full panel are stored as columns, instead of padded to a vector.
+    has_dots: bool,
     data: Aligned,
 }
 
@@ -53,18 +55,19 @@ impl PackedWeights {
     /// Packs for `level`, or for the widest level of the machine if that is narrower.
     #[must_use]
     pub fn for_level(weights: &[f32], k: usize, n: usize, level: Level) -> Self {
-        Self::from_fn(k, n, level, |row, column| weights.get(row * n + column).copied().unwrap_or(0.0))
+        Self::from_fn(k, n, level, true, |row, column| weights.get(row * n + column).copied().unwrap_or(0.0))
     }
 
     /// Packs the transpose of row-major `[n, k]`, the layout of a linear layer's weights in PyTorch.
     #[must_use]
     pub fn from_transposed(weights: &[f32], k: usize, n: usize, level: Level) -> Self {
-        Self::from_fn(k, n, level, |row, column| weights.get(column * k + row).copied().unwrap_or(0.0))
+        Self::from_fn(k, n, level, true, |row, column| weights.get(column * k + row).copied().unwrap_or(0.0))
     }
 
-    fn from_fn(k: usize, n: usize, level: Level, at: impl Fn(usize, usize) -> f32) -> Self {
+    /// Packs `at(row, column)`. Without dots the kernels need no row of the input as a whole.
+    pub(crate) fn from_fn(k: usize, n: usize, level: Level, has_dots: bool, at: impl Fn(usize, usize) -> f32) -> Self {
         let level = level.runnable();
-        let mut packed = Self { level, k, n, data: Aligned::zeroed(0) };
+        let mut packed = Self { level, k, n, has_dots, data: Aligned::zeroed(0) };
         let len = (0..packed.panels()).map(|index| packed.stored(packed.panel(index))).sum();
         let mut data = Aligned::zeroed(len);
         for index in 0..packed.panels() {
@@ -130,7 +133,7 @@ impl PackedWeights {
         let column = index * width;
         let columns = width.min(self.n.saturating_sub(column));
         let shape = match columns {
-            columns if columns <= DOT_COLUMNS => Shape::Dot,
+            columns if self.has_dots && columns <= DOT_COLUMNS => Shape::Dot,
             columns if columns <= width / 2 => Shape::One,
             _ => Shape::Two,
         };
