@@ -8,25 +8,33 @@ mod constants;
 mod cubic;
 mod external;
 mod fused;
+pub(crate) mod images;
 mod known;
 mod lengths;
+mod load;
 mod nodes;
 mod prepare;
 mod quantized;
 mod quantized_lstm;
 mod rewrite;
+mod stage;
+mod table;
 #[cfg(test)]
 mod tests;
 mod values;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use ::rten::{LoadError, LoadErrorKind, Model, ModelOptions as LoadOptions, NodeId, RunOptions, ThreadPool, ValueOrView};
+use ::rten::ThreadPool;
 
+use self::images::divide::{Divided, Stage, divide};
+use self::images::run::Memory;
 use self::prepare::Prepared;
+use self::stage::LoadedStage;
+use self::table::Table;
 use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::ModelOptions;
@@ -39,10 +47,14 @@ use lapwing_onnx::{EngineError, OnnxFile};
 
 /// A model in rten.
 pub(crate) struct RtenExecutor {
-    model: Model,
+    stages: Vec<LoadedStage>,
     ports: Ports,
-    inputs: Vec<NodeId>,
-    outputs: Vec<NodeId>,
+    /// Places of the inputs and outputs in the table of a run, and how many it has.
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+    places: usize,
+    /// Outputs that no stage reads: they are made only if they are wanted.
+    last: HashSet<usize>,
     /// Operators by the names of their nodes, for messages.
     operators: HashMap<String, String>,
     threads: Arc<Threads>,
@@ -52,7 +64,7 @@ pub(crate) struct RtenExecutor {
 
 impl std::fmt::Debug for RtenExecutor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RtenExecutor").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("RtenExecutor").field("stages", &self.stages).finish_non_exhaustive()
     }
 }
 
@@ -70,51 +82,48 @@ impl RtenExecutor {
     ) -> Result<Self, EngineError> {
         file.check()?;
         values::check(&ports)?;
-        let Prepared { bytes, external, operators, mut notes } = prepare::prepare(file)?;
+        let Prepared { model, mut external, operators, mut notes } = prepare::prepare(file)?;
         // it packs weights in the pool that all models share
         ::rten::thread_pool().run(|| options.plan.threads.hold_current_pool());
-        let model = match load(bytes, external, true)? {
-            Ok(model) => model,
-            // its optimiser fails where two outputs are the same tensor, and the like
-            Err(error) if error.kind() == LoadErrorKind::OptimizeError => {
-                let Prepared { bytes, external, .. } = prepare::prepare(file)?;
-                let model = load(bytes, external, false)?.map_err(|error| words::load(&error, &operators))?;
-                notes.push(words::short(&format!("rten runs it without optimisations: {error}")));
-                model
-            }
-            Err(error) => return Err(words::load(&error, &operators)),
+        let names = |ports: &'_ [TensorSpec]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
+        let (reads, makes) = (names(&ports.inputs), names(&ports.outputs));
+        let Divided { stages, inputs, outputs, places } = divide(model, &external, &reads, &makes);
+        let read: HashSet<usize> = stages.iter().flat_map(Stage::read_places).collect();
+        let last = outputs.iter().copied().filter(|place| !read.contains(place)).collect();
+        let count = stages.len();
+        let load = |(at, stage): (usize, Stage)| {
+            // the last takes the files, which may be as large as memory allows
+            let external = if at + 1 == count { std::mem::take(&mut external) } else { external.clone() };
+            LoadedStage::load(stage, file, external, &operators, &mut notes)
         };
-        let find = |what: &str, port: &TensorSpec| {
-            let missing = || EngineError::part(format!("{what} {}", port.name), "rten does not have it");
-            model.find_node(&port.name).ok_or_else(missing)
-        };
-        let inputs = ports.inputs.iter().map(|port| find("input", port)).collect::<Result<_, _>>()?;
-        let outputs = ports.outputs.iter().map(|port| find("output", port)).collect::<Result<_, _>>()?;
+        let stages = stages.into_iter().enumerate().map(load).collect::<Result<_, _>>()?;
         let placement = Arc::new(Placement::on_cpu("fp32", fallback));
-        Ok(Self { model, ports, inputs, outputs, operators, threads: Arc::clone(&options.plan.threads), notes, placement })
+        Ok(Self { stages, ports, inputs, outputs, places, last, operators, threads: Arc::clone(&options.plan.threads), notes, placement })
     }
 
     fn run_one(
         &self,
         threads: &Arc<ThreadPool>,
+        memory: &mut Memory,
         call: &[Tensor],
         wanted: &[bool],
         ran: &mut BatchResult,
     ) -> Result<(), EngineError> {
         let began = Stamp::now();
-        let inputs = self.inputs.iter().zip(call).map(|(id, tensor)| Ok((*id, values::input(tensor)?)));
-        let inputs: Vec<(NodeId, ValueOrView<'_>)> = inputs.collect::<Result<_, EngineError>>()?;
+        let mut table = Table::new(self.places, memory);
+        for (place, tensor) in self.inputs.iter().zip(call) {
+            table.values.insert(*place, values::input(tensor)?);
+        }
         let is_wanted = |at: usize| wanted.get(at).copied().unwrap_or(true);
-        let ids: Vec<NodeId> = self.outputs.iter().enumerate().filter(|(at, _)| is_wanted(*at)).map(|(_, id)| *id).collect();
+        let unwanted = self.outputs.iter().enumerate().filter(|(at, place)| !is_wanted(*at) && self.last.contains(place));
+        let unwanted: Vec<usize> = unwanted.map(|(_, place)| *place).collect();
         let read = Stamp::now();
-        let options = RunOptions::default().with_thread_pool(Some(Arc::clone(threads)));
-        let made = catch_unwind(AssertUnwindSafe(|| self.model.run(inputs, &ids, Some(options))));
-        let made = match made {
-            Ok(made) => made.map_err(|error| words::run(&error, &self.operators))?,
+        let run = || self.stages.iter().try_for_each(|stage| table.run(stage, threads, &unwanted, &self.operators));
+        match catch_unwind(AssertUnwindSafe(|| threads.run(run))) {
+            Ok(made) => made?,
             Err(panic) => return Err(EngineError::Run { reason: format!("rten: {}", words::panic(&*panic)) }),
-        };
+        }
         let done = Stamp::now();
-        let mut made = made.into_iter();
         let output = |(at, port): (usize, &TensorSpec)| {
             if !is_wanted(at) {
                 return Ok(Tensor {
@@ -125,7 +134,8 @@ impl RtenExecutor {
                 });
             }
             let fails = |reason: String| EngineError::Run { reason: format!("output {}: {reason}", port.name) };
-            values::output(port, made.next().ok_or_else(|| fails("rten does not make it".to_owned()))?).map_err(fails)
+            let made = table.output(self.outputs[at]).ok_or_else(|| fails("rten does not make it".to_owned()))?;
+            values::output(port, made).map_err(fails)
         };
         ran.outputs.push(self.ports.outputs.iter().enumerate().map(output).collect::<Result<_, _>>()?);
         ran.preprocessing_ns += read.since(began);
@@ -133,19 +143,6 @@ impl RtenExecutor {
         ran.postprocessing_ns += done.elapsed();
         Ok(())
     }
-}
-
-/// Loads what was prepared.
-fn load(bytes: Vec<u8>, external: Vec<(String, Vec<u8>)>, optimised: bool) -> Result<Result<Model, LoadError>, EngineError> {
-    let loaded = catch_unwind(AssertUnwindSafe(|| {
-        let mut options = LoadOptions::with_all_ops();
-        options.enable_optimization(optimised).prepack_weights(true);
-        for (name, data) in external {
-            options.external_data(&name, data);
-        }
-        options.load(bytes)
-    }));
-    loaded.map_err(|panic| EngineError::part("graph", format!("rten cannot load it: {}", words::panic(&*panic))))
 }
 
 impl Executor for RtenExecutor {
@@ -177,7 +174,7 @@ impl Executor for RtenExecutor {
     fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError> {
         let threads = workspace.rten.pool(&self.threads);
         let mut ran = BatchResult::default();
-        calls.iter().try_for_each(|call| self.run_one(&threads, call, wanted, &mut ran))?;
+        calls.iter().try_for_each(|call| self.run_one(&threads, &mut workspace.images, call, wanted, &mut ran))?;
         Ok(ran)
     }
 }

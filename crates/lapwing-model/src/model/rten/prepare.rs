@@ -4,8 +4,6 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use prost::Message;
-
 use super::constants;
 use super::external::External;
 use super::known::Known;
@@ -17,8 +15,8 @@ use lapwing_onnx::{EngineError, ModelSource, OnnxFile, operator_name};
 
 /// What rten is given of a file.
 pub(crate) struct Prepared {
-    pub(crate) bytes: Vec<u8>,
-    /// Files of weights, under the names by which `bytes` asks for them.
+    pub(crate) model: ModelProto,
+    /// Files of weights, under the names by which `model` asks for them.
     pub(crate) external: Vec<(String, Vec<u8>)>,
     /// Operator and set by the name of the node.
     pub(crate) operators: HashMap<String, String>,
@@ -54,7 +52,7 @@ pub(crate) fn prepare(file: &OnnxFile) -> Result<Prepared, EngineError> {
     }
     rewrite::raise_opset(&mut proto);
     let external = external.into_files();
-    Ok(Prepared { bytes: proto.encode_to_vec(), external, operators, notes })
+    Ok(Prepared { model: proto, external, operators, notes })
 }
 
 /// Rewrites a graph and those in its nodes.

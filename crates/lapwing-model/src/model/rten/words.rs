@@ -35,6 +35,11 @@ pub(crate) fn run(error: &RunError, operators: &HashMap<String, String>) -> Engi
     }
 }
 
+/// An error of a node that the engine's kernels compute.
+pub(crate) fn step(node: &str, reason: &str, operators: &HashMap<String, String>) -> String {
+    short(&format!("{}: {reason}", named(node, operators)))
+}
+
 /// `node N (Operator, ai.onnx 17)`.
 fn named(node: &str, operators: &HashMap<String, String>) -> String {
     match operators.get(node) {

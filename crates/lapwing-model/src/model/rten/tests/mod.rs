@@ -18,7 +18,7 @@ use crate::choice::Backend;
 use crate::model::{ExecutorName, Model, ModelOptions, Workspace};
 
 /// Element types by their numbers in ONNX.
-const FLOAT: i32 = 1;
+pub(crate) const FLOAT: i32 = 1;
 const UINT8: i32 = 2;
 const INT8: i32 = 3;
 const INT32: i32 = 6;
@@ -26,7 +26,7 @@ const INT64: i32 = 7;
 const BOOL: i32 = 9;
 const DOUBLE: i32 = 11;
 
-fn node(kind: &str, reads: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+pub(crate) fn node(kind: &str, reads: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
     NodeProto {
         name: format!("the_{kind}"),
         op_type: kind.into(),
@@ -46,7 +46,7 @@ fn small(name: &str, data_type: i32, dims: &[i64], values: &[i32]) -> TensorProt
 }
 
 /// A file of one node from `inputs` to `y`.
-fn file(opset: i64, node: NodeProto, inputs: Vec<ValueInfoProto>, constants: Vec<TensorProto>, made: i32) -> Vec<u8> {
+pub(crate) fn file(opset: i64, node: NodeProto, inputs: Vec<ValueInfoProto>, constants: Vec<TensorProto>, made: i32) -> Vec<u8> {
     let set = |domain: &str, version| OperatorSetIdProto { domain: domain.into(), version };
     let rankless = ValueInfoProto {
         name: "y".into(),
@@ -68,12 +68,12 @@ fn file(opset: i64, node: NodeProto, inputs: Vec<ValueInfoProto>, constants: Vec
     ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..Default::default() }.encode_to_vec()
 }
 
-fn load(bytes: &[u8]) -> Result<Model, String> {
+pub(crate) fn load(bytes: &[u8]) -> Result<Model, String> {
     let options = ModelOptions { backend: Backend::Rten, ..ModelOptions::default() };
     Model::parse(bytes, &options).map_err(|error| error.to_string())
 }
 
-fn answer(model: &Model, mut call: Vec<Tensor>) -> Result<Tensor, String> {
+pub(crate) fn answer(model: &Model, mut call: Vec<Tensor>) -> Result<Tensor, String> {
     model.accept(&mut call).map_err(|error| error.to_string())?;
     let ran = model.run(&mut Workspace::default(), &[&call]).map_err(|error| error.to_string())?;
     Ok(ran.outputs.into_iter().flatten().next().unwrap())
