@@ -98,7 +98,18 @@ impl RtenExecutor {
         };
         let stages = stages.into_iter().enumerate().map(load).collect::<Result<_, _>>()?;
         let placement = Arc::new(Placement::on_cpu("fp32", fallback));
-        Ok(Self { stages, ports, inputs, outputs, places, last, operators, threads: Arc::clone(&options.plan.threads), notes, placement })
+        Ok(Self {
+            stages,
+            ports,
+            inputs,
+            outputs,
+            places,
+            last,
+            operators,
+            threads: Arc::clone(&options.plan.threads),
+            notes,
+            placement,
+        })
     }
 
     fn run_one(

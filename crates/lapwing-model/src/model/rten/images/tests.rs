@@ -7,7 +7,7 @@ use lapwing_onnx::tensor::Tensor;
 use lapwing_testing::onnx::{f32s as floats, i64s as whole, int, port, word};
 use proptest::prelude::*;
 use prost::Message;
-use rten_tensor::{AsView, Layout, Tensor as Values};
+use rten_tensor::{AsView, Tensor as Values};
 
 use super::super::tests::{FLOAT, answer, file, load};
 use super::divide::divide;
