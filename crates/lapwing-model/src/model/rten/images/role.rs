@@ -223,7 +223,7 @@ impl<'a> Recognition<'a> {
             let (dims, values) = self.constants.floats(name)?;
             // of the axes, which are aligned at their ends, only that of channels may be longer than 1
             let others = |(at, length): (usize, &usize)| *length == 1 || at + 1 == first.rank - 1;
-            let fits = dims.len() <= first.rank && dims.iter().rev().enumerate().map(|(at, length)| (at, length)).all(others);
+            let fits = dims.len() <= first.rank && dims.iter().rev().enumerate().all(others);
             (fits && [1, first.channels].contains(&values.len())).then(|| Operand::Constant(values.into()))
         };
         let read = Elementwise::read(node, &self.constants, operand)?;

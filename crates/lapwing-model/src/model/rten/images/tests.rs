@@ -91,6 +91,7 @@ impl Network {
         let mut x = x;
         let mut lengths = self.lengths.clone();
         let mut attribute = vec![ints("strides", &strides), ints("dilations", &dilations), int("group", groups as i64)];
+        attribute.push(ints("kernel_shape", &kernel));
         if is_same {
             attribute.push(word("auto_pad", "SAME_UPPER"));
         } else {
@@ -175,7 +176,7 @@ impl Network {
                 let mean = self.push("GlobalAveragePool", &[&x], vec![]);
                 let ones = vec![1; self.axes];
                 let weights = self.constant(&[&[channels as i64, channels as i64], &ones[..]].concat());
-                let made = self.push("Conv", &[&mean, &weights], vec![]);
+                let made = self.push("Conv", &[&mean, &weights], vec![ints("kernel_shape", &ones)]);
                 let gate = self.push("Sigmoid", &[&made], vec![]);
                 let made = self.push("Mul", &[&x, &gate], vec![]);
                 self.alike.push((made, channels));
@@ -318,9 +319,9 @@ fn what_follows_a_convolution_is_its_step() {
 fn images_whose_lengths_differ_are_repeated() {
     // the mean of all pixels by windows of a size: that it has one pixel is not known before a call
     let nodes = vec![
-        node("Conv", &["x", "w"], "a", vec![]),
+        node("Conv", &["x", "w"], "a", vec![ints("kernel_shape", &[1, 1])]),
         node("AveragePool", &["a"], "b", vec![ints("kernel_shape", &[4, 5])]),
-        node("Conv", &["b", "w"], "c", vec![]),
+        node("Conv", &["b", "w"], "c", vec![ints("kernel_shape", &[1, 1])]),
         node("Mul", &["a", "c"], "y", vec![]),
     ];
     let bytes = network(4, nodes, vec![weights("w", &[3, 3, 1, 1])], &["y"]);
@@ -337,11 +338,14 @@ fn a_node_whose_input_does_not_fit_is_named() {
         |shape: &[usize]| answer(&model, vec![Tensor::f32("x", shape, &vec![0.0; shape.iter().product()])]).unwrap_err();
     assert_eq!(
         refused(&[1, 3, 2, 9]),
-        "model: node a (Conv, ai.onnx 17): its kernel is larger than its padded input of 2 rows and 9 columns"
+        "model: cannot run: node a (Conv, ai.onnx 17): its kernel is larger than its padded input of 2 rows and 9 columns"
     );
-    assert_eq!(refused(&[1, 2, 9, 9]), "model: node a (Conv, ai.onnx 17): its input has 2 channels, and its weights are for 3");
+    assert_eq!(
+        refused(&[1, 2, 9, 9]),
+        "model: cannot run: node a (Conv, ai.onnx 17): its input has 2 channels, and its weights are for 3"
+    );
     assert_eq!(
         refused(&[1, 3, 0, 9]),
-        "model: node a (Conv, ai.onnx 17): its input of 0 rows, 9 columns and 3 channels has no elements"
+        "model: cannot run: node a (Conv, ai.onnx 17): its input of 0 rows, 9 columns and 3 channels has no elements"
     );
 }
