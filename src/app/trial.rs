@@ -385,7 +385,7 @@ mod tests {
         }
         assert_eq!(batch_trial_of(&batch_line(ExecutorName::Plan, &BatchAxis::Planned)), None);
         // a file's names may have line ends, and are no lines of their own
-        let conv = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans/refused-conv.onnx");
+        let conv = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/plans/refused-conv.onnx");
         let axis = BatchAxis::NotShown("input a\njoins plan".to_owned());
         let options = ModelOptions { batch_trial: Some(BatchTrial::Told(ExecutorName::Rten, axis)), ..ModelOptions::default() };
         let model = Model::read(&conv, &options).unwrap();
