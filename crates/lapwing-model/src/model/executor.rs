@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::rten::ThreadPool;
 
 use super::batch::{self, BatchInput, BatchResult, CallWork};
-use super::rten::images::run::Memory;
+use super::image_memory::ImageMemory;
 use super::rten_threads::RtenThreads;
 use lapwing_engine::cpu::{CpuExecutor, CpuState};
 use lapwing_engine::gpu::{CudaExecutor, CudaState};
@@ -128,6 +128,6 @@ pub struct Workspace {
     pub(crate) gpu: CudaState,
     pub(crate) outputs: Vec<Vec<f32>>,
     pub(crate) rten: RtenThreads,
-    pub(crate) images: Memory,
+    pub(crate) images: ImageMemory,
     pub(crate) tabular: TabularState,
 }

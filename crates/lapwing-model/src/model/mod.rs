@@ -6,6 +6,7 @@ mod batch_axis;
 mod executor;
 mod first_difference;
 mod generated;
+mod image_memory;
 mod joined;
 mod measured;
 mod onnxruntime;

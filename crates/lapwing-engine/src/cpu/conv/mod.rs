@@ -14,4 +14,4 @@ mod windows;
 pub use convolution::Convolution;
 pub use geometry::{ConvError, Windows};
 pub use layout::transpose;
-pub use pooling::{PoolKind, Pooling};
+pub use pooling::{PoolKind, PoolingKernel};

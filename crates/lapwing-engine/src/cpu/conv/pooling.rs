@@ -19,13 +19,13 @@ pub enum PoolKind {
 
 /// A pooling of each channel.
 #[derive(Debug, Clone, Copy)]
-pub struct Pooling {
+pub struct PoolingKernel {
     windows: Windows,
     kind: PoolKind,
     level: Level,
 }
 
-impl Pooling {
+impl PoolingKernel {
     /// A pooling at `level`.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ proptest! {
             let want: Vec<f64> = taps.iter().flat_map(|pixel| (0..channels).map(|c| of(pixel, c)).collect::<Vec<_>>()).collect();
             for level in Level::available() {
                 let mut got = vec![f32::NAN; want.len()];
-                Pooling::new(windows, kind, level).unwrap().run(&image, size, channels, 0..taps.len(), &mut got).unwrap();
+                PoolingKernel::new(windows, kind, level).unwrap().run(&image, size, channels, 0..taps.len(), &mut got).unwrap();
                 near(&got, &want)?;
             }
         }
@@ -148,8 +148,9 @@ fn what_no_window_can_have_is_refused() {
     assert_eq!(refused(Windows { dilations: [0, 1], ..windows }), "dilation is 0, which no window can have");
     assert_eq!(refused(Windows { kernel: [0, 3], ..windows }), "kernel is 0, which no window can have");
     assert_eq!(refused(Windows { pads: [0, 0, 5000, 0], ..windows }), "padding is 5000, which no window can have");
-    let pooling =
-        |pads| Pooling::new(Windows { pads, ..windows }, PoolKind::Max, Level::best()).map(|_| ()).map_err(|e| e.to_string());
+    let pooling = |pads| {
+        PoolingKernel::new(Windows { pads, ..windows }, PoolKind::Max, Level::best()).map(|_| ()).map_err(|e| e.to_string())
+    };
     assert_eq!(pooling([2; 4]), Ok(()));
     assert_eq!(pooling([0, 3, 0, 0]).unwrap_err(), "padding is 3, which no window can have");
 }

@@ -31,12 +31,12 @@ use std::sync::Arc;
 use ::rten::ThreadPool;
 
 use self::images::divide::{Divided, Stage, divide};
-use self::images::run::Memory;
 use self::prepare::Prepared;
 use self::stage::LoadedStage;
 use self::table::Table;
 use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
+use super::image_memory::ImageMemory;
 use super::options::ModelOptions;
 use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
@@ -115,7 +115,7 @@ impl RtenExecutor {
     fn run_one(
         &self,
         threads: &Arc<ThreadPool>,
-        memory: &mut Memory,
+        memory: &mut ImageMemory,
         call: &[Tensor],
         wanted: &[bool],
         ran: &mut BatchResult,

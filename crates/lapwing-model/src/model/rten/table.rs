@@ -6,22 +6,23 @@ use std::sync::Arc;
 use ::rten::{NodeId, RunOptions, ThreadPool, Value, ValueOrView, ValueView};
 
 use super::images::image::Image;
-use super::images::run::{Images, Memory};
+use super::images::run::Images;
 use super::images::steps::{Step, Work};
 use super::stage::LoadedStage;
 use super::words;
+use crate::model::image_memory::ImageMemory;
 use lapwing_onnx::EngineError;
 
 /// Tensors by place: those of rten and of the caller, and images. An image that rten reads, or the caller, is in ONNX's order of axes there.
 pub(crate) struct Table<'a> {
     pub(crate) values: HashMap<usize, ValueOrView<'a>>,
     images: Images,
-    memory: &'a mut Memory,
+    memory: &'a mut ImageMemory,
 }
 
 impl<'a> Table<'a> {
     /// A table of so many places.
-    pub(crate) fn new(places: usize, memory: &'a mut Memory) -> Self {
+    pub(crate) fn new(places: usize, memory: &'a mut ImageMemory) -> Self {
         let images = Images { of: (0..places).map(|_| None).collect() };
         Self { values: HashMap::new(), images, memory }
     }

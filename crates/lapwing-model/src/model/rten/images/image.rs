@@ -1,8 +1,10 @@
-//! Images with their channels side by side, and the memory that they leave to one another.
+//! Images with their channels side by side.
 
 use lapwing_engine::cpu::conv::transpose;
 use lapwing_engine::cpu::level::Level;
 use rten_tensor::{AsView, Layout, Tensor, TensorView};
+
+use crate::model::image_memory::Buffers;
 
 /// An image for each element of a batch, channels last.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,32 +14,6 @@ pub(crate) struct Image {
     /// 3 or 4: its axes in ONNX. Of 3, there is one row.
     pub(crate) rank: usize,
     pub(crate) data: Vec<f32>,
-}
-
-/// Memory that images leave to others.
-#[derive(Debug, Default)]
-pub(crate) struct Buffers(Vec<Vec<f32>>);
-
-impl Buffers {
-    /// `len` elements, with any values.
-    pub(crate) fn take(&mut self, len: usize) -> Result<Vec<f32>, String> {
-        let fits = self.0.iter().enumerate().filter(|(_, buffer)| buffer.capacity() >= len);
-        let best = fits.min_by_key(|(_, buffer)| buffer.capacity()).map(|(at, _)| at);
-        let mut buffer = best.map(|at| self.0.swap_remove(at)).unwrap_or_default();
-        let more = len.saturating_sub(buffer.len());
-        buffer.try_reserve_exact(more).map_err(|_| format!("an image of {len} numbers does not fit the memory"))?;
-        buffer.resize(len, 0.0);
-        Ok(buffer)
-    }
-
-    /// Gives memory back.
-    pub(crate) fn give(&mut self, buffer: Vec<f32>) {
-        /// More than that, no network of known ones has at once.
-        const MOST: usize = 32;
-        if self.0.len() < MOST {
-            self.0.push(buffer);
-        }
-    }
 }
 
 impl Image {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lapwing_engine::cpu::conv::{Convolution, PoolKind, Pooling, Windows};
+use lapwing_engine::cpu::conv::{Convolution, PoolKind, PoolingKernel, Windows};
 use lapwing_engine::cpu::level::Level;
 use lapwing_onnx::messages::NodeProto;
 
@@ -15,7 +15,7 @@ use super::elementwise::{Elementwise, Operand};
 #[derive(Debug)]
 pub(crate) enum Role {
     Convolution(Arc<Convolution>),
-    Pooling(Pooling),
+    Pooling(PoolingKernel),
     /// The mean of each channel over all pixels.
     GlobalMean,
     /// Channels side by side.
@@ -164,7 +164,7 @@ impl<'a> Recognition<'a> {
             _ if is_on("count_include_pad") => PoolKind::MeanWithPadding,
             _ => PoolKind::Mean,
         };
-        let pooling = Pooling::new(windows(node, &kernel)?, kind, Level::best()).ok()?;
+        let pooling = PoolingKernel::new(windows(node, &kernel)?, kind, Level::best()).ok()?;
         let makes = Known { is_pixel: false, ..before };
         Some(ImageNode { role: Role::Pooling(pooling), reads: vec![x.to_owned()], makes })
     }

@@ -8,28 +8,14 @@ use lapwing_engine::cpu::map::ArgData;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use smallvec::SmallVec;
 
-use super::image::{Buffers, Image, mean, side_by_side};
+use super::image::{Image, mean, side_by_side};
 use super::steps::{PixelProgram, Source, Step, Work};
+use crate::model::image_memory::{Buffers, ImageMemory, Scratch};
 
 /// The pixels of a block that a program makes while they are in a cache: so many elements.
 const BLOCK: usize = 1 << 14;
 /// The rows of a block that a product packs together.
 const BLOCK_PIXELS: usize = 112;
-
-/// Memory of a thread that computes blocks.
-#[derive(Debug, Default)]
-struct Scratch {
-    product: Vec<f32>,
-    block: Vec<f32>,
-    program: Vec<f32>,
-}
-
-/// The memory of runs, one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    pub(crate) buffers: Buffers,
-    scratch: Scratch,
-}
 
 /// The images of a run, by place.
 #[derive(Debug, Default)]
@@ -47,7 +33,7 @@ impl Images {
     /// # Errors
     ///
     /// Why the images do not fit.
-    pub(crate) fn run(&mut self, step: &Step, memory: &mut Memory) -> Result<(), String> {
+    pub(crate) fn run(&mut self, step: &Step, memory: &mut ImageMemory) -> Result<(), String> {
         let made = match &step.work {
             Work::Convolution { x, convolution, then } => self.convolve(self.get(*x)?, convolution, then.as_ref(), memory)?,
             Work::Program(program) => self.compute(program, None, memory)?,
@@ -93,7 +79,7 @@ impl Images {
         x: &Image,
         convolution: &Convolution,
         then: Option<&PixelProgram>,
-        memory: &mut Memory,
+        memory: &mut ImageMemory,
     ) -> Result<Vec<Image>, String> {
         let [inputs, outputs] = convolution.channels();
         if x.shape[3] != inputs {
@@ -143,7 +129,7 @@ impl Images {
     }
 
     /// Runs a program over images; `convolved` is what the step's convolution made, if it has one.
-    fn compute(&self, program: &PixelProgram, convolved: Option<&Image>, memory: &mut Memory) -> Result<Vec<Image>, String> {
+    fn compute(&self, program: &PixelProgram, convolved: Option<&Image>, memory: &mut ImageMemory) -> Result<Vec<Image>, String> {
         let image = |source: &Source| match (source, convolved) {
             (Source::Convolution, Some(image)) => Ok(image),
             (Source::Convolution, None) => Err("it has no convolution".to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use lapwing_engine::cpu::conv::{Convolution, Pooling};
+use lapwing_engine::cpu::conv::{Convolution, PoolingKernel};
 use lapwing_engine::cpu::program::{ArgShape, CpuInstruction, CpuProgram};
 
 use super::elementwise::{Elementwise, has_room};
@@ -38,7 +38,7 @@ pub(crate) enum Work {
     Program(PixelProgram),
     Pooling {
         x: usize,
-        pooling: Pooling,
+        pooling: PoolingKernel,
     },
     GlobalMean {
         x: usize,
@@ -83,7 +83,7 @@ struct Draft {
 enum Kind {
     Convolution(Arc<Convolution>, String),
     Program,
-    Pooling(Pooling, String),
+    Pooling(PoolingKernel, String),
     GlobalMean(String),
     Concat(Vec<String>),
     ChannelsLast(String),
