@@ -2,8 +2,7 @@
 //! length is taken out. A direction against time reads each row's own elements in the reverse order, and so do its states.
 
 use super::known::{Known, integer, text};
-use super::nodes::{Nodes, Parts, made, real_of, whole, whole_of, wholes, wholes_of};
-use super::rewrite::Opset;
+use super::nodes::{Nodes, Opset, Parts, made, real_of, whole, whole_of, wholes, wholes_of};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto};
 

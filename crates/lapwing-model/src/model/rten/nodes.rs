@@ -4,6 +4,10 @@ use lapwing_onnx::messages::attribute_proto::AttributeType;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
+/// The version of ONNX's own operators.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opset(pub(crate) i64);
+
 /// The nodes that stand for one node.
 pub(crate) type Nodes = Vec<NodeProto>;
 

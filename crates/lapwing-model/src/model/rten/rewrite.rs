@@ -1,15 +1,11 @@
 //! Nodes that rten reads otherwise than ONNX says: written by others that it reads alike, or refused.
 
 use super::known::{Known, attribute, floats, integer, is_onnx, text};
-use super::nodes::{Nodes, constant, made, real, scalar, whole, wholes, wholes_of, word};
+use super::nodes::{Nodes, Opset, constant, made, real, scalar, whole, wholes, wholes_of, word};
 use super::{constants, cubic, fused, lengths, quantized};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{ModelProto, NodeProto, TensorProto};
 use lapwing_onnx::{EngineError, operator_name};
-
-/// The version of ONNX's own operators.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opset(pub(crate) i64);
 
 /// Appends what rten is given for a node.
 ///
