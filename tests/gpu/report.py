@@ -22,7 +22,7 @@ BEGIN, END = "<!-- device:begin -->", "<!-- device:end -->"
 NONE = "Not run on a device."
 # The name of a device, and a figure. A paragraph or table with both counts as a figure of a device.
 DEVICE = re.compile(r"\b(?:[Gg][Pp][Uu]s?|CUDA|NVIDIA|GeForce|RTX|Tesla|[AHBLVT]\d{2,3}0?|GB?\d{3}|L4S?|L40S?|T4)\b")
-SETTING = re.compile(r"^`[\w.*\[\]]+`(?: ⚑)? \| .*$", re.M)
+SETTING = re.compile(r"^`[\w.*\[\]]+`†?(?: ⚑)? \| .*$", re.M)
 FIGURE = re.compile(r"(?<![\w.])\d[\d.,]*\s?(?:µs|us|ms|ns|[MGTP]FLOPS?(?:/s)?|[GT]i?B/s|[KMGT]OPS|(?:requests|rows|tokens|sequences)/s)(?![\w])")
 
 

@@ -109,6 +109,9 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_amend_failed_total": "passed unchanged",
         "lapwing_recording_dropped_total": "the last line of a recording has it",
         "lapwing_late_events_total": "ordinary after an early answer; in no figure of a request",
+        "lapwing_config_generation": "/config has it, with what changed",
+        "lapwing_config_reload_failures_total": "log and /config name every fault",
+        "lapwing_upstream_pushback_total": "the failed answers themselves are shown",
         "lapwing_spans_received_total": "lapwing_spans_total has it by result",
     }
     shown = " ".join(expr for dashboard in dashboards() for _, expr in queries(dashboard))

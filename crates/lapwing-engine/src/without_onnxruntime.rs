@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::cpu::threads::Threads;
 use lapwing_onnx::EngineError;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 
@@ -87,7 +88,7 @@ impl Session {
     /// # Errors
     ///
     /// None: there is no library.
-    pub const fn from_file(runtime: &Runtime, _: &Path, _: usize) -> Result<Self, EngineError> {
+    pub const fn from_file(runtime: &Runtime, _: &Path, _: &Threads) -> Result<Self, EngineError> {
         match *runtime {}
     }
 
@@ -96,7 +97,7 @@ impl Session {
     /// # Errors
     ///
     /// None: there is no library.
-    pub const fn from_bytes(runtime: &Runtime, _: &[u8], _: usize) -> Result<Self, EngineError> {
+    pub const fn from_bytes(runtime: &Runtime, _: &[u8], _: &Threads) -> Result<Self, EngineError> {
         match *runtime {}
     }
 

@@ -1,9 +1,12 @@
 //! `Resize` in the mode `cubic`: what can be seen by hand, and what ONNX Runtime computes.
 
 use super::{FLOAT, answered, file, node};
+#[cfg(feature = "onnxruntime")]
 use lapwing_onnx::messages::NodeProto;
 use lapwing_onnx::tensor::Tensor;
-use lapwing_testing::onnx::{f32s, float, int, ints, port, word};
+use lapwing_testing::onnx::{f32s, float, port, word};
+#[cfg(feature = "onnxruntime")]
+use lapwing_testing::onnx::{int, ints};
 
 #[test]
 fn what_is_a_plane_stays_one() {
