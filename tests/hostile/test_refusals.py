@@ -17,8 +17,9 @@ Y, LABELS = ("y", T.FLOAT, None), ("y", T.STRING, None)
 ML = "ai.onnx.ml"
 
 
-def named(kind, inputs, outputs="y", **attributes):
-    made = node(kind, inputs, outputs, **attributes)
+def named(kind, inputs, outputs=("y",), **attributes):
+    made = node(kind, inputs, "y", **attributes)
+    made.output[:] = outputs
     made.name = f"the_{kind}"
     return made
 
@@ -39,11 +40,11 @@ MODELS = {
     "an operator of another domain": ([named("Fused", ["x"], domain="com.example")], X, Y, [], {"": 17, "com.example": 3}, "not supported"),
     "an operator that is not run": (
         [named("Scan", ["x"], num_scan_inputs=1, body=h.make_graph([], "body", [], []))], X, Y, [], {"": 17}, "not supported"),
-    "a cubic resize": (
-        [named("Resize", ["x", "", "scales"], mode="cubic")], ("x", T.FLOAT, [1, 1, 4, 4]), Y,
-        weights(scales=np.array([1, 1, 2, 2], np.float32)), {"": 17}, "cubic"),
+    "a cubic resize that smooths": (
+        [named("Resize", ["x", "", "scales"], mode="cubic", antialias=1)], ("x", T.FLOAT, [1, 1, 4, 4]), Y,
+        weights(scales=np.array([1, 1, 2, 2], np.float32)), {"": 18}, "antialias"),
     "lengths of sequences": (
-        [named("LSTM", ["x", "W", "R", "B", "lengths"], hidden_size=3)], ("x", T.FLOAT, [5, 1, 4]), Y, lstm(), {"": 17}, "sequence_lens"),
+        [named("LSTM", ["x", "W", "R", "B", "lengths"], ("", "", "y"), hidden_size=3)], ("x", T.FLOAT, [5, 1, 4]), Y, lstm(), {"": 17}, "sequence_lens"),
     "shapes that do not fit": ([named("MatMul", ["x", "w"])], X, Y, weights(w=np.ones((5, 2), np.float32)), {"": 17}, "4"),
     "trees whose lists differ": (
         [named("TreeEnsembleRegressor", ["x"], domain=ML, nodes_treeids=[0, 0], nodes_nodeids=[0], nodes_featureids=[0], nodes_values=[0.0],
