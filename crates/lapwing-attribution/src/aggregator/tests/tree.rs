@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::ServerSpan;
 use crate::aggregator::*;
-use crate::{ProcessId, ServerSpan};
-use lapwing_ledger::TraceId;
 
 const OWN: u8 = 100;
 
@@ -16,22 +15,13 @@ fn id(n: u8) -> SpanId {
 
 fn span(n: u8, parent: u8, start: u64, end: u64) -> IncomingSpan {
     IncomingSpan {
-        trace: TraceId([1; 16]),
         span: id(n),
         parent: Some(id(parent)),
         name: n.to_string().into(),
-        kind: SpanKind::Internal,
         stage: None,
-        phase: None,
-        is_store_call: false,
         start_unix_ns: 1_000 + start,
         end_unix_ns: 1_000 + end,
-        service: Arc::from("app/1"),
-        process: ProcessId::default(),
-        cache: crate::CacheLookups::default(),
-        server: None,
-        shifted_ns: 0,
-        shared: None,
+        ..super::span(1, 0, None, 0, 0)
     }
 }
 

@@ -65,6 +65,12 @@ impl Convolution {
         Ok(Self { windows, level: level.runnable(), channels: [inputs, outputs], kernels, bias: bias.to_vec() })
     }
 
+    /// Whether each channel has one kernel and meets no other: it computes little for what it reads.
+    #[must_use]
+    pub const fn is_depthwise(&self) -> bool {
+        matches!(self.kernels, Kernels::Depthwise(_))
+    }
+
     /// Its windows.
     #[must_use]
     pub fn windows(&self) -> &Windows {

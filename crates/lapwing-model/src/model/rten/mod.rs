@@ -87,14 +87,18 @@ impl RtenExecutor {
         ::rten::thread_pool().run(|| options.plan.threads.hold_current_pool());
         let names = |ports: &'_ [TensorSpec]| ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
         let (reads, makes) = (names(&ports.inputs), names(&ports.outputs));
-        let Divided { stages, inputs, outputs, places } = divide(model, &external, &reads, &makes);
+        let Divided { mut stages, inputs, outputs, places } = divide(model, &external, &reads, &makes);
         let read: HashSet<usize> = stages.iter().flat_map(Stage::read_places).collect();
         let last = outputs.iter().copied().filter(|place| !read.contains(place)).collect();
-        let count = stages.len();
+        let named: Vec<HashSet<String>> = stages.iter_mut().map(Stage::weight_files).collect::<Result<_, _>>()?;
         let load = |(at, stage): (usize, Stage)| {
-            // the last takes the files, which may be as large as memory allows
-            let external = if at + 1 == count { std::mem::take(&mut external) } else { external.clone() };
-            LoadedStage::load(stage, file, external, &operators, &mut notes)
+            // files may be as large as memory allows: each is copied for a stage only if a later one needs it too
+            let mut of_stage = Vec::new();
+            for (name, data) in external.iter_mut().filter(|(name, _)| named[at].contains(name)) {
+                let is_last = !named[at + 1..].iter().any(|later| later.contains(name));
+                of_stage.push((name.clone(), if is_last { std::mem::take(data) } else { data.clone() }));
+            }
+            LoadedStage::load(stage, file, of_stage, &operators, &mut notes)
         };
         let stages = stages.into_iter().enumerate().map(load).collect::<Result<_, _>>()?;
         let placement = Arc::new(Placement::on_cpu("fp32", fallback));

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use lapwing_onnx::EngineError;
 use lapwing_onnx::messages::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 
+use super::super::prepare::each_tensor;
 use super::constants::Constants;
 use super::role::{ImageNode, Recognition, Role, has_parameters};
 use super::steps::{Drafts, Step};
@@ -23,6 +25,24 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
+    /// The files in which constants of its part lie, by the names by which rten asks for them.
+    ///
+    /// # Errors
+    ///
+    /// None: reading names does not fail.
+    pub(crate) fn weight_files(&mut self) -> Result<HashSet<String>, EngineError> {
+        let mut files = HashSet::new();
+        let mut graphs = self.part.iter_mut().filter_map(|part| part.graph.as_mut());
+        graphs.try_for_each(|graph| {
+            each_tensor(graph, &mut |tensor| {
+                let locations = tensor.external_data.iter().filter(|entry| entry.key == "location");
+                files.extend(locations.map(|entry| entry.value.clone()));
+                Ok(())
+            })
+        })?;
+        Ok(files)
+    }
+
     /// The places of what it reads.
     pub(crate) fn read_places(&self) -> Vec<usize> {
         self.reads.iter().map(|(_, place)| *place).chain(self.steps.iter().flat_map(Step::reads)).collect()
@@ -86,6 +106,7 @@ fn in_stages(
     let given: HashSet<&str> = inputs.iter().map(String::as_str).collect();
     let mut recognition = Recognition::of(Constants::of(model, graph, external, &given, has_parameters));
     let mut nodes: Vec<(&NodeProto, Option<ImageNode>)> = graph.node.iter().map(|node| (node, recognition.node(node))).collect();
+    leave_lone_depthwise(&mut nodes);
     if !nodes.iter().any(|(_, node)| matches!(node, Some(ImageNode { role: Role::Convolution(_), .. }))) {
         return None;
     }
@@ -113,6 +134,23 @@ fn in_stages(
     };
     nodes.into_iter().try_for_each(|(node, image)| division.node(node, image))?;
     division.finish(inputs, outputs)
+}
+
+/// Leaves depthwise convolutions from a tensor of rten's to another to rten: they cost less than two changes of the layout, as between the
+/// tokens of a transformer.
+fn leave_lone_depthwise(nodes: &mut [(&NodeProto, Option<ImageNode>)]) {
+    let images = || nodes.iter().filter_map(|(node, image)| Some((node, image.as_ref()?)));
+    let made: HashSet<String> = images().flat_map(|(node, _)| node.output.iter().cloned()).collect();
+    let read: HashSet<String> = images().flat_map(|(_, image)| image.reads.iter().cloned()).collect();
+    for (node, image) in nodes {
+        let is_lone = image.as_ref().is_some_and(|ImageNode { role, reads, .. }| {
+            let is_depthwise = matches!(role, Role::Convolution(convolution) if convolution.is_depthwise());
+            is_depthwise && !reads.iter().any(|name| made.contains(name)) && !node.output.iter().any(|name| read.contains(name))
+        });
+        if is_lone {
+            *image = None;
+        }
+    }
 }
 
 /// What a node reads, in its graphs too.

@@ -2,7 +2,9 @@
 
 use ::rten::{RunOptions, Value};
 use lapwing_onnx::messages::attribute_proto::AttributeType;
-use lapwing_onnx::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use lapwing_onnx::messages::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto, ValueInfoProto,
+};
 use lapwing_onnx::tensor::Tensor;
 use lapwing_testing::onnx::{f32s as floats, i64s as whole, int, port, word};
 use proptest::prelude::*;
@@ -12,6 +14,8 @@ use rten_tensor::{AsView, Tensor as Values};
 use super::super::tests::{FLOAT, answer, file, load};
 use super::divide::divide;
 use super::steps::Work;
+use crate::choice::Backend;
+use crate::model::{Model, ModelOptions};
 
 /// A network that is made node by node, from a seed.
 struct Network {
@@ -348,4 +352,49 @@ fn a_node_whose_input_does_not_fit_is_named() {
         "model: cannot run: node a (Conv, ai.onnx 17): its input has 2 channels, and its weights are for 3"
     );
     assert_eq!(refused(&[1, 3, 0, 9]), "x: expected shape [-1, -1, -1, -1], got [1, 3, 0, 9]");
+}
+
+#[test]
+fn a_lone_depthwise_convolution_is_left_to_rten() {
+    let depthwise = |reads: [&str; 2], makes| {
+        let attribute = vec![ints("kernel_shape", &[3, 3]), ints("pads", &[1, 1, 1, 1]), int("group", 3)];
+        node("Conv", &reads, makes, attribute)
+    };
+    let constants = || vec![weights("w", &[3, 1, 3, 3])];
+    let stages = |nodes: Vec<NodeProto>| {
+        let model = ModelProto::decode(&*network(4, nodes, constants(), &["y"])).unwrap();
+        divide(model, &[], &["x".to_owned()], &["y".to_owned()]).stages
+    };
+    let sine = |x, y| node("Sin", &[x], y, vec![]);
+    let lone = stages(vec![sine("x", "a"), depthwise(["a", "w"], "b"), sine("b", "y")]);
+    assert!(lone.len() == 1 && lone[0].steps.is_empty(), "{lone:?}");
+    let two = stages(vec![sine("x", "a"), depthwise(["a", "w"], "b"), depthwise(["b", "w"], "c"), sine("c", "y")]);
+    assert_eq!(two.iter().map(|stage| stage.steps.len()).sum::<usize>(), 2, "{two:?}");
+}
+
+#[test]
+fn weights_in_files_reach_the_stages_that_have_them() {
+    let nodes = || {
+        let conv = |reads: &[&str], makes| node("Conv", reads, makes, vec![ints("kernel_shape", &[1, 1])]);
+        let product = |x, makes| node("MatMul", &[x, "m"], makes, vec![]);
+        vec![product("x", "a"), conv(&["a", "w"], "b"), product("b", "c"), conv(&["c", "w"], "d"), product("d", "y")]
+    };
+    let constants = || vec![weights("w", &[3, 3, 1, 1]), weights("m", &[5, 5])];
+    let inside = network(4, nodes(), constants(), &["y"]);
+    let mut outside = ModelProto::decode(&*inside).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let graph = outside.graph.as_mut().unwrap();
+    for tensor in &mut graph.initializer {
+        let bytes: Vec<u8> = std::mem::take(&mut tensor.float_data).iter().flat_map(|x| x.to_le_bytes()).collect();
+        std::fs::write(folder.path().join(&tensor.name), bytes).unwrap();
+        tensor.data_location = Some(1);
+        tensor.external_data = vec![StringStringEntryProto { key: "location".into(), value: tensor.name.clone() }];
+    }
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, outside.encode_to_vec()).unwrap();
+    let options = ModelOptions { backend: Backend::Rten, ..ModelOptions::default() };
+    let outside = Model::read(&path, &options).unwrap();
+    let x = Tensor::f32("x", &[1, 3, 4, 5], &(0..60).map(|at| (at % 11) as f32).collect::<Vec<_>>());
+    let got = answer(&outside, vec![x.clone()]).unwrap();
+    assert_eq!(got.to_f32(), answer(&load(&inside).unwrap(), vec![x]).unwrap().to_f32());
 }
