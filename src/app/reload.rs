@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::log::LogFilter;
 use super::running::Running;
 use super::signals::Watched;
-use crate::config::Sources;
+use crate::config::{MAX_RELOADED_BYTES, Sources};
 use lapwing_ledger::Stamp;
 
 /// What was seen of the file.
@@ -15,14 +15,13 @@ use lapwing_ledger::Stamp;
 enum Content {
     /// It cannot be read.
     Absent,
-    /// It is empty, or larger than a configuration is: somebody is writing it.
-    Unfinished,
+    /// It is empty: somebody is writing it.
+    Empty,
+    /// It is larger than what is read while requests are served.
+    TooLarge,
     /// A hash of what it holds.
     Holds(u64),
 }
-
-/// No configuration is as large, bytes.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Sees when a file has another content. It follows links, so that the mounted files of a ConfigMap are seen.
 pub(crate) struct FileWatch {
@@ -55,7 +54,7 @@ impl FileWatch {
         }
         self.looked = Stamp::now();
         let content = self.content();
-        let is_new = content != self.seen && content != Content::Unfinished;
+        let is_new = content != self.seen && content != Content::Empty;
         let is_whole = is_new && self.arriving == Some(content);
         self.arriving = is_new.then_some(content);
         is_whole
@@ -64,8 +63,9 @@ impl FileWatch {
     fn content(&self) -> Content {
         let Some(file) = &self.file else { return Content::Absent };
         match std::fs::metadata(file) {
-            Ok(found) if found.is_file() && (1..=MAX_FILE_BYTES).contains(&found.len()) => {}
-            Ok(_) => return Content::Unfinished,
+            Ok(found) if found.len() > MAX_RELOADED_BYTES => return Content::TooLarge,
+            Ok(found) if found.is_file() && found.len() > 0 => {}
+            Ok(_) => return Content::Empty,
             Err(_) => return Content::Absent,
         }
         std::fs::read(file).map_or(Content::Absent, |bytes| Content::Holds(self.hasher.hash_one(bytes)))

@@ -28,7 +28,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen; to SIGHUP only with `reloads`, without which it ends the process. Called before anything is served, so that every later signal leads to an orderly shutdown.
+    /// Starts to listen; to SIGHUP only with `reloads`, without which it ends the process. Called before anything is served, so that every
+    /// later signal leads to an orderly shutdown.
     ///
     /// # Errors
     ///

@@ -29,6 +29,7 @@ mod suggest;
 pub use engine::EngineConfig;
 pub use load::{Loaded, load, load_as};
 pub use markdown::SettingTables;
+pub(crate) use reload::MAX_RELOADED_BYTES;
 pub use reload::{Reloaded, reload};
 pub use root::Root;
 pub use sections::{Config, LogFormat};

@@ -10,6 +10,9 @@ use super::sections::Config;
 use super::sources::Sources;
 use lapwing_settings::Fault;
 
+/// The largest file that is read while requests are served: its text and its tree are in memory at once.
+pub(crate) const MAX_RELOADED_BYTES: u64 = 16 << 20;
+
 /// The sources as they are now, beside the configuration in force.
 #[derive(Debug)]
 pub struct Reloaded {
@@ -28,10 +31,15 @@ pub struct Reloaded {
 /// All faults, as of [`load`](super::load); also those of new values beside old ones that are fixed at the start.
 pub fn reload(sources: &Sources, before: &Loaded) -> Result<Reloaded, Vec<Fault>> {
     if let Some(file) = sources.file.as_deref()
-        && std::fs::metadata(file).is_ok_and(|found| !found.is_file())
+        && let Ok(found) = std::fs::metadata(file)
     {
-        let reason = "is not a regular file, which alone can be read again";
-        return Err(vec![Fault::new(file.display().to_string(), "", reason)]);
+        let refused = |reason: &str| Err(vec![Fault::new(file.display().to_string(), "", reason)]);
+        if !found.is_file() {
+            return refused("is not a regular file, which alone can be read again");
+        }
+        if found.len() > MAX_RELOADED_BYTES {
+            return refused("is larger than 16 MiB, and is not read while requests are served");
+        }
     }
     let (schema, fixed) = (Schema::of::<Config>(), FixedSettings::of::<Config>());
     let gathered = Gathered::from::<Config>(sources);

@@ -232,6 +232,17 @@ def test_a_file_that_is_emptied_first_is_read_when_it_is_whole(start_lapwing, ra
     wait_for(lambda: generation(lapwing) == 2, IN_EFFECT_S + 1, "the whole file is in force")
 
 
+def test_a_file_that_is_too_large_to_be_read_beside_requests_is_said(start_lapwing, raw_server, tmp_path):
+    config = tmp_path / "lapwing.yaml"
+    config.write_text("respond_server_timing: true\n")
+    lapwing = start_lapwing(raw_server.url, config=config, env=NO_SPANS)
+    with open(config, "r+b") as out:
+        out.truncate(1 << 40)
+    failed = wait_for(lambda: lapwing.json("/config")["failed_reload"], IN_EFFECT_S + 1, "the size is said")
+    assert failed["faults"][0].endswith("is larger than 16 MiB, and is not read while requests are served"), failed
+    assert generation(lapwing) == 1
+
+
 def test_a_pipe_is_read_once(binary, raw_server):
     (port, admin), (read, write) = (free_port(), free_port()), os.pipe()
     os.write(write, f"upstream: {raw_server.url}\nadmin: 127.0.0.1:{admin}\nlisten: 127.0.0.1:{port}\notlp_grpc: off\notlp_http: off\n".encode())
