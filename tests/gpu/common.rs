@@ -60,8 +60,14 @@ pub(crate) fn device() -> Arc<CudaDevice> {
 }
 
 /// How the names begin of fixtures whose plans need what no kernel does.
-const NOT_ON_GPUS: [&str; 5] =
-    ["relative", "transformers-5-mpnet", "transformers-5-modernbert", "transformers-5-llama", "transformers-5-gpt2"];
+const NOT_ON_GPUS: [&str; 6] = [
+    "relative",
+    "transformers-5-mpnet",
+    "transformers-5-modernbert",
+    "transformers-5-llama",
+    "transformers-5-grouped",
+    "transformers-5-gpt2",
+];
 
 /// The names of the fixtures that have a plan and kernels for it.
 pub(crate) fn fixtures() -> Vec<String> {

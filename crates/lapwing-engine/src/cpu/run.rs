@@ -127,9 +127,10 @@ impl Run<'_> {
                         .map_err(|e| failed(node, &e.to_string()))
                 })
             }
-            (Op::Attention { q, k, v, heads, head, head_out, scale, bias, is_zero_if_masked, .. }, _) => {
+            (Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, is_zero_if_masked, .. }, _) => {
                 let shape = HeadShape {
                     heads: *heads,
+                    key_heads: *key_heads,
                     head_size: *head,
                     value_size: *head_out,
                     scale: *scale,

@@ -64,6 +64,7 @@ fn encoder() -> Plan {
         k,
         v,
         heads: 3,
+        key_heads: 3,
         head: 32,
         head_out: 32,
         scale: 0.2,

@@ -148,6 +148,7 @@ impl Build {
                     k,
                     v,
                     heads: 2,
+                    key_heads: 2 - seed % 4 / 3,
                     head: 3,
                     head_out: 3,
                     scale: 0.6,

@@ -97,15 +97,16 @@ impl Naive<'_> {
                 at(*x, row, column) / (square + f64::from(*epsilon)).sqrt() * scale.map_or(1.0, |id| self.weight(id, 0, column))
             }),
             Op::Softmax(x) => (0..rows).flat_map(|row| softmax(&row_of(*x, row))).collect(),
-            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
+            Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
                 let mut out = vec![0.0; rows * width];
                 let of = |columns: &Columns, row: usize, column: usize| at(columns.value, row, columns.from + column);
                 let mut first = 0;
                 for length in self.lengths {
                     let tokens = first..first + length;
                     for (h, row) in (0..*heads).flat_map(|h| tokens.clone().map(move |row| (h, row))) {
+                        let own = h / (heads / key_heads);
                         let score = |key: usize| {
-                            let product: f64 = (0..*head).map(|c| of(q, row, h * head + c) * of(k, key, h * head + c)).sum();
+                            let product: f64 = (0..*head).map(|c| of(q, row, h * head + c) * of(k, key, own * head + c)).sum();
                             let by_distance = by_distance.map_or(0.0, |id| {
                                 let (table, distance) = (self.plan.weight(id), key as i64 - row as i64);
                                 let reach = (table.width / 2) as i64;
@@ -120,7 +121,8 @@ impl Naive<'_> {
                         }
                         let shares = softmax(&scores);
                         for c in 0..*head_out {
-                            let sum = tokens.clone().zip(&shares).map(|(key, share)| share * of(v, key, h * head_out + c)).sum();
+                            let sum =
+                                tokens.clone().zip(&shares).map(|(key, share)| share * of(v, key, own * head_out + c)).sum();
                             out[row * width + h * head_out + c] = sum;
                         }
                     }

@@ -59,11 +59,12 @@ pub(crate) fn every() -> Vec<String> {
 
 /// How the names begin of fixtures that a GPU refuses, and the operation that it has no kernel for.
 #[cfg(feature = "cuda")]
-pub(crate) const NOT_ON_GPUS: [(&str, &str); 5] = [
+pub(crate) const NOT_ON_GPUS: [(&str, &str); 6] = [
     ("relative", "attention"),
     ("transformers-5-mpnet", "attention"),
     ("transformers-5-modernbert", "rotate"),
     ("transformers-5-llama", "rotate"),
+    ("transformers-5-grouped", "rotate"),
     ("transformers-5-gpt2", "attention"),
 ];
 
@@ -305,6 +306,7 @@ fn work_is_counted_exactly() {
         k,
         v,
         heads: 12,
+        key_heads: 12,
         head: 32,
         head_out: 32,
         scale: 0.1,

@@ -27,10 +27,22 @@ impl Scores {
         let fits = |(axis, score): (&Axis, &Score)| match axis {
             Axis::Batch => *score == Score::Batch,
             Axis::Token => *score == Score::Key,
-            Axis::Column(_) | Axis::AllTokens | Axis::BatchAnd(_) => false,
+            Axis::Column(_) | Axis::Repeated(..) | Axis::AllTokens | Axis::BatchAnd(..) => false,
             Axis::One | Axis::Spread(_) => true,
         };
         matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
+    }
+}
+
+/// The column axis of the heads of keys or values, none if there is one head, if they are for so many heads of queries.
+fn key_heads(matrix: &Matrix, axis: Axis, heads: usize) -> Option<Option<usize>> {
+    match axis {
+        Axis::Column(place) => (matrix.sizes[place] == heads).then_some(Some(place)),
+        Axis::Repeated(place, times) => (matrix.sizes[place] * times == heads).then_some(Some(place)),
+        // broadcast as operators do it, or before
+        Axis::One => Some(None),
+        Axis::Spread(Some(times)) => (times == heads).then_some(None),
+        _ => None,
     }
 }
 
@@ -48,8 +60,8 @@ impl Lowering<'_> {
                 (Some(Axis::Batch), Some(Axis::Batch), Some(_)) => Score::Batch,
                 (Some(Axis::Token), None, Some(_)) => Score::Query,
                 (None, Some(Axis::Token), Some(_)) => Score::Key,
-                (Some(Axis::Column(i)), Some(Axis::Column(j)), Some(_)) if heads.is_none() => {
-                    heads = Some((i, j));
+                (Some(Axis::Column(i)), Some(other), Some(_)) if heads.is_none() => {
+                    heads = Some((i, key_heads(k, other, q.sizes[i]).ok_or_else(no)?));
                     Score::Head
                 }
                 (Some(Axis::Column(i)), Some(Axis::Column(j)), None) if head.is_none() => {
@@ -72,18 +84,21 @@ impl Lowering<'_> {
             let all = usize::from(place.is_some()) + usize::from(of_head.is_some()) == matrix.sizes.len();
             all && place.is_none_or(|place| of_head.is_none_or(|of_head| place < of_head))
         };
-        let (in_q, in_k): (Vec<_>, Vec<_>) = [heads, head].into_iter().map(Option::unzip).unzip();
-        if !is_sound(q, in_q[0], in_q[1]) || !is_sound(k, in_k[0], in_k[1]) {
+        let (heads_of_q, heads_of_k) = heads.unzip();
+        let (in_q, in_k) = head.unzip();
+        if !is_sound(q, heads_of_q, in_q) || !is_sound(k, heads_of_k.flatten(), in_k) {
             return Err("has heads whose columns are not contiguous".into());
         }
-        let length = |place: Option<(usize, usize)>| place.map_or(1, |(place, _)| q.sizes[place]);
-        let (heads, head) = (length(heads), length(head));
+        let length = |place: Option<usize>| place.map_or(1, |place| q.sizes[place]);
+        let (heads, head) = (length(heads_of_q), length(in_q));
+        let key_heads = heads_of_k.flatten().map_or(1, |place| k.sizes[place]);
         let (q, first) = self.unscaled(node, q);
         let (k, second) = self.unscaled(node, k);
         Ok(Scores {
             q,
             k,
             heads,
+            key_heads,
             head,
             scale: first * second,
             bias: None,
@@ -243,8 +258,8 @@ impl Lowering<'_> {
                 (Some(Score::Batch), Some(Axis::Batch), Some(_)) => Axis::Batch,
                 (Some(Score::Query), None, Some(_)) => Axis::Token,
                 (Some(Score::Key), Some(Axis::Token), None) => continue,
-                (Some(Score::Head), Some(Axis::Column(place)), Some(_)) if v.sizes[place] == scores.heads => {
-                    head = Some(place);
+                (Some(Score::Head), Some(other), Some(_)) => {
+                    head = key_heads(v, other, scores.heads).ok_or_else(no)?;
                     Axis::Column(0)
                 }
                 (None, Some(Axis::Column(place)), Some(_)) if column.is_none() => {
@@ -259,11 +274,12 @@ impl Lowering<'_> {
             }
         }
         let in_order = head.is_none_or(|head| column.is_none_or(|column| head < column));
-        if !in_order || (scores.heads > 1 && head.is_none()) {
+        if !in_order {
             return Err("has heads whose columns are not contiguous".into());
         }
         let head_out = column.map_or(1, |place| v.sizes[place]);
-        if scores.heads * head_out != v.width() {
+        let has_heads = head.map_or(1, |place| v.sizes[place]) == scores.key_heads;
+        if !has_heads || scores.key_heads * head_out != v.width() {
             return Err(no());
         }
         let is_zero_if_masked = self.is_zero_if_masked(scores)?;
@@ -274,6 +290,7 @@ impl Lowering<'_> {
             k: columns(scores.k),
             v: columns(v),
             heads: scores.heads,
+            key_heads: scores.key_heads,
             head: scores.head,
             head_out,
             scale: scores.scale,

@@ -340,8 +340,7 @@ fn outermost(matrix: &Matrix, at: usize) -> Option<Matrix> {
     match matrix.axes[at] {
         Axis::Column(0) => Some(matrix.clone()),
         Axis::One => {
-            let inner = |axis: &Axis| if let Axis::Column(place) = axis { Axis::Column(place + 1) } else { *axis };
-            let mut axes: Vec<Axis> = matrix.axes.iter().map(inner).collect();
+            let mut axes: Vec<Axis> = matrix.axes.iter().map(|axis| axis.renumbered(|place| place + 1)).collect();
             axes[at] = Axis::Column(0);
             let sizes = std::iter::once(1).chain(matrix.sizes.iter().copied()).collect();
             Some(Matrix { value: matrix.value, axes, sizes })

@@ -16,15 +16,30 @@ pub(crate) enum Axis {
     Token,
     /// A column axis; its index in [`Matrix::sizes`].
     Column(usize),
+    /// A column axis whose every index is there this many times in a row: keys of fewer heads than the queries.
+    Repeated(usize, usize),
     /// The sequences and their tokens, merged into one.
     AllTokens,
-    /// The sequences and a column axis behind them, merged into one; its index as above.
-    BatchAnd(usize),
+    /// The sequences and a column axis behind them, merged into one: its index as above, none if it is of length one, and how many
+    /// times in a row each of its indices is there.
+    BatchAnd(Option<usize>, usize),
     /// Of length one.
     One,
     /// An axis that is broadcast to this length, or, with `None`, to a length that the batch determines; maps broadcast
     /// implicitly.
     Spread(Option<usize>),
+}
+
+impl Axis {
+    /// The same of a matrix whose column axes have other indices.
+    pub(crate) fn renumbered(self, to: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Column(place) => Self::Column(to(place)),
+            Self::Repeated(place, times) => Self::Repeated(to(place), times),
+            Self::BatchAnd(place, times) => Self::BatchAnd(place.map(to), times),
+            other => other,
+        }
+    }
 }
 
 /// A tensor of the model as a matrix of the plan.
@@ -51,7 +66,8 @@ impl Matrix {
 
     /// The indices of the tensor's column axes, in memory order.
     pub(crate) fn columns(&self) -> Vec<usize> {
-        let place = |column| self.axes.iter().position(|axis| *axis == Axis::Column(column));
+        let is = |axis: &Axis, column: usize| matches!(axis, Axis::Column(own) | Axis::Repeated(own, _) if *own == column);
+        let place = |column| self.axes.iter().position(|axis| is(axis, column));
         (0..self.sizes.len()).filter_map(place).collect()
     }
 
@@ -60,8 +76,8 @@ impl Matrix {
         let order = |axis: &Axis| match axis {
             Axis::Batch | Axis::AllTokens => Some(0),
             Axis::Token => Some(1),
-            Axis::Column(place) => Some(2 + place),
-            Axis::One | Axis::Spread(_) | Axis::BatchAnd(_) => None,
+            Axis::Column(place) | Axis::Repeated(place, _) => Some(2 + place),
+            Axis::One | Axis::Spread(_) | Axis::BatchAnd(..) => None,
         };
         !self.is_merged() && self.axes.iter().filter_map(order).is_sorted()
     }
@@ -85,7 +101,7 @@ impl Matrix {
 
     /// Whether an axis is one of columns merged with the batch.
     pub(crate) fn is_merged(&self) -> bool {
-        self.axes.iter().any(|axis| matches!(axis, Axis::BatchAnd(_)))
+        self.axes.iter().any(|axis| matches!(axis, Axis::BatchAnd(..)))
     }
 
     /// The same value with other axes.
@@ -105,13 +121,13 @@ impl Matrix {
         while let Some(column) = self.sizes.iter().position(|size| *size == 1) {
             self.sizes.remove(column);
             for axis in &mut self.axes {
-                match axis {
-                    Axis::Column(place) if *place == column => *axis = Axis::One,
-                    Axis::BatchAnd(place) if *place == column => *axis = Axis::Batch,
-                    Axis::BatchAnd(place) if *place > column => *place -= 1,
-                    Axis::Column(place) if *place > column => *place -= 1,
-                    _ => {}
-                }
+                *axis = match *axis {
+                    Axis::Column(place) if place == column => Axis::One,
+                    Axis::Repeated(place, times) if place == column => Axis::Spread(Some(times)),
+                    Axis::BatchAnd(Some(place), 1) if place == column => Axis::Batch,
+                    Axis::BatchAnd(Some(place), times) if place == column => Axis::BatchAnd(None, times),
+                    other => other.renumbered(|place| if place > column { place - 1 } else { place }),
+                };
             }
         }
         self
@@ -126,7 +142,7 @@ impl Matrix {
             match axis {
                 Axis::Column(place) => columns.push(*place),
                 Axis::One => {}
-                Axis::Batch | Axis::Token | Axis::AllTokens | Axis::Spread(_) | Axis::BatchAnd(_) => return None,
+                _ => return None,
             }
         }
         let first = columns.first().copied().unwrap_or(self.sizes.len());
@@ -137,11 +153,8 @@ impl Matrix {
         }
         let mut sizes = self.sizes.clone();
         sizes.splice(first..first + columns.len(), to.iter().copied());
-        let moved = |axis: &Axis| match axis {
-            Axis::Column(place) if *place >= first + columns.len() => Axis::Column(place + to.len() - columns.len()),
-            Axis::BatchAnd(place) if *place >= first + columns.len() => Axis::BatchAnd(place + to.len() - columns.len()),
-            other => *other,
-        };
+        let behind = |place| if place >= first + columns.len() { place + to.len() - columns.len() } else { place };
+        let moved = |axis: &Axis| axis.renumbered(behind);
         let mut axes: Vec<Axis> = self.axes[..at].iter().map(moved).collect();
         axes.extend((0..to.len()).map(|i| Axis::Column(first + i)));
         axes.extend(self.axes[at + from.len()..].iter().map(moved));
@@ -240,6 +253,8 @@ pub(crate) struct Scores {
     pub(crate) q: ValueId,
     pub(crate) k: ValueId,
     pub(crate) heads: usize,
+    /// Heads of the keys: each is of as many consecutive heads of the queries.
+    pub(crate) key_heads: usize,
     pub(crate) head: usize,
     pub(crate) scale: f32,
     /// Added to the scores of each key.

@@ -1,4 +1,4 @@
-//! Axes merged with that of the batch, and taken apart again: heads, and tokens.
+//! Axes that are merged: heads and tokens with the batch, and taken apart again, and heads with how often each is repeated.
 
 use super::extent::Extent;
 use super::form::{Axis, Matrix};
@@ -16,16 +16,42 @@ pub(crate) fn with_heads(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Opt
     let mut axes = matrix.axes.clone();
     match (place(from), place(to)) {
         (None, Some((at, heads))) if is_split(to, from, at, heads) => {
-            let Axis::Column(column) = axes[at + 1] else { return None };
-            axes.splice(at..at + 2, [Axis::BatchAnd(column)]);
+            let merged = match axes[at + 1] {
+                Axis::Column(column) => Axis::BatchAnd(Some(column), 1),
+                Axis::Repeated(column, times) => Axis::BatchAnd(Some(column), times),
+                Axis::Spread(Some(times)) => Axis::BatchAnd(None, times),
+                _ => return None,
+            };
+            axes.splice(at..at + 2, [merged]);
         }
         (Some((at, heads)), None) if is_split(from, to, at, heads) => {
-            let Axis::BatchAnd(column) = axes[at] else { return None };
-            axes.splice(at..=at, [Axis::Batch, Axis::Column(column)]);
+            let column = match axes[at] {
+                Axis::BatchAnd(Some(column), 1) => Axis::Column(column),
+                Axis::BatchAnd(Some(column), times) => Axis::Repeated(column, times),
+                Axis::BatchAnd(None, times) => Axis::Spread(Some(times)),
+                _ => return None,
+            };
+            axes.splice(at..=at, [Axis::Batch, column]);
         }
         _ => return None,
     }
     Some(matrix.with_axes(axes))
+}
+
+/// The matrix with a column axis and the axis behind it, along which it was broadcast, merged into one; `None` if the lengths do not ask
+/// for that.
+pub(crate) fn with_repeats(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Option<Matrix> {
+    let at = matrix.axes.windows(2).position(|pair| matches!(pair, [Axis::Column(_) | Axis::One, Axis::Spread(Some(_))]))?;
+    let (Extent::Fixed(columns), Extent::Fixed(times)) = (from[at], from[at + 1]) else { return None };
+    let is_merged =
+        from[..at] == *to.get(..at)? && *to.get(at)? == Extent::Fixed(columns * times) && from[at + 2..] == to[at + 1..];
+    let merged = match matrix.axes[at] {
+        Axis::Column(column) => Axis::Repeated(column, times),
+        _ => Axis::Spread(Some(times)),
+    };
+    let mut axes = matrix.axes.clone();
+    axes.splice(at..at + 2, [merged]);
+    is_merged.then(|| matrix.with_axes(axes))
 }
 
 /// The matrix with batch and tokens merged into one axis or taken apart, as the lengths ask for, and its lengths then; `None` if they

@@ -5,7 +5,7 @@ use lapwing_onnx::shaped::ShapedNode;
 use super::constant::with_shape;
 use super::extent::{Extent, Values, extent, is_all_tokens};
 use super::form::{Axis, Matrix, Places, Score};
-use super::merged::{with_heads, with_tokens};
+use super::merged::{with_heads, with_repeats, with_tokens};
 use super::{Lowered, Lowering, TensorForm, axis_of};
 
 impl Lowering<'_> {
@@ -300,9 +300,11 @@ fn extents(matrix: &Matrix) -> Result<Vec<Extent>, String> {
         Axis::Token => Ok(Extent::Token),
         Axis::Column(place) => Ok(Extent::Fixed(matrix.sizes[*place])),
         Axis::AllTokens => Ok(Extent::AllTokens),
-        Axis::BatchAnd(place) => Ok(Extent::BatchTimes(matrix.sizes[*place])),
+        Axis::Repeated(place, times) => Ok(Extent::Fixed(matrix.sizes[*place] * times)),
+        Axis::BatchAnd(place, times) => Ok(Extent::BatchTimes(place.map_or(1, |place| matrix.sizes[place]) * times)),
         Axis::One => Ok(Extent::Fixed(1)),
-        Axis::Spread(_) => Err("reshapes what is the same along an axis".to_owned()),
+        Axis::Spread(Some(length)) => Ok(Extent::Fixed(*length)),
+        Axis::Spread(None) => Err("reshapes what is the same along an axis".to_owned()),
     };
     matrix.axes.iter().map(extent).collect()
 }
@@ -323,7 +325,7 @@ fn flattened(from: &[Extent], axis: usize) -> Result<Vec<Extent>, String> {
 /// The matrix with other axes: each run of fixed lengths between the open ones is split or merged on its own.
 fn reshaped(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Result<Matrix, String> {
     let merges = || "merges or splits the batch or token axis".to_owned();
-    if let Some(made) = with_heads(matrix, from, to) {
+    if let Some(made) = with_repeats(matrix, from, to).or_else(|| with_heads(matrix, from, to)) {
         return Ok(made);
     }
     if let Some((made, from)) = with_tokens(matrix, from, to) {
@@ -351,7 +353,7 @@ fn reshaped(matrix: &Matrix, from: &[Extent], to: &[Extent]) -> Result<Matrix, S
             if old.iter().product::<usize>() != new.iter().product::<usize>() {
                 return Err(merges());
             }
-            made = made.reshaped(first, &old, &new).ok_or("merges columns that are not contiguous")?;
+            made = made.reshaped(first, &old, &new).ok_or("merges columns that are not contiguous, or the same along an axis")?;
         }
         if first == 0 || wanted == 0 {
             return if first == wanted { Ok(made) } else { Err(merges()) };

@@ -123,9 +123,10 @@ impl Plan {
                 row(*scale, out.width)
             }
             Op::Softmax(x) => same_rows(*x).and_then(|()| is(*x, out.width)),
-            Op::Attention { q, k, v, heads, head, head_out, bias, by_distance, .. } => {
+            Op::Attention { q, k, v, heads, key_heads, head, head_out, bias, by_distance, .. } => {
                 ensure(out.rows == Rows::Token && out.width == heads * head_out, &|| "has another output".into())?;
-                for (columns, size) in [(q, heads * head), (k, heads * head), (v, heads * head_out)] {
+                ensure(heads.is_multiple_of(*key_heads), &|| format!("has {heads} heads, and {key_heads} of keys"))?;
+                for (columns, size) in [(q, heads * head), (k, key_heads * head), (v, key_heads * head_out)] {
                     same_rows(columns.value)?;
                     float(columns.value)?;
                     ensure(columns.from + size <= width(columns.value), &|| {

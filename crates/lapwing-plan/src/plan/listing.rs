@@ -55,8 +55,11 @@ impl Plan {
                 norm.map_or(Ok(()), |norm| write!(f, " normed ε={:e}", norm.epsilon))
             }
             Op::MeanPool { x, weights, at_least } => write!(f, " v{} by v{} at least {at_least:e}", x.0, weights.0),
-            Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
+            Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
                 write!(f, " {} {} {} heads={heads}×{head}→{head_out} scale={scale}", columns(*q), columns(*k), columns(*v))?;
+                if key_heads != heads {
+                    write!(f, " keys of {key_heads}")?;
+                }
                 bias.map_or(Ok(()), |id| write!(f, " bias=v{}", id.0))?;
                 by_distance.map_or(Ok(()), |id| write!(f, " by distance {}", weight(id)))?;
                 if *is_zero_if_masked { write!(f, " zero if masked") } else { Ok(()) }

@@ -102,12 +102,14 @@ pub enum Op {
     Attention {
         /// `heads` × `head` columns.
         q: Columns,
-        /// The same.
+        /// `key_heads` × `head` columns.
         k: Columns,
-        /// `heads` × `head_out` columns.
+        /// `key_heads` × `head_out` columns.
         v: Columns,
         /// Number of heads.
         heads: usize,
+        /// Heads of keys and values, a divisor of `heads`: each serves `heads / key_heads` consecutive heads.
+        key_heads: usize,
         /// Columns of one head in q and k.
         head: usize,
         /// Columns of one head in v and the output.

@@ -117,11 +117,12 @@ fn attributes(op: &Op) -> Value {
             "shift": shift.map(|id| id.0),
         }),
         Op::RmsNorm { epsilon, scale, .. } => json!({ "epsilon": epsilon, "scale": scale.map(|id| id.0) }),
-        Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => json!({
+        Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => json!({
             "q": columns(q),
             "k": columns(k),
             "v": columns(v),
             "heads": heads,
+            "key_heads": key_heads,
             "head": head,
             "head_out": head_out,
             "factor": scale,

@@ -55,6 +55,7 @@ fn plan(rows: Rows, layers: &[(usize, usize)], attention: Option<(usize, usize)>
             k,
             v,
             heads,
+            key_heads: heads,
             head,
             head_out: head,
             scale: 1.0,

@@ -65,9 +65,10 @@ impl<'a> HeadColumnsMut<'a> {
 /// The dimensions of one attention node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeadShape {
-    /// Number of heads. Head h has columns `h * head_size ..` of q and k, and `h * value_size ..` of v and of the
-    /// output.
+    /// Number of heads. Head h has columns `h * head_size ..` of q, and `h * value_size ..` of the output.
     pub heads: usize,
+    /// Heads of k and v, a divisor of `heads`: each serves `heads / key_heads` consecutive heads, whose columns are those of h above.
+    pub key_heads: usize,
     /// Width of a head of q and k.
     pub head_size: usize,
     /// Width of a head of v and of the output.
@@ -116,10 +117,11 @@ impl<'a> Attention<'a> {
         by_distance: Option<&'a DistanceBias>,
     ) -> Result<Self, ShapeError> {
         let (_, tokens) = ragged(offsets)?;
-        let (qk_width, v_width) = (shape.heads.saturating_mul(shape.head_size), shape.heads.saturating_mul(shape.value_size));
-        fits("q", q.offset, q.stride, q.data.len(), qk_width, tokens)?;
-        fits("k", k.offset, k.stride, k.data.len(), qk_width, tokens)?;
-        fits("v", v.offset, v.stride, v.data.len(), v_width, tokens)?;
+        exactly("heads beyond groups of those of the keys", 0, shape.heads.checked_rem(shape.key_heads).unwrap_or(usize::MAX))?;
+        let width = |heads: usize, size: usize| heads.saturating_mul(size);
+        fits("q", q.offset, q.stride, q.data.len(), width(shape.heads, shape.head_size), tokens)?;
+        fits("k", k.offset, k.stride, k.data.len(), width(shape.key_heads, shape.head_size), tokens)?;
+        fits("v", v.offset, v.stride, v.data.len(), width(shape.key_heads, shape.value_size), tokens)?;
         if let Some(bias) = bias {
             at_least("key bias", tokens, bias.len())?;
         }
@@ -182,6 +184,7 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
                 if keys == 0 {
                     continue;
                 }
+                let key_head = h / (shape.heads / shape.key_heads);
                 // SAFETY: `Attention::new` and `run` checked that these rows and columns lie in their buffers, and the scratch's length.
                 unsafe {
                     let head = Head {
@@ -192,9 +195,9 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
                         is_zero_if_masked: shape.is_zero_if_masked,
                         q: q.data.as_ptr().add(first * q.stride + q.offset + h * shape.head_size),
                         q_stride: q.stride,
-                        k: k.data.as_ptr().add(first * k.stride + k.offset + h * shape.head_size),
+                        k: k.data.as_ptr().add(first * k.stride + k.offset + key_head * shape.head_size),
                         k_stride: k.stride,
-                        v: v.data.as_ptr().add(first * v.stride + v.offset + h * shape.value_size),
+                        v: v.data.as_ptr().add(first * v.stride + v.offset + key_head * shape.value_size),
                         v_stride: v.stride,
                         bias: bias.map_or(std::ptr::null(), |b| b.as_ptr().add(first)),
                         by_distance: by_distance.map_or(DistanceRow::NONE, |table| table.row(h)),

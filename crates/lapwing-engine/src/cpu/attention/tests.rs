@@ -52,16 +52,16 @@ impl Case {
     }
 
     fn width(shape: &HeadShape) -> usize {
-        shape.heads * (2 * shape.head_size + shape.value_size) + 3
+        shape.heads * shape.head_size + shape.key_heads * (shape.head_size + shape.value_size) + 3
     }
 
     fn attention(&self) -> Attention<'_> {
         let columns = |offset| HeadColumns { data: &self.merged, offset, stride: Self::width(&self.shape) };
-        let qk = self.shape.heads * self.shape.head_size;
+        let HeadShape { heads, key_heads, head_size, .. } = self.shape;
         Attention::new(
             self.shape,
             &self.offsets,
-            [columns(0), columns(qk), columns(2 * qk)],
+            [columns(0), columns(heads * head_size), columns((heads + key_heads) * head_size)],
             self.bias.as_deref(),
             self.by_distance.as_ref().map(|(.., bias)| bias),
         )
@@ -78,15 +78,16 @@ impl Case {
 
     /// The result in f64; columns outside the heads stay 9.
     fn reference(&self) -> Vec<f64> {
-        let HeadShape { heads, head_size: d, value_size: e, scale, is_zero_if_masked } = self.shape;
-        let (stride, width, qk) = (Self::width(&self.shape), heads * e + 2, heads * d);
+        let HeadShape { heads, key_heads, head_size: d, value_size: e, scale, is_zero_if_masked } = self.shape;
+        let (stride, width, k, v) = (Self::width(&self.shape), heads * e + 2, heads * d, (heads + key_heads) * d);
         let at = |row: usize, column: usize| f64::from(self.merged[row * stride + column]);
         let mut out = vec![9.0; self.offsets.last().unwrap() * width];
         for (s, h) in (0..self.offsets.len() - 1).flat_map(|s| (0..heads).map(move |h| (s, h))) {
             let rows = self.offsets[s]..self.offsets[s + 1];
+            let own = h / (heads / key_heads);
             for i in rows.clone() {
                 let score = |j: usize| {
-                    let dot: f64 = (0..d).map(|c| at(i, h * d + c) * at(j, qk + h * d + c)).sum();
+                    let dot: f64 = (0..d).map(|c| at(i, h * d + c) * at(j, k + own * d + c)).sum();
                     // computed in f32, where a bias of -1e9 absorbs the score
                     let bias = self.bias.as_ref().map_or(0.0, |b| b[j]);
                     let by_distance = self.by_distance.as_ref().map_or(0.0, |(table, width, _)| {
@@ -99,7 +100,7 @@ impl Case {
                 let most = scores.iter().copied().fold(f64::MIN, f64::max);
                 let sum: f64 = scores.iter().map(|s| (s - most).exp()).sum();
                 for c in 0..e {
-                    let mix = rows.clone().zip(&scores).map(|(j, s)| (s - most).exp() * at(j, 2 * qk + h * e + c));
+                    let mix = rows.clone().zip(&scores).map(|(j, s)| (s - most).exp() * at(j, v + own * e + c));
                     let is_masked = is_zero_if_masked && most <= f64::from(f32::MIN);
                     out[i * width + 1 + h * e + c] = if is_masked { 0.0 } else { mix.sum::<f64>() / sum };
                 }
@@ -118,7 +119,14 @@ fn close(got: &[f32], want: &[f64]) {
 #[test]
 fn every_level_and_length_agrees_with_f64() {
     for (heads, head_size, value_size) in [(1, 16, 16), (3, 32, 32), (2, 64, 64), (2, 20, 33), (1, 7, 5), (1, 128, 96)] {
-        let shape = HeadShape { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt(), is_zero_if_masked: false };
+        let shape = HeadShape {
+            heads,
+            key_heads: heads,
+            head_size,
+            value_size,
+            scale: 1.0 / (head_size as f32).sqrt(),
+            is_zero_if_masked: false,
+        };
         for bias in [None, Some(-1e9), Some(f32::NEG_INFINITY)] {
             let case = Case::new(shape, &[1, 2, 7, 16, 0, 17, 31, 32, 33, 48, 64, 65, 129, 257], bias, 1.5);
             for level in Level::available() {
@@ -130,7 +138,7 @@ fn every_level_and_length_agrees_with_f64() {
 
 #[test]
 fn biases_by_distance_are_those_of_the_definition() {
-    let shape = HeadShape { heads: 3, head_size: 20, value_size: 24, scale: 0.2, is_zero_if_masked: false };
+    let shape = HeadShape { heads: 3, key_heads: 3, head_size: 20, value_size: 24, scale: 0.2, is_zero_if_masked: false };
     for (rows, reach, is_window) in [(3, 1, false), (3, 40, false), (1, 17, true), (1, 300, true), (3, 5, true)] {
         for bias in [None, Some(-1e9)] {
             let case =
@@ -144,7 +152,7 @@ fn biases_by_distance_are_those_of_the_definition() {
 
 #[test]
 fn queries_without_a_key_get_zeros_if_asked_for() {
-    let shape = HeadShape { heads: 2, head_size: 8, value_size: 24, scale: 0.2, is_zero_if_masked: true };
+    let shape = HeadShape { heads: 2, key_heads: 2, head_size: 8, value_size: 24, scale: 0.2, is_zero_if_masked: true };
     // windows of 9 keys: some have none that is not masked
     let mut case = Case::new(shape, &[5, 300], Some(f32::NEG_INFINITY), 1.0).with_distances(2, 5, true);
     let mask = |i: usize| if i < 5 || (100..150).contains(&i) { f32::NEG_INFINITY } else { 0.0 };
@@ -159,7 +167,7 @@ fn queries_without_a_key_get_zeros_if_asked_for() {
 
 #[test]
 fn later_blocks_rescale_earlier_ones() {
-    let shape = HeadShape { heads: 1, head_size: 32, value_size: 40, scale: 0.2, is_zero_if_masked: false };
+    let shape = HeadShape { heads: 1, key_heads: 1, head_size: 32, value_size: 40, scale: 0.2, is_zero_if_masked: false };
     for slope in [0.0625, -0.0625] {
         let mut case = Case::new(shape, &[400, 129], None, 1.0);
         case.bias = Some((0..529).map(|i| (i % 400) as f32 * slope).collect());
@@ -171,7 +179,7 @@ fn later_blocks_rescale_earlier_ones() {
 
 #[test]
 fn fully_masked_sequences_stay_finite() {
-    let shape = HeadShape { heads: 2, head_size: 32, value_size: 32, scale: 0.2, is_zero_if_masked: false };
+    let shape = HeadShape { heads: 2, key_heads: 2, head_size: 32, value_size: 32, scale: 0.2, is_zero_if_masked: false };
     for low in [-1e4, -1e9, -3.4e38, f32::MIN, f32::NEG_INFINITY] {
         let mut case = Case::new(shape, &[5, 300], Some(low), 1.0);
         case.bias = Some(vec![low; 305]);
@@ -183,7 +191,7 @@ fn fully_masked_sequences_stay_finite() {
 
 #[test]
 fn ranges_write_their_own_part_only() {
-    let shape = HeadShape { heads: 4, head_size: 16, value_size: 24, scale: 0.25, is_zero_if_masked: false };
+    let shape = HeadShape { heads: 4, key_heads: 4, head_size: 16, value_size: 24, scale: 0.25, is_zero_if_masked: false };
     let case = Case::new(shape, &[9, 40, 3], None, 1.0);
     let whole = case.run(Level::best(), 0..3, 0..4);
     let part = case.run(Level::best(), 1..2, 1..3);
@@ -196,8 +204,12 @@ fn ranges_write_their_own_part_only() {
 
 #[test]
 fn what_does_not_fit_is_named() {
-    let case =
-        Case::new(HeadShape { heads: 2, head_size: 4, value_size: 4, scale: 1.0, is_zero_if_masked: false }, &[3, 4], None, 1.0);
+    let case = Case::new(
+        HeadShape { heads: 2, key_heads: 2, head_size: 4, value_size: 4, scale: 1.0, is_zero_if_masked: false },
+        &[3, 4],
+        None,
+        1.0,
+    );
     let (mut out, mut scratch) = (vec![0.0; 7 * 8], vec![0.0; Attention::scratch_len(case.shape.head_size)]);
     let mut run = |sequences, heads, cut: usize, stride| {
         let n = scratch.len() - cut;
@@ -217,6 +229,9 @@ fn what_does_not_fit_is_named() {
     assert!(Attention::new(case.shape, &[0, 8, 7], [fine, fine, fine], None, None).is_err());
     let distances = DistanceBias::new(&[0.0; 9], 3);
     assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, fine], None, Some(&distances)).is_err(), "of three heads");
+    let shared =
+        |key_heads| Attention::new(HeadShape { key_heads, ..case.shape }, &[0, 3], [fine, fine, fine], None, None).is_ok();
+    assert!(shared(1) && !shared(0) && !shared(3), "heads are of groups");
     assert!(Attention::new(case.shape, &[], [fine, fine, fine], None, None).is_err());
     assert!(Attention::new(case.shape, &[0, 7], [fine, fine, fine], Some(&[0.0; 6]), None).is_err());
 }
@@ -225,10 +240,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn any_shape_agrees(
-        heads in 1usize..4, head_size in 1usize..70, value_size in 1usize..70,
+        key_heads in 1usize..4, times in 1usize..4, head_size in 1usize..70, value_size in 1usize..70,
         lengths in prop::collection::vec(1usize..71, 1..5), masked in any::<bool>(), gain in 0.1f32..3.0,
     ) {
-        let shape = HeadShape { heads, head_size, value_size, scale: 1.0 / (head_size as f32).sqrt(), is_zero_if_masked: false };
+        let (heads, scale) = (key_heads * times, 1.0 / (head_size as f32).sqrt());
+        let shape = HeadShape { heads, key_heads, head_size, value_size, scale, is_zero_if_masked: false };
         let case = Case::new(shape, &lengths, masked.then_some(-1e4), gain);
         for level in Level::available() {
             close(&case.run(level, 0..lengths.len(), 0..heads), &case.reference());

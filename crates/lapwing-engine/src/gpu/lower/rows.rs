@@ -14,7 +14,12 @@ const TABLES: usize = 4;
 
 impl Lowering<'_> {
     pub(crate) fn attention(&mut self, node: &Node) -> Result<(), String> {
-        let Op::Attention { q, k, v, heads, head, head_out, scale, bias, by_distance, .. } = &node.op else { return Ok(()) };
+        let Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, .. } = &node.op else {
+            return Ok(());
+        };
+        if key_heads != heads {
+            return Err(format!("{heads} heads that share {key_heads} of keys; the kernel has none shared"));
+        }
         if by_distance.is_some() {
             return Err("a bias by the distance of query and key; the kernel has none".into());
         }
