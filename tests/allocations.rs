@@ -63,7 +63,7 @@ fn allocations(fixture: &str, precision: CpuPrecision, lengths: &[usize]) -> Res
     (0..4)
         .map(|_| {
             let before = COUNT.get();
-            executor.run(&mut state, &Batch { offsets: &offsets, inputs: &inputs }, &mut outputs)?;
+            executor.run(&mut state, &Batch { offsets: &offsets, past: &[], inputs: &inputs }, &mut outputs)?;
             Ok(COUNT.get() - before)
         })
         .collect()

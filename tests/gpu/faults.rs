@@ -125,7 +125,7 @@ fn memory_comes_back() {
             let (mut state, mut outputs) = (CudaState::default(), Vec::new());
             for lengths in [&[3][..], &[9, 2, 4], &[1]] {
                 let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(1));
-                let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+                let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
                 executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap();
                 assert_eq!(outputs.len(), on_cpu(&plan, &owned).len());
             }

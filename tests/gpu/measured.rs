@@ -48,7 +48,7 @@ fn the_parts_of_a_run_are_timed_and_add_up() {
         let (mut state, mut outputs) = (CudaState::default(), Vec::new());
         let owned = OwnedBatch::new(&plan, lengths, &mut Random::new(5));
         let (inputs, wanted) = (owned.inputs(), vec![true; plan.outputs.len()]);
-        let batch = Batch { offsets: &owned.offsets, inputs: &inputs };
+        let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &inputs };
         // with a single run, each step's time is that of the run
         let pieces = executor.time_steps(&mut state, &batch, &wanted, 1).unwrap();
         let program = executor.program(BatchSize::of(lengths.iter().copied()), &wanted).unwrap();

@@ -25,7 +25,7 @@ fn allowed(precision: &GpuPrecision, tolerance: f32, wanted: &[f32]) -> (f32, f3
 
 fn run(executor: &CudaExecutor, state: &mut CudaState, owned: &OwnedBatch) -> Vec<Vec<f32>> {
     let mut outputs = Vec::new();
-    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
     let wanted = vec![true; executor.plan().outputs.len()];
     executor.run(state, &batch, &wanted, &mut outputs).unwrap();
     outputs
@@ -100,7 +100,7 @@ fn only_requested_outputs_are_returned() {
     let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (CudaState::default(), Vec::new());
     let owned = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
-    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
     let all = run(&executor, &mut state, &owned);
     for wanted in [[true, false], [false, true]] {
         executor.run(&mut state, &batch, &wanted, &mut outputs).unwrap();
@@ -120,7 +120,7 @@ fn an_id_that_no_table_has_is_named_and_the_next_batch_is_right() {
     let first = run(&executor, &mut state, &owned);
     let good = OwnedBatch::new(&plan, &[4, 2], &mut Random::new(5));
     owned.spoil();
-    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
     let message = executor.run(&mut state, &batch, &vec![true; plan.outputs.len()], &mut outputs).unwrap_err().to_string();
     assert!(message.contains("token 1 asks for row 1000000"), "{message}");
     assert_eq!(run(&executor, &mut state, &good), first);
@@ -132,7 +132,7 @@ fn a_timed_run_returns_times_and_the_same_outputs() {
     let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
     let (mut state, mut outputs) = (CudaState::default(), Vec::new());
     let owned = OwnedBatch::new(&plan, &[5, 2], &mut Random::new(5));
-    let batch = Batch { offsets: &owned.offsets, inputs: &owned.inputs() };
+    let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
     let wanted = vec![true; plan.outputs.len()];
     let times = executor.timed(&mut state, &batch, &wanted, &mut outputs).unwrap();
     assert!(times.all >= times.kernels && times.kernels.as_nanos() > 0, "{times:?}");

@@ -18,7 +18,7 @@
 //! let executor = CpuExecutor::new(plan, CpuOptions::default())?;
 //!
 //! let (mut state, mut outputs) = (CpuState::default(), Vec::new());
-//! let rows = Batch { offsets: &[0, 1, 2], inputs: &[Input::F32(&[0.5; 14])] };
+//! let rows = Batch { offsets: &[0, 1, 2], past: &[], inputs: &[Input::F32(&[0.5; 14])] };
 //! executor.run(&mut state, &rows, &mut outputs)?;
 //! assert_eq!(outputs[0].len(), 8);
 //! assert_eq!(outputs[0][..4], outputs[0][4..]); // equal rows have equal outputs

@@ -16,6 +16,7 @@ pub struct CpuState {
     block: Vec<f32>,
     scratch: Scratch,
     rows: Vec<usize>,
+    context: Vec<usize>,
 }
 
 /// A plan that is ready to run, on any number of threads, each with a [`CpuState`] of its own.
@@ -80,9 +81,12 @@ impl CpuExecutor {
         let size = batch.size(&self.prepared.plan)?;
         outputs.resize_with(self.prepared.plan.outputs.len(), Vec::new);
         self.grow(state, size);
-        let CpuState { arena: Some((_, arena)), block, scratch, rows } = state else { return Ok(()) };
+        let CpuState { arena: Some((_, arena)), block, scratch, rows, context } = state else { return Ok(()) };
+        context.clear();
+        context.extend(batch.offsets.iter().zip(batch.past).map(|(own, past)| own + past));
         let memory = Memory::new(&self.prepared.plan, &self.locations, arena, size, batch.inputs, block, outputs);
-        let run = Run { prepared: &self.prepared, memory, size, offsets: batch.offsets, rows: &rows[..=size.batch] };
+        let rows = &rows[..=size.batch];
+        let run = Run { prepared: &self.prepared, memory, size, offsets: batch.offsets, past: batch.past, context, rows };
         // SAFETY: the plan was checked: a node reads values that were computed before and writes only its own; the
         // arena never assigns a value being written to memory that a value still to be read occupies
         self.prepared.options.threads.enter(|| unsafe { run.nodes(scratch, observer) })?;
@@ -93,11 +97,11 @@ impl CpuExecutor {
     /// Grows the working memory to a batch of this size.
     fn grow(&self, state: &mut CpuState, size: BatchSize) {
         let held = state.arena.as_ref().map_or(BatchSize::uniform(0, 0), |(held, _)| *held);
-        if size.batch <= held.batch && size.tokens <= held.tokens {
+        if size.batch <= held.batch && size.tokens <= held.tokens && size.past <= held.past {
             return;
         }
-        let (batch, tokens) = (size.batch.max(held.batch), size.tokens.max(held.tokens));
-        let size = BatchSize { batch, tokens, squares: size.squares };
+        let (batch, tokens, past) = (size.batch.max(held.batch), size.tokens.max(held.tokens), size.past.max(held.past));
+        let size = BatchSize { batch, tokens, past, ..size };
         let arena = Arena::new(&self.prepared.plan, size);
         state.block.resize(arena.bytes() / 4, 0.0);
         state.scratch.grow(&self.prepared, size);

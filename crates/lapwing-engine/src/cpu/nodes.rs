@@ -29,7 +29,7 @@ impl Run<'_> {
         self.threads().split(self.rows_of(node), ELEMENTS.div_ceil(self.width(node)), |part, rows| {
             // SAFETY: only this part accesses these rows of the node's output and its thread's scratch
             let (out, scratch) = unsafe { (self.memory.write(node.output, rows.clone()), scratches.of_thread(part)) };
-            let ran = program.run(self.prepared.options.level, &args, self.offsets, rows, scratch, &mut [out]);
+            let ran = program.run(self.prepared.options.level, &args, self.offsets_of(node), rows, scratch, &mut [out]);
             ran.map_err(|e| failed(node, &e.to_string()))
         })
     }
@@ -103,22 +103,26 @@ impl Run<'_> {
         scratches: &ThreadScratch<'_>,
     ) -> Result<(), RunError> {
         let failed = |e: super::shape::ShapeError| failed(node, &e.to_string());
+        let keys = self.prepared.plan.value(columns[1].value).rows;
         let columns = columns.map(|columns| HeadColumns {
             data: self.read(columns.value),
             offset: columns.from,
             stride: self.prepared.plan.value(columns.value).width,
         });
-        let attention =
-            Attention::new(shape, self.offsets, columns, bias.map(|id| self.read(id)), by_distance).map_err(failed)?;
+        let bias = bias.map(|id| self.read(id));
+        let context = (keys == plan::Rows::Context).then_some(self.context);
+        let attention = Attention::new(shape, self.offsets, context, columns, bias, by_distance).map_err(failed)?;
         // SAFETY: only this node accesses its output; its parts write different heads
         let out = HeadColumnsMut::new(unsafe { self.memory.write(node.output, 0..self.rows_of(node)) }, 0, self.width(node));
-        // a head of a sequence costs the square of its length; the parts have about equal cost
-        let cost = self.size.squares * shape.heads;
+        // a head of a sequence costs a product of its tokens and its keys; the parts have about equal cost
+        let all = context.unwrap_or(self.offsets);
+        let pairs = if context.is_some() { self.size.squares + self.size.by_past } else { self.size.squares };
+        let cost = pairs * shape.heads;
         let least = (16 * ELEMENTS).div_ceil(shape.head_size + shape.value_size);
         self.threads().split(cost, least, |part, range| {
             let mut before = 0;
-            for (sequence, pair) in self.offsets.windows(2).enumerate() {
-                let each = (pair[1] - pair[0]) * (pair[1] - pair[0]);
+            for (sequence, (own, keys)) in self.offsets.windows(2).zip(all.windows(2)).enumerate() {
+                let each = (own[1] - own[0]) * (keys[1] - keys[0]);
                 let head = |cost: usize| cost.saturating_sub(before).div_ceil(each).min(shape.heads);
                 let heads = head(range.start)..head(range.end);
                 if !heads.is_empty() {
@@ -134,19 +138,43 @@ impl Run<'_> {
         })
     }
 
-    pub(crate) fn rotate(
-        &self,
-        node: &Node,
-        shape: RotatedHeads,
-        x: plan::Columns,
-        tables: [WeightId; 2],
-    ) -> Result<(), RunError> {
+    pub(crate) fn rotate(&self, node: &Node, shape: RotatedHeads, x: plan::Columns, tables: [&[f32]; 2]) -> Result<(), RunError> {
         let plan = &self.prepared.plan;
         let columns = HeadColumns { data: self.read(x.value), offset: x.from, stride: plan.value(x.value).width };
-        let tables = tables.map(|id| &*plan.weight(id).data);
         self.by_row(node, |rows, out| {
             rotate(self.prepared.options.level, shape, self.offsets, columns, tables, rows, out)
                 .map_err(|e| failed(node, &e.to_string()))
+        })
+    }
+
+    /// Writes the rows of the past and behind them the new ones, for each head of each sequence.
+    pub(crate) fn append(
+        &self,
+        node: &Node,
+        past: ValueId,
+        new: plan::Columns,
+        [heads, head]: [usize; 2],
+    ) -> Result<(), RunError> {
+        let (width, stride) = (heads * head, self.prepared.plan.value(new.value).width);
+        let (past, new, from) = (self.read(past), self.read(new.value), new.from);
+        let sequences = self.offsets.len() - 1;
+        let least = (ELEMENTS * sequences).div_ceil(self.rows_of(node) * width);
+        self.threads().split(sequences, least, |_, range| {
+            for sequence in range {
+                let of = |offsets: &[usize]| offsets[sequence]..offsets[sequence + 1];
+                let (before, own, all) = (of(self.past), of(self.offsets), of(self.context));
+                let cached = before.len() * head;
+                // SAFETY: only this part accesses the rows of this sequence in the node's output
+                let out = unsafe { self.memory.write(node.output, all.clone()) };
+                for (h, out) in out.chunks_exact_mut(all.len() * head).enumerate() {
+                    let (to_past, to_new) = out.split_at_mut(cached);
+                    to_past.copy_from_slice(&past[before.start * width + h * cached..][..cached]);
+                    for (row, to) in own.clone().zip(to_new.chunks_exact_mut(head)) {
+                        to.copy_from_slice(&new[row * stride + from + h * head..][..head]);
+                    }
+                }
+            }
+            Ok(())
         })
     }
 

@@ -149,7 +149,7 @@ fn map(plan: &Plan, node: &Node, program: &plan::Program, args: &[ValueId]) -> R
         .iter()
         .map(|arg| {
             let value = plan.value(*arg);
-            ArgShape { width: value.width, per_sequence: value.rows == Rows::Batch && out.rows == Rows::Token }
+            ArgShape { width: value.width, per_sequence: value.rows == Rows::Batch && out.rows != Rows::Batch }
         })
         .collect();
     let code = program.code().iter().map(|step| match *step {

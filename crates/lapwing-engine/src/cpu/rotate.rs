@@ -1,4 +1,4 @@
-//! Rotates the columns of heads by the tokens' positions. Nothing is allocated.
+//! Rotates the columns of heads by the tokens' positions, or by angles of each token. Nothing is allocated.
 
 use std::ops::Range;
 
@@ -15,10 +15,13 @@ pub(crate) struct RotatedHeads {
     pub(crate) heads: usize,
     /// Columns of a head, an even number.
     pub(crate) head_size: usize,
+    /// Whether there is a row of cosines and sines for each token of the batch, instead of one for each position.
+    pub(crate) is_by_token: bool,
 }
 
-/// `out[c] = x[c] · cos[p][c] + turned[c] · sin[p][c]` for each column c of each head, where p is the token's position in its sequence
-/// and `turned` is the head with its halves swapped and the then first one negated. `out` has the given rows of the batch.
+/// `out[c] = x[c] · cos[p][c] + turned[c] · sin[p][c]` for each column c of each head, where p is the token's position in its sequence,
+/// or in the batch if `is_by_token`, and `turned` is the head with its halves swapped and the then first one negated. `out` has the given
+/// rows of the batch.
 ///
 /// # Errors
 /// Names the argument that does not fit; nothing was written then.
@@ -41,6 +44,7 @@ pub(crate) fn rotate(
     exactly("out", rows.len().saturating_mul(width), out.len())?;
     exactly("columns of a head beyond pairs", 0, shape.head_size % 2)?;
     let longest = offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
+    let longest = if shape.is_by_token { tokens } else { longest };
     at_least("cosines", longest.saturating_mul(shape.head_size), cos.len())?;
     at_least("sines", longest.saturating_mul(shape.head_size), sin.len())?;
     // SAFETY: all memory is accessed through slices.
@@ -62,7 +66,7 @@ impl Kernel for Rotate<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Self { shape: RotatedHeads { heads, head_size }, offsets, x, tables, rows, out } = self;
+        let Self { shape: RotatedHeads { heads, head_size, is_by_token }, offsets, x, tables, rows, out } = self;
         let width = heads * head_size;
         if width == 0 {
             return;
@@ -73,7 +77,7 @@ impl Kernel for Rotate<'_> {
             while offsets[sequence + 1] <= row {
                 sequence += 1;
             }
-            let at = (row - offsets[sequence]) * head_size;
+            let at = if is_by_token { row } else { row - offsets[sequence] } * head_size;
             let [cos, sin] = tables.map(|table| &table[at..at + head_size]);
             let x = &x.data[row * x.stride + x.offset..][..width];
             for (out, x) in out.chunks_exact_mut(head_size).zip(x.chunks_exact(head_size)) {
@@ -115,18 +119,22 @@ mod tests {
             let (offsets, stride, width) = ([0, 1, 1, 6, 13], heads * head_size + 5, heads * head_size);
             let number = |at: usize| (at as f32 * 0.7).sin();
             let data: Vec<f32> = (0..13 * stride).map(number).collect();
-            let [cos, sin] = [1, 2].map(|by| (0..7 * head_size).map(|at| number(at * by + 3)).collect::<Vec<f32>>());
+            let [cos, sin] = [1, 2].map(|by| (0..13 * head_size).map(|at| number(at * by + 3)).collect::<Vec<f32>>());
             let x = HeadColumns { data: &data, offset: 3, stride };
-            for (level, rows) in Level::available().into_iter().flat_map(|level| [(level, 0..13), (level, 3..9)]) {
+            let cases = Level::available()
+                .into_iter()
+                .flat_map(|level| [(level, 0..13, false), (level, 3..9, false), (level, 3..7, true)]);
+            for (level, rows, is_by_token) in cases {
                 let mut out = vec![0.0; rows.len() * width];
-                rotate(level, RotatedHeads { heads, head_size }, &offsets, x, [&cos, &sin], rows.clone(), &mut out).unwrap();
+                rotate(level, RotatedHeads { heads, head_size, is_by_token }, &offsets, x, [&cos, &sin], rows.clone(), &mut out)
+                    .unwrap();
                 for (index, got) in out.iter().enumerate() {
                     let (row, column) = (rows.start + index / width, index % width);
                     let position = row - offsets.iter().rfind(|offset| **offset <= row).unwrap();
                     let (c, half) = (column % head_size, head_size / 2);
                     let of = |c: usize| f64::from(data[row * stride + 3 + column / head_size * head_size + c]);
                     let turned = if c < half { -of(c + half) } else { of(c - half) };
-                    let at = position * head_size + c;
+                    let at = if is_by_token { row } else { position } * head_size + c;
                     let want = of(c) * f64::from(cos[at]) + turned * f64::from(sin[at]);
                     assert!((f64::from(*got) - want).abs() < 1e-6, "{level:?} row {row} column {column}: {got}, not {want}");
                 }
@@ -139,7 +147,15 @@ mod tests {
         let (data, table) = (vec![0.0; 12], vec![0.0; 12]);
         let run = |head_size, offsets: &[usize], table: &[f32], rows: Range<usize>| {
             let x = HeadColumns { data: &data, offset: 0, stride: 4 };
-            rotate(Level::best(), RotatedHeads { heads: 1, head_size }, offsets, x, [table, table], rows, &mut [0.0; 12])
+            rotate(
+                Level::best(),
+                RotatedHeads { heads: 1, head_size, is_by_token: false },
+                offsets,
+                x,
+                [table, table],
+                rows,
+                &mut [0.0; 12],
+            )
         };
         assert_eq!(run(4, &[0, 3], &table, 0..3), Ok(()));
         assert!(run(3, &[0, 3], &table, 0..3).is_err(), "an odd head");

@@ -15,7 +15,7 @@ use super::rotate::RotatedHeads;
 use super::scratch::Scratch;
 use super::threads::Threads;
 use lapwing_plan::exec::{Input, RunError};
-use lapwing_plan::plan::{Activation, Arena, BatchSize, Node, Op, Plan, ValueId, WeightId};
+use lapwing_plan::plan::{Activation, Angles, Arena, BatchSize, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// The least number of elements in a part of an elementwise node: about 10 µs of work.
 pub(crate) const ELEMENTS: usize = 1 << 15;
@@ -29,6 +29,9 @@ pub(crate) struct Run<'a> {
     pub(crate) memory: Memory<'a>,
     pub(crate) size: BatchSize,
     pub(crate) offsets: &'a [usize],
+    /// Where each sequence's past begins, and where its context does; of models with a cache.
+    pub(crate) past: &'a [usize],
+    pub(crate) context: &'a [usize],
     /// Like `offsets`, with each row as a sequence of one token.
     pub(crate) rows: &'a [usize],
 }
@@ -71,6 +74,15 @@ impl Run<'_> {
     /// Number of rows of a node's output.
     pub(crate) fn rows_of(&self, node: &Node) -> usize {
         self.size.rows(self.prepared.plan.value(node.output).rows)
+    }
+
+    /// Where each sequence begins among the rows of a node's output.
+    pub(crate) fn offsets_of(&self, node: &Node) -> &[usize] {
+        match self.prepared.plan.value(node.output).rows {
+            Rows::Batch | Rows::Token => self.offsets,
+            Rows::Past => self.past,
+            Rows::Context => self.context,
+        }
     }
 
     /// A one-row weight of the model.
@@ -139,10 +151,14 @@ impl Run<'_> {
                 let by_distance = if let PreparedNode::Attention(table) = ready { Some(&**table) } else { None };
                 self.attention(node, shape, [*q, *k, *v], *bias, by_distance, &scratches)
             }
-            (Op::Rotate { x, heads, head, cos, sin }, _) => {
-                let shape = RotatedHeads { heads: *heads, head_size: *head };
-                self.rotate(node, shape, *x, [*cos, *sin])
+            (Op::Rotate { x, heads, head, angles }, _) => {
+                let (is_by_token, tables) = match angles {
+                    Angles::ByPosition { cos, sin } => (false, [*cos, *sin].map(|id| &*self.prepared.plan.weight(id).data)),
+                    Angles::ByToken { cos, sin } => (true, [*cos, *sin].map(|id| self.read(id))),
+                };
+                self.rotate(node, RotatedHeads { heads: *heads, head_size: *head, is_by_token }, *x, tables)
             }
+            (Op::Append { past, new, heads, head }, _) => self.append(node, *past, *new, [*heads, *head]),
             (Op::Reduce { x, fold }, _) => self.reduce(node, *x, *fold),
             (Op::Pool { x, fold }, _) => self.pool(node, *x, *fold),
             (Op::MeanPool { x, weights, at_least }, _) => self.mean_pool(node, *x, *weights, *at_least),

@@ -94,7 +94,7 @@ fn run(executor: &CpuExecutor, state: &mut CpuState) -> Vec<Vec<f32>> {
     let mut offsets = vec![0];
     LENGTHS.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
     let mut outputs = Vec::new();
-    executor.run(state, &Batch { offsets: &offsets, inputs: &[Input::I64(&ids)] }, &mut outputs).unwrap();
+    executor.run(state, &Batch { offsets: &offsets, past: &[], inputs: &[Input::I64(&ids)] }, &mut outputs).unwrap();
     outputs
 }
 
@@ -140,7 +140,7 @@ fn an_observer_sees_what_products_are_given() {
     let tokens: usize = LENGTHS.iter().sum();
     let mut seen = Vec::new();
     let mut observer = |node: usize, rows: &[f32], width: usize| seen.push((node, rows.len() / width, width));
-    let batch = Batch { offsets: &[0, tokens.min(300)], inputs: &[Input::I64(&[5; 300])] };
+    let batch = Batch { offsets: &[0, tokens.min(300)], past: &[], inputs: &[Input::I64(&[5; 300])] };
     executor.observed(&mut CpuState::default(), &batch, &mut Vec::new(), Some(&mut observer)).unwrap();
     assert_eq!(seen, [(2, 300, 96), (4, 300, 96), (5, 300, 96), (6, 300, 384), (8, 1, 96)]);
 }

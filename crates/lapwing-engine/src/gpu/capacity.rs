@@ -33,6 +33,8 @@ impl Capacity {
         match rows {
             Rows::Batch => self.batch,
             Rows::Token => self.tokens,
+            // before anything is lowered, a plan with a past is refused
+            Rows::Past | Rows::Context => 0,
         }
     }
 }

@@ -217,7 +217,7 @@ fn run(plan: &Plan) -> Vec<Vec<f64>> {
     LENGTHS.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
     let executor = CpuExecutor::new(plan.clone(), CpuOptions::default()).unwrap();
     let mut outputs = Vec::new();
-    executor.run(&mut CpuState::default(), &Batch { offsets: &offsets, inputs: &brought }, &mut outputs).unwrap();
+    executor.run(&mut CpuState::default(), &Batch { offsets: &offsets, past: &[], inputs: &brought }, &mut outputs).unwrap();
     outputs.iter().map(|output| output.iter().map(|x| f64::from(*x)).collect()).collect()
 }
 

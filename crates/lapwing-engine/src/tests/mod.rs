@@ -4,4 +4,5 @@
 
 mod fuse;
 pub(crate) mod naive;
+mod pasts;
 pub(crate) mod plans;

@@ -1,13 +1,18 @@
 //! A reference interpreter of plans in double precision, which follows the definition of each operation. Executors are
 //! compared with it, and it shows errors of lowering.
 
-use lapwing_plan::plan::{Activation, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
+use lapwing_plan::plan::{Activation, Angles, Binary, Columns, Fold, Instruction, Lookup, Norm, Op, Plan, Rows, Unary, ValueId};
 
 /// Values by index; rows are contiguous.
 pub(crate) type Values = Vec<Vec<f64>>;
 
 /// The outputs for a batch of sequences of these lengths. Inputs are in the order of the plan's.
 pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    run_with_past(plan, lengths, &vec![0; lengths.len()], inputs)
+}
+
+/// The same with pasts of these lengths.
+pub(crate) fn run_with_past(plan: &Plan, lengths: &[usize], pasts: &[usize], inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut values: Values = vec![Vec::new(); plan.values.len()];
     for (port, input) in plan.inputs.iter().zip(inputs) {
         values[port.value.0].clone_from(input);
@@ -16,7 +21,7 @@ pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Ve
     for (at, length) in lengths.iter().enumerate() {
         sequence.extend((0..*length).map(|position| (at, position)));
     }
-    let naive = Naive { plan, lengths, sequence };
+    let naive = Naive { plan, lengths, pasts, sequence };
     for node in &plan.nodes {
         values[node.output.0] = naive.node(&node.op, node.output, &values);
     }
@@ -26,13 +31,30 @@ pub(crate) fn run(plan: &Plan, lengths: &[usize], inputs: &[Vec<f64>]) -> Vec<Ve
 struct Naive<'a> {
     plan: &'a Plan,
     lengths: &'a [usize],
+    pasts: &'a [usize],
     /// The sequence of each token, and its position there.
     sequence: Vec<(usize, usize)>,
 }
 
 impl Naive<'_> {
     fn rows(&self, rows: Rows) -> usize {
-        if rows == Rows::Token { self.sequence.len() } else { self.lengths.len() }
+        let past = self.pasts.iter().sum::<usize>();
+        match rows {
+            Rows::Batch => self.lengths.len(),
+            Rows::Token => self.sequence.len(),
+            Rows::Past => past,
+            Rows::Context => past + self.sequence.len(),
+        }
+    }
+
+    /// The sequence of a token of the context.
+    fn of_context(&self, row: usize) -> usize {
+        let mut end = 0;
+        let is_before = |(length, past): &(&usize, &usize)| {
+            end += **length + **past;
+            end <= row
+        };
+        self.lengths.iter().zip(self.pasts).take_while(is_before).count()
     }
 
     fn weight(&self, id: lapwing_plan::plan::WeightId, row: usize, column: usize) -> f64 {
@@ -100,43 +122,70 @@ impl Naive<'_> {
             Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } => {
                 let mut out = vec![0.0; rows * width];
                 let of = |columns: &Columns, row: usize, column: usize| at(columns.value, row, columns.from + column);
-                let mut first = 0;
-                for length in self.lengths {
-                    let tokens = first..first + length;
+                let is_of_context = self.plan.value(k.value).rows == Rows::Context;
+                let (mut first, mut first_key) = (0, 0);
+                for (length, past) in self.lengths.iter().zip(self.pasts) {
+                    let past = if is_of_context { *past } else { 0 };
+                    let (keys, tokens) = (first_key..first_key + past + length, first..first + length);
+                    // keys and values of a context lie by head
+                    let by_head = |columns: &Columns, key: usize, h: usize, size: usize, c: usize| {
+                        let place = keys.start * key_heads * size + (h * keys.len() + key - keys.start) * size + c;
+                        if is_of_context { values[columns.value.0][place] } else { of(columns, key, h * size + c) }
+                    };
                     for (h, row) in (0..*heads).flat_map(|h| tokens.clone().map(move |row| (h, row))) {
                         let own = h / (heads / key_heads);
                         let score = |key: usize| {
-                            let product: f64 = (0..*head).map(|c| of(q, row, h * head + c) * of(k, key, own * head + c)).sum();
+                            let product: f64 =
+                                (0..*head).map(|c| of(q, row, h * head + c) * by_head(k, key, own, *head, c)).sum();
                             let by_distance = by_distance.map_or(0.0, |id| {
-                                let (table, distance) = (self.plan.weight(id), key as i64 - row as i64);
+                                let query = keys.start + past + row - tokens.start;
+                                let (table, distance) = (self.plan.weight(id), key as i64 - query as i64);
                                 let reach = (table.width / 2) as i64;
                                 self.weight(id, h % table.rows, (distance.clamp(-reach, reach) + reach) as usize)
                             });
                             let score = product * f64::from(*scale) + bias.map_or(0.0, |id| at(id, key, 0)) + by_distance;
                             score.max(f32::MIN.into())
                         };
-                        let scores: Vec<f64> = tokens.clone().map(score).collect();
+                        let scores: Vec<f64> = keys.clone().map(score).collect();
                         if *is_zero_if_masked && scores.iter().all(|score| *score <= f32::MIN.into()) {
                             continue;
                         }
                         let shares = softmax(&scores);
                         for c in 0..*head_out {
                             let sum =
-                                tokens.clone().zip(&shares).map(|(key, share)| share * of(v, key, own * head_out + c)).sum();
+                                keys.clone().zip(&shares).map(|(key, share)| share * by_head(v, key, own, *head_out, c)).sum();
                             out[row * width + h * head_out + c] = sum;
                         }
                     }
                     first += length;
+                    first_key = keys.end;
                 }
                 out
             }
-            Op::Rotate { x, heads, head, cos, sin } => each(&|row, column| {
+            Op::Append { past, new: Columns { value: new_value, from: new_from }, heads, head } => {
+                let mut out = Vec::with_capacity(rows * width);
+                let (mut first, mut first_past) = (0, 0);
+                for (length, past_length) in self.lengths.iter().zip(self.pasts) {
+                    for h in 0..*heads {
+                        let begin = first_past * width + h * past_length * head;
+                        out.extend(&values[past.0][begin..begin + past_length * head]);
+                        let new = (first..first + length).flat_map(|row| (0..*head).map(move |c| (row, c)));
+                        out.extend(new.map(|(row, c)| at(*new_value, row, *new_from + h * head + c)));
+                    }
+                    (first, first_past) = (first + length, first_past + past_length);
+                }
+                out
+            }
+            Op::Rotate { x, heads, head, angles } => each(&|row, column| {
                 let (position, c) = (self.sequence[row].1, column % head);
                 let turned = if c < head / 2 { column + head / 2 } else { column - head / 2 };
                 let sign = if c < head / 2 { -1.0 } else { 1.0 };
                 debug_assert!(column < heads * head);
-                at(x.value, row, x.from + column) * self.weight(*cos, position, c)
-                    + sign * at(x.value, row, x.from + turned) * self.weight(*sin, position, c)
+                let [cos, sin] = match angles {
+                    Angles::ByPosition { cos, sin } => [*cos, *sin].map(|id| self.weight(id, position, c)),
+                    Angles::ByToken { cos, sin } => [*cos, *sin].map(|id| at(id, row, c)),
+                };
+                at(x.value, row, x.from + column) * cos + sign * at(x.value, row, x.from + turned) * sin
             }),
             Op::Map { program, args } => {
                 // one row at a time, each step for all columns
@@ -146,8 +195,11 @@ impl Naive<'_> {
                         let number = |column: usize| match *step {
                             Instruction::Arg(place) => {
                                 let value = self.plan.value(args[place]);
-                                let is_spread = value.rows == Rows::Batch && out.rows == Rows::Token;
-                                let row = if is_spread { self.sequence[row].0 } else { row };
+                                let row = match (value.rows, out.rows) {
+                                    (Rows::Batch, Rows::Token) => self.sequence[row].0,
+                                    (Rows::Batch, Rows::Context) => self.of_context(row),
+                                    _ => row,
+                                };
                                 at(args[place], row, if value.width == 1 { 0 } else { column })
                             }
                             Instruction::Weight(id) => self.weight(id, 0, column),
@@ -247,6 +299,8 @@ fn unary(op: Unary, x: f64) -> f64 {
         Unary::GeluTanh => x / 2.0 * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh()),
         Unary::Silu => x / (1.0 + (-x).exp()),
         Unary::Not => f64::from(u8::from(x == 0.0)),
+        Unary::Sin => x.sin(),
+        Unary::Cos => x.cos(),
     }
 }
 

@@ -1,5 +1,4 @@
-//! Calls of a model, and the batch that several of them become: checks their tensors against the model's ports and one another,
-//! concatenates them without padding in the buffers that the executor reads, and makes what it wrote the calls' outputs, without another
+//! The batch that several calls become: checks the tensors of each against one another, concatenates them without padding in the buffers that the executor reads, and makes what it wrote the calls' outputs, without another
 //! copy.
 
 use bytes::Bytes;
@@ -42,82 +41,10 @@ pub struct BatchResult {
 /// Which outputs are wanted, in the model's order.
 pub type WantedOutputs = SmallVec<[bool; 8]>;
 
-/// Puts a call's tensors in the order of the ports, and checks each against its port.
-pub(crate) fn order(ports: &[TensorSpec], tensors: &mut [Tensor]) -> Result<(), EngineError> {
-    for (at, port) in ports.iter().enumerate() {
-        let Some(found) = tensors.iter().skip(at).position(|tensor| tensor.name == port.name) else {
-            let got: Vec<_> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-            return Err(EngineError::input(
-                &port.name,
-                format!("is an input of the model, but is missing; the call has {got:?}"),
-            ));
-        };
-        tensors.swap(at, at + found);
-        fits(port, &tensors[at])?;
-    }
-    if let Some(more) = tensors.get(ports.len()) {
-        let known: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
-        return Err(EngineError::input(
-            &more.name,
-            format!("is no input of the model, or is repeated; its inputs are {known:?}"),
-        ));
-    }
-    Ok(())
-}
-
-fn fits(port: &TensorSpec, tensor: &Tensor) -> Result<(), EngineError> {
-    let fails = |reason: String| Err(EngineError::input(&tensor.name, reason));
-    if tensor.datatype != port.datatype {
-        return fails(format!("expected {}, got {}", port.datatype.name(), tensor.datatype.name()));
-    }
-    let is_fit = |(want, got): (&Option<usize>, &usize)| want.map_or(*got > 0, |want| want == *got);
-    if tensor.shape.len() != port.shape.len() || !port.shape.iter().zip(&tensor.shape).all(is_fit) {
-        return fails(format!("expected shape {}, got {:?}", shown(&port.shape), tensor.shape));
-    }
-    let elements = tensor.shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length));
-    let Some(width) = tensor.datatype.bytes() else {
-        let fit = tensor.datatype.check(elements.unwrap_or(usize::MAX), &tensor.data);
-        return fit.or_else(|reason| fails(format!("shape {:?}: {reason}", tensor.shape)));
-    };
-    let bytes = elements.and_then(|elements| elements.checked_mul(width));
-    if bytes != Some(tensor.data.len()) {
-        let expected = bytes.map_or("more bytes than can be".to_owned(), |bytes| format!("{bytes} bytes"));
-        return fails(format!("shape {:?} asks for {expected}, got {}", tensor.shape, tensor.data.len()));
-    }
-    Ok(())
-}
-
-/// `[-1, 64]`, as the protocol writes it.
-fn shown(shape: &[Option<usize>]) -> String {
-    let lengths: Vec<String> = shape.iter().map(|length| length.map_or("-1".to_owned(), |length| length.to_string())).collect();
-    format!("[{}]", lengths.join(", "))
-}
-
 /// The size of a call to a model without a plan: the rows of its first tensor.
 pub(crate) fn rows(tensors: &[Tensor]) -> CallWork {
     let rows = tensors.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
     CallWork { rows, executed: rows, useful: rows, flops: None }
-}
-
-/// A synthetic call: floating-point numbers are 1, integers are 0, and the elements of the mask are 1. An open first axis has
-/// length `rows`, other open axes have `length`.
-pub(crate) fn synthetic_call(ports: &[TensorSpec], mask: Option<usize>, rows: usize, length: usize) -> Vec<Tensor> {
-    let tensor = |(at, port): (usize, &TensorSpec)| {
-        let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
-        let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
-        let whole = [u8::from(mask == Some(at)), 0, 0, 0, 0, 0, 0, 0];
-        let one: &[u8] = match port.datatype {
-            Datatype::Fp16 => &[0, 0x3c],
-            Datatype::Bf16 => &[0x80, 0x3f],
-            Datatype::Fp32 => &[0, 0, 0x80, 0x3f],
-            Datatype::Fp64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
-            // an empty string is its length
-            other => &whole[..other.least_bytes()],
-        };
-        let data = one.repeat(shape.iter().product()).into();
-        Tensor { name: port.name.clone(), datatype: port.datatype, shape, data }
-    };
-    ports.iter().enumerate().map(tensor).collect()
 }
 
 /// What a plan asks of calls.
@@ -130,22 +57,30 @@ pub(crate) struct BatchRules {
     flops: Flops,
 }
 
-/// The FLOPs of a batch are linear in its sequences, its tokens, and the squares of its sequences' lengths.
+/// The FLOPs of a batch are linear in its sequences, its tokens, the squares of its sequences' lengths, and their products with the pasts.
 #[derive(Clone, Copy, Debug)]
 struct Flops {
     batch: u64,
     token: u64,
     square: u64,
+    by_past: u64,
 }
 
 impl Flops {
     fn of(plan: &Plan) -> Self {
-        let of = |batch, tokens, squares| plan.total(BatchSize { batch, tokens, squares }).cost.flops;
-        Self { batch: of(1, 0, 0), token: of(0, 1, 0), square: of(0, 0, 1) }
+        let none = BatchSize::uniform(0, 0);
+        let of = |size| plan.total(size).cost.flops;
+        Self {
+            batch: of(BatchSize { batch: 1, ..none }),
+            token: of(BatchSize { tokens: 1, ..none }),
+            square: of(BatchSize { squares: 1, ..none }),
+            by_past: of(BatchSize { by_past: 1, ..none }),
+        }
     }
 
     const fn at(self, size: BatchSize) -> u64 {
-        self.batch * size.batch as u64 + self.token * size.tokens as u64 + self.square * size.squares as u64
+        let linear = self.batch * size.batch as u64 + self.token * size.tokens as u64;
+        linear + self.square * size.squares as u64 + self.by_past * size.by_past as u64
     }
 }
 
@@ -153,6 +88,7 @@ impl Flops {
 #[derive(Debug, Default)]
 pub(crate) struct BatchInput {
     offsets: Vec<usize>,
+    past: Vec<usize>,
     inputs: Vec<Column>,
 }
 
@@ -167,7 +103,7 @@ impl BatchInput {
     /// Calls `run` with the batch.
     pub(crate) fn with<T>(&self, run: impl FnOnce(&Batch<'_>) -> T) -> T {
         let inputs: SmallVec<[Input<'_>; 4]> = self.inputs.iter().map(Column::input).collect();
-        run(&Batch { offsets: &self.offsets, inputs: &inputs })
+        run(&Batch { offsets: &self.offsets, past: &self.past, inputs: &inputs })
     }
 }
 
@@ -187,10 +123,15 @@ impl BatchRules {
 
     /// Checks that a call's tensors, which fit their ports, fit one another.
     pub(crate) fn accept(&self, plan: &Plan, tensors: &[Tensor]) -> Result<CallWork, EngineError> {
-        let (mut rows, mut length) = (None, None);
+        let (mut rows, mut length, mut past, mut context) = (None, None, None, None);
         for (tensor, port) in tensors.iter().zip(&plan.inputs) {
-            let is_token = plan.value(port.value).rows == Rows::Token;
-            for (axis, known) in [(0, &mut rows), (1, &mut length)].into_iter().take(if is_token { 2 } else { 1 }) {
+            let kind = plan.value(port.value).rows;
+            let known = match kind {
+                Rows::Past => &mut past,
+                Rows::Context => &mut context,
+                Rows::Batch | Rows::Token => &mut length,
+            };
+            for (axis, known) in [Some((0, &mut rows)), port.token_axis(kind).map(|axis| (axis, known))].into_iter().flatten() {
                 let got = tensor.shape.get(axis).copied().unwrap_or(1);
                 if known.is_some_and(|known| known != got) {
                     let reason = format!("axis {axis} has length {got}, that of the inputs before it {}", known.unwrap_or(0));
@@ -199,19 +140,31 @@ impl BatchRules {
                 *known = Some(got);
             }
         }
-        let (rows, length) = (rows.unwrap_or(1), length.unwrap_or(1));
-        let most = self.longest;
-        if length > most {
-            let token = plan.inputs.iter().position(|port| plan.value(port.value).rows == Rows::Token).unwrap_or(0);
-            return Err(EngineError::input(
-                &plan.inputs[token].name,
-                format!("sequences have {length} tokens, the model's positions end at {most}"),
-            ));
+        let (rows, length, past) = (rows.unwrap_or(1), length.unwrap_or(1), past.unwrap_or(0));
+        let named = |kind: Rows| {
+            let port = plan.inputs.iter().find(|port| plan.value(port.value).rows == kind);
+            port.map_or("inputs", |port| &port.name)
+        };
+        if let Some(context) = context.filter(|context| *context != length + past) {
+            let reason = format!("axis 1 has length {context}, the past and the tokens are {past} and {length}");
+            return Err(EngineError::input(named(Rows::Context), reason));
         }
-        let executed = BatchSize::uniform(rows, length);
-        let useful = match self.mask.and_then(|at| tensors.get(at)) {
-            Some(mask) => {
-                BatchSize::of(mask.data.chunks(length * mask.datatype.least_bytes()).map(|row| not_zero(row, mask.datatype)))
+        let most = self.longest;
+        if length + past > most {
+            let of_past = if past > 0 { format!(" after a past of {past}") } else { String::new() };
+            let reason = format!("sequences have {length} tokens{of_past}, the model's positions end at {most}");
+            return Err(EngineError::input(named(Rows::Token), reason));
+        }
+        let executed = BatchSize::uniform(rows, length).with_past(past);
+        let useful = match self.mask.and_then(|at| Some((tensors.get(at)?, plan.value(plan.inputs[at].value).rows))) {
+            Some((mask, kind)) => {
+                let (each, columns) = (mask.datatype.least_bytes(), if kind == Rows::Context { past + length } else { length });
+                // the last of a row are those of the tokens
+                let of = |row: &[u8]| {
+                    let (of_past, own) = row.split_at((columns - length) * each);
+                    (not_zero(own, mask.datatype), not_zero(of_past, mask.datatype))
+                };
+                BatchSize::of_pairs(mask.data.chunks_exact(columns * each).map(of))
             }
             None => executed,
         };
@@ -235,25 +188,42 @@ impl BatchInput {
 
     /// Notes where each sequence begins.
     fn locate(&mut self, plan: &Plan, calls: &[&[Tensor]]) {
-        let offsets = &mut self.offsets;
-        offsets.clear();
-        offsets.push(0);
-        let mut end = 0;
-        for call in calls {
-            let (rows, length) = shape(plan, call);
-            for _ in 0..rows {
-                end += length;
-                offsets.push(end);
+        let has_past = plan.has_past();
+        for (ends, kind) in [(&mut self.offsets, Rows::Token), (&mut self.past, Rows::Past)] {
+            ends.clear();
+            if kind == Rows::Past && !has_past {
+                continue;
+            }
+            ends.push(0);
+            let mut end = 0;
+            for call in calls {
+                let length = length(plan, call, kind);
+                for _ in 0..rows_of(call) {
+                    end += length;
+                    ends.push(end);
+                }
             }
         }
     }
 }
 
-/// Sequences of a call, and tokens of each; 1 where there are none.
-fn shape(plan: &Plan, call: &[Tensor]) -> (usize, usize) {
-    let rows = call.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1);
-    let tokens = plan.inputs.iter().zip(call).find(|(port, _)| plan.value(port.value).rows == Rows::Token);
-    (rows, tokens.and_then(|(_, tensor)| tensor.shape.get(1).copied()).unwrap_or(1))
+/// Sequences of a call; 1 where there are none.
+fn rows_of(call: &[Tensor]) -> usize {
+    call.first().and_then(|tensor| tensor.shape.first().copied()).unwrap_or(1)
+}
+
+/// Rows of this kind that each sequence of a call has: tokens, 1 where there are none; of the past, or of both.
+fn length(plan: &Plan, call: &[Tensor], kind: Rows) -> usize {
+    let of = |wanted: Rows| {
+        let found = plan.inputs.iter().zip(call).find(|(port, _)| plan.value(port.value).rows == wanted);
+        found.and_then(|(port, tensor)| tensor.shape.get(port.token_axis(wanted)?).copied())
+    };
+    match kind {
+        Rows::Batch => 1,
+        Rows::Token => of(kind).unwrap_or(1),
+        Rows::Past => of(kind).unwrap_or(0),
+        Rows::Context => of(Rows::Past).unwrap_or(0) + of(Rows::Token).unwrap_or(1),
+    }
 }
 
 /// What calls get of a batch that began at `began`, whose inputs took `laid_ns` to be laid end to end. `outputs` is emptied.
@@ -276,18 +246,20 @@ fn split(plan: &Plan, ports: &[TensorSpec], calls: &[&[Tensor]], outputs: &mut V
     let written: SmallVec<[Bytes; 4]> = outputs.drain(..).map(bytes).collect();
     let mut at: SmallVec<[usize; 4]> = plan.outputs.iter().map(|_| 0).collect();
     let of = |call: &&[Tensor]| {
-        let (rows, length) = shape(plan, call);
+        let rows = rows_of(call);
         let tensor = |(place, (port, named)): (usize, (&PlanPort, &TensorSpec))| {
             let value = plan.value(port.value);
-            let is_token = value.rows == Rows::Token;
-            let size = 4 * rows * if is_token { length } else { 1 } * value.width;
+            let tokens = length(plan, call, value.rows);
+            let size = 4 * rows * tokens * value.width;
             let range = at[place]..at[place] + size;
             at[place] = range.end;
             // an output that is not wanted is empty
             let data = if range.end <= written[place].len() { written[place].slice(range) } else { Bytes::new() };
             let mut shape = vec![rows];
-            shape.extend(is_token.then_some(length));
             shape.extend(&port.features);
+            if let Some(axis) = port.token_axis(value.rows) {
+                shape.insert(axis, tokens);
+            }
             Tensor { name: named.name.clone(), datatype: Datatype::Fp32, shape, data }
         };
         plan.outputs.iter().zip(ports).enumerate().map(tensor).collect()

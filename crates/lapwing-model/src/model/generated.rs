@@ -4,6 +4,7 @@
 use bytes::{BufMut, BytesMut};
 use half::{bf16, f16};
 
+use super::call::CallLengths;
 use super::executor::Executor;
 use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec, put_text};
 use lapwing_plan::plan::{Lookup, Op, Plan};
@@ -19,11 +20,15 @@ pub(crate) fn call(executor: &dyn Executor, rows: usize, length: usize) -> Optio
 /// The call that [`call`] makes, or with other draws others, whose numbers are an eighth as large each time.
 pub(crate) fn drawn(executor: &dyn Executor, rows: usize, length: usize, draw: u32) -> Option<Vec<Tensor>> {
     let plan = executor.plan();
-    let length = plan.and_then(Plan::longest).map_or(length, |longest| longest.min(length));
+    // a past as long as the sequences, where there is one
+    let has_past = plan.is_some_and(Plan::has_past);
+    let longest = plan.and_then(Plan::longest).map(|longest| if has_past { (longest / 2).max(1) } else { longest });
+    let length = longest.map_or(length, |longest| longest.min(length));
+    let lengths = CallLengths { rows, length, past: length };
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::from(draw));
     let smaller = 0.125_f64.powi(draw.cast_signed());
     let tensor = |(at, port): (usize, &TensorSpec)| {
-        let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or(if axis == 0 { rows } else { length });
+        let open = |(axis, fixed): (usize, &Option<usize>)| fixed.unwrap_or_else(|| lengths.of_axis(plan, at, axis));
         let shape: Vec<usize> = port.shape.iter().enumerate().map(open).collect();
         let elements = shape.iter().try_fold(1_usize, |product, length| product.checked_mul(*length))?;
         elements.checked_mul(port.datatype.least_bytes()).filter(|bytes| *bytes <= MOST_BYTES)?;

@@ -3,6 +3,7 @@
 
 mod batch;
 mod batch_axis;
+mod call;
 mod executor;
 mod first_difference;
 mod generated;
@@ -43,7 +44,7 @@ use lapwing_onnx::OnnxFile;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
 use lapwing_onnx::{EngineError, GraphWork, UnsupportedNode};
-use lapwing_plan::plan::Plan;
+use lapwing_plan::plan::{Plan, PlanPort, Rows};
 
 /// A loaded model. Any number of threads may run it, each with a [`Workspace`] of its own.
 #[derive(Debug)]
@@ -221,7 +222,13 @@ impl Model {
     ///
     /// [`EngineError::Input`] names the tensor that does not fit, what was expected and what was given.
     pub fn accept(&self, inputs: &mut [Tensor]) -> Result<CallWork, EngineError> {
-        batch::order(self.inputs(), inputs)?;
+        let plan = self.plan();
+        let is_past = |at: usize, axis: usize| {
+            let rows = |port: &PlanPort| plan.map(|plan| plan.value(port.value).rows).filter(|rows| *rows == Rows::Past);
+            plan.and_then(|plan| plan.inputs.get(at))
+                .is_some_and(|port| rows(port).and_then(|rows| port.token_axis(rows)) == Some(axis))
+        };
+        call::order(self.inputs(), inputs, is_past)?;
         let work = self.executor.accept(inputs)?;
         let flops = work.flops.or_else(|| self.meter.as_ref()?.flops(inputs).map(|flops| (flops, flops)));
         Ok(CallWork { flops, ..work })
@@ -278,10 +285,10 @@ impl Model {
     }
 
     /// A synthetic call of `rows` rows, each with `length` tokens if the model has tokens: every floating-point number is 1,
-    /// every integer 0, and the mask includes all tokens.
+    /// every integer 0, the mask includes all tokens, and there is no past.
     #[must_use]
     pub fn synthetic_call(&self, rows: usize, length: usize) -> Vec<Tensor> {
-        batch::synthetic_call(self.inputs(), self.plan().and_then(Plan::mask), rows, length)
+        call::synthetic_call(self.inputs(), self.plan(), rows, length)
     }
 
     /// Runs accepted calls: as one batch if they may run so, else one after the other.

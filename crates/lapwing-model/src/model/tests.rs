@@ -126,3 +126,78 @@ fn ids_that_a_table_does_not_have_are_the_callers_fault() {
     let error = model.run(&mut Workspace::default(), &[&of(1_000_000)]).unwrap_err().to_string();
     assert!(error.contains("asks for row 1000000"), "{error}");
 }
+
+/// A call of a decoder with 2 heads of 4 columns in its cache: `tokens` after `past`, whose keys and values these are.
+fn decoder_call(tokens: &[i64], past: usize, cache: &[Tensor]) -> Vec<Tensor> {
+    let (new, all) = (tokens.len(), past + tokens.len());
+    let positions: Vec<i64> = (past as i64..all as i64).collect();
+    let kept = |at: usize, name: &str| match cache.get(at) {
+        Some(tensor) => Tensor { name: name.into(), ..tensor.clone() },
+        None => Tensor::f32(name, &[1, 2, 0, 4], &[]),
+    };
+    vec![
+        Tensor::i64("input_ids", &[1, new], tokens),
+        Tensor::i64("attention_mask", &[1, all], &vec![1; all]),
+        Tensor::i64("position_ids", &[1, new], &positions),
+        kept(0, "past_key_values.0.key"),
+        kept(1, "past_key_values.0.value"),
+    ]
+}
+
+#[test]
+fn a_decoder_goes_on_where_its_cache_ends() {
+    let model = Model::read(&fixture("transformers-5-cache-llama-sdpa-script"), &ModelOptions::default()).unwrap();
+    assert_eq!((model.executor(), model.batches()), (ExecutorName::Plan, true));
+    let mut workspace = Workspace::default();
+    let tokens = [[5, 9, 3, 7, 30, 12], [8, 4, 4, 22, 17, 6]];
+    // all at once, without a past
+    let mut whole = tokens.map(|tokens| decoder_call(&tokens, 0, &[]));
+    let work = model.accept(&mut whole[0]).unwrap();
+    let flops = |pairs: &[(usize, usize)]| model.plan().unwrap().total(BatchSize::of_pairs(pairs.iter().copied())).cost.flops;
+    assert_eq!((work.rows, work.executed, work.flops), (1, 6, Some((flops(&[(6, 0)]), flops(&[(6, 0)])))));
+    let wanted = whole.each_ref().map(|call| model.run(&mut workspace, &[call]).unwrap().outputs.remove(0));
+    // in two steps; the second ones together, after pasts of different lengths
+    let mut second: Vec<Vec<Tensor>> = Vec::new();
+    for (tokens, cut) in tokens.iter().zip([2, 5]) {
+        let first = model.run(&mut workspace, &[&decoder_call(&tokens[..cut], 0, &[])]).unwrap().outputs.remove(0);
+        assert_eq!((&first[1].shape, &first[2].name), (&vec![1, 2, cut, 4], &"present.0.value".to_owned()));
+        second.push(decoder_call(&tokens[cut..], cut, &first[1..]));
+        let work = model.accept(second.last_mut().unwrap()).unwrap();
+        let pairs = [(6 - cut, cut)];
+        assert_eq!((work.executed, work.useful, work.flops), (6 - cut, 6 - cut, Some((flops(&pairs), flops(&pairs)))));
+    }
+    let ran = model.run(&mut workspace, &[&second[0], &second[1]]).unwrap();
+    for ((got, wanted), cut) in ran.outputs.iter().zip(&wanted).zip([2, 5]) {
+        assert_eq!((&got[0].shape, &got[1].shape), (&vec![1, 6 - cut, 40], &vec![1, 2, 6, 4]));
+        let near = |got: &[f32], wanted: &[f32]| {
+            got.len() == wanted.len() && got.iter().zip(wanted).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()))
+        };
+        assert!(near(&got[0].to_f32(), &wanted[0].to_f32()[cut * 40..]), "logits after {cut}");
+        assert!(near(&got[1].to_f32(), &wanted[1].to_f32()) && near(&got[2].to_f32(), &wanted[2].to_f32()), "cache after {cut}");
+    }
+    // padding of the past and of the tokens
+    second[0][1] = Tensor::i64("attention_mask", &[1, 6], &[0, 1, 0, 1, 1, 1]);
+    let work = model.accept(&mut second[0]).unwrap();
+    assert_eq!((work.executed, work.useful, work.flops), (4, 3, Some((flops(&[(4, 2)]), flops(&[(3, 1)])))));
+}
+
+#[test]
+fn caches_that_do_not_fit_are_named() {
+    let model = Model::read(&fixture("transformers-5-cache-llama-sdpa-script"), &ModelOptions::default()).unwrap();
+    let keys = |past: usize| Tensor::f32("k", &[1, 2, past, 4], &vec![0.5; past * 8]);
+    let refused = |change: &dyn Fn(&mut Vec<Tensor>)| {
+        let mut call = decoder_call(&[3, 4, 5], 2, &[keys(2), keys(2)]);
+        change(&mut call);
+        model.accept(&mut call).unwrap_err().to_string()
+    };
+    let short = refused(&|call| call[4] = Tensor { name: call[4].name.clone(), ..keys(1) });
+    assert_eq!(short, "past_key_values.0.value: axis 2 has length 1, that of the inputs before it 2");
+    let mask = refused(&|call| call[1] = Tensor::i64("attention_mask", &[1, 3], &[1; 3]));
+    assert_eq!(mask, "attention_mask: axis 1 has length 3, the past and the tokens are 2 and 3");
+    let none = refused(&|call| call[0] = Tensor::i64("input_ids", &[1, 0], &[]));
+    assert_eq!(none, "input_ids: expected shape [-1, -1], got [1, 0]");
+    let long = 1 << 14;
+    let mut call = decoder_call(&[3], long, &[keys(long), keys(long)]);
+    let refused = model.accept(&mut call).unwrap_err().to_string();
+    assert_eq!(refused, "input_ids: sequences have 1 tokens after a past of 16384, the model's positions end at 16384");
+}

@@ -57,6 +57,8 @@ pub struct Batch<'a> {
     /// Where each sequence's tokens begin, followed by the end of the last one. In a model without sequences each row
     /// counts as one token.
     pub offsets: &'a [usize],
+    /// Where each sequence's past begins, followed by the end of the last one; empty if the model has no cache.
+    pub past: &'a [usize],
     /// The data of each input, in the plan's order; rows are contiguous.
     pub inputs: &'a [Input<'a>],
 }
@@ -109,7 +111,7 @@ impl Batch<'_> {
     ///
     /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
     pub fn size(&self, plan: &Plan) -> Result<BatchSize, RunError> {
-        let size = size_of(self.offsets)?;
+        let size = size_of(self.offsets, if plan.has_past() { Some(self.past) } else { None })?;
         has_inputs(self.inputs.len(), plan)?;
         for (port, input) in plan.inputs.iter().zip(self.inputs) {
             let value = plan.value(port.value);
@@ -136,7 +138,7 @@ impl CallBatch<'_> {
     ///
     /// [`RunError::Batch`] or [`RunError::Input`] says what does not fit.
     pub fn size(&self, plan: &Plan) -> Result<BatchSize, RunError> {
-        let size = size_of(self.offsets)?;
+        let size = size_of(self.offsets, None)?;
         self.calls.iter().try_for_each(|call| has_inputs(call.len(), plan))?;
         for (at, port) in plan.inputs.iter().enumerate() {
             let value = plan.value(port.value);
@@ -154,8 +156,8 @@ impl CallBatch<'_> {
     }
 }
 
-/// The size of a batch whose sequences begin at these offsets.
-fn size_of(offsets: &[usize]) -> Result<BatchSize, RunError> {
+/// The size of a batch whose sequences, and their pasts if they have any, begin at these offsets.
+fn size_of(offsets: &[usize], past: Option<&[usize]>) -> Result<BatchSize, RunError> {
     let fails = |reason: &str| Err(RunError::Batch { reason: reason.to_owned() });
     if offsets.len() < 2 || offsets[0] != 0 {
         return fails("has no sequences");
@@ -164,7 +166,11 @@ fn size_of(offsets: &[usize]) -> Result<BatchSize, RunError> {
     if lengths().any(|length| length == 0) {
         return fails("has a sequence without tokens");
     }
-    Ok(BatchSize::of(lengths()))
+    let Some(past) = past else { return Ok(BatchSize::of(lengths())) };
+    if past.len() != offsets.len() || past[0] != 0 || !past.is_sorted() {
+        return fails("has a sequence without a past, or one that ends before it begins");
+    }
+    Ok(BatchSize::of_pairs(lengths().zip(past.windows(2).map(|pair| pair[1] - pair[0]))))
 }
 
 fn has_inputs(given: usize, plan: &Plan) -> Result<(), RunError> {

@@ -23,9 +23,9 @@ pub(crate) fn merge(plan: &mut Plan) {
                     [*q, *k, *v] = whole;
                 }
             }
-            Op::Rotate { x, .. } => {
+            Op::Rotate { x, .. } | Op::Append { new: x, .. } => {
                 let whole = uncut(plan, x);
-                if let Op::Rotate { x, .. } = &mut plan.nodes[at].op {
+                if let Op::Rotate { x, .. } | Op::Append { new: x, .. } = &mut plan.nodes[at].op {
                     *x = whole;
                 }
             }

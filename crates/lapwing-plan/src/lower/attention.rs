@@ -14,6 +14,11 @@ use crate::plan::{Binary, Columns, Fold, Instruction, Op, Program, Rows, ValueId
 const ABSORBS: f32 = -1e30;
 
 impl Scores {
+    /// The rows of the keys.
+    pub(crate) const fn key_rows(&self) -> Rows {
+        if self.is_of_context { Rows::Context } else { Rows::Token }
+    }
+
     /// The softmax over the keys.
     pub(crate) fn softmax(&self, axis: usize) -> Result<Self, String> {
         if self.axes.get(axis) != Some(&Score::Key) || self.is_softmax {
@@ -26,8 +31,9 @@ impl Scores {
     pub(crate) fn is_by_key(&self, matrix: &Matrix) -> bool {
         let fits = |(axis, score): (&Axis, &Score)| match axis {
             Axis::Batch => *score == Score::Batch,
-            Axis::Token => *score == Score::Key,
-            Axis::Column(_) | Axis::Repeated(..) | Axis::AllTokens | Axis::BatchAnd(..) => false,
+            Axis::Token => *score == Score::Key && !self.is_of_context,
+            Axis::Context => *score == Score::Key && self.is_of_context,
+            Axis::Past | Axis::Column(_) | Axis::Repeated(..) | Axis::AllTokens | Axis::BatchAnd(..) => false,
             Axis::One | Axis::Spread(_) => true,
         };
         matrix.axes.len() == self.axes.len() && matrix.axes.iter().zip(&self.axes).all(fits)
@@ -59,7 +65,7 @@ impl Lowering<'_> {
             let score = match (a, b, axis.out) {
                 (Some(Axis::Batch), Some(Axis::Batch), Some(_)) => Score::Batch,
                 (Some(Axis::Token), None, Some(_)) => Score::Query,
-                (None, Some(Axis::Token), Some(_)) => Score::Key,
+                (None, Some(Axis::Token | Axis::Context), Some(_)) => Score::Key,
                 (Some(Axis::Column(i)), Some(other), Some(_)) if heads.is_none() => {
                     heads = Some((i, key_heads(k, other, q.sizes[i]).ok_or_else(no)?));
                     Score::Head
@@ -92,6 +98,10 @@ impl Lowering<'_> {
         let length = |place: Option<usize>| place.map_or(1, |place| q.sizes[place]);
         let (heads, head) = (length(heads_of_q), length(in_q));
         let key_heads = heads_of_k.flatten().map_or(1, |place| k.sizes[place]);
+        let is_of_context = k.rows() == Rows::Context;
+        if q.rows() != Rows::Token {
+            return Err(no());
+        }
         let (q, first) = self.unscaled(node, q);
         let (k, second) = self.unscaled(node, k);
         Ok(Scores {
@@ -104,6 +114,7 @@ impl Lowering<'_> {
             bias: None,
             by_distance: None,
             axes: out,
+            is_of_context,
             is_softmax: false,
             is_guarded: false,
         })
@@ -145,6 +156,7 @@ impl Lowering<'_> {
             (Binary::Add, Some(_), _) => scores,
             (Binary::Add, None, TensorForm::Matrix(bias)) if scores.is_by_key(&bias) => {
                 let value = self.float(node, &bias);
+                let (scores, value) = self.halved_masks(node, scores, value);
                 self.biased(node, scores, value)
             }
             (Binary::Add, None, TensorForm::Distances(bias)) => self.biased_by_distance(node, &scores, &bias).ok_or_else(no)?,
@@ -159,7 +171,7 @@ impl Lowering<'_> {
     fn times(&mut self, node: &ShapedNode, scores: Scores, factor: f32) -> Scores {
         let bias = scores.bias.map(|bias| {
             let steps = vec![Instruction::Arg(0), Instruction::Scalar(factor), Instruction::Binary(Binary::Mul, 0, 1)];
-            self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias] })
+            self.push(&node.name, scores.key_rows(), 1, Op::Map { program: Program::new(steps), args: vec![bias] })
         });
         let by_distance = scores.by_distance.map(|table| self.times_by_distance(node, table, factor));
         Scores { scale: scores.scale * factor, bias, by_distance, ..scores }
@@ -170,10 +182,28 @@ impl Lowering<'_> {
             None => more,
             Some(bias) => {
                 let steps = vec![Instruction::Arg(0), Instruction::Arg(1), Instruction::Binary(Binary::Add, 0, 1)];
-                self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![bias, more] })
+                self.push(&node.name, scores.key_rows(), 1, Op::Map { program: Program::new(steps), args: vec![bias, more] })
             }
         };
         Scores { bias: Some(bias), ..scores }
+    }
+
+    /// The biases by distance and by key, each half of what it is if both mask out by finite numbers whose sum is infinite: where all keys
+    /// are masked, those that both mask out are below the others, and the kernels' lowest score is finite.
+    fn halved_masks(&mut self, node: &ShapedNode, scores: Scores, bias: ValueId) -> (Scores, ValueId) {
+        let is_lowest = |x: f32| x.is_finite() && x < f32::MIN / 2.0;
+        let is_mask = |table: &[f32]| table.iter().all(|x| *x == 0.0 || is_lowest(*x)) && table.iter().any(|x| *x != 0.0);
+        let table = scores.by_distance.filter(|id| is_mask(&self.plan.weight(*id).data));
+        let made = self.plan.nodes.iter().find(|made| made.output == bias).map(|made| &made.op);
+        let is_lowered = |step: &Instruction| matches!(step, Instruction::Scalar(x) if is_lowest(*x));
+        let (Some(table), Some(Op::Map { program, .. })) = (table, made) else { return (scores, bias) };
+        if scores.bias.is_some() || !program.code().iter().any(is_lowered) {
+            return (scores, bias);
+        }
+        let by_distance = Some(self.times_by_distance(node, table, 0.5));
+        let steps = vec![Instruction::Arg(0), Instruction::Scalar(0.5), Instruction::Binary(Binary::Mul, 0, 1)];
+        let bias = self.push(&node.name, scores.key_rows(), 1, Op::Map { program: Program::new(steps), args: vec![bias] });
+        (Scores { by_distance, ..scores }, bias)
     }
 
     /// Whether a bias may be infinite: those of it that are finite leave each sequence a softmax.
@@ -187,7 +217,9 @@ impl Lowering<'_> {
 
     /// Whether queries without a key have to get zeros from a kernel with biases by distance.
     fn is_zero_if_masked(&self, scores: &Scores) -> Result<bool, String> {
-        let Some(table) = scores.by_distance.map(|id| self.plan.weight(id)) else { return Ok(false) };
+        let Some(table) = scores.by_distance.map(|id| self.plan.weight(id)) else {
+            return Ok(scores.is_of_context && scores.is_guarded && scores.bias.is_some_and(|bias| self.is_infinite(bias)));
+        };
         let by_distance = table.data.contains(&f32::NEG_INFINITY);
         let is_lowered = table.data.iter().any(|x| x.is_finite() && *x <= ABSORBS);
         let by_key = scores.bias.map(|bias| self.is_infinite(bias));
@@ -233,7 +265,7 @@ impl Lowering<'_> {
         }
         let mut steps = vec![Instruction::Arg(0), Instruction::Scalar(0.0), Instruction::Scalar(number)];
         steps.push(if is_kept_where_true { Instruction::Where(0, 1, 2) } else { Instruction::Where(0, 2, 1) });
-        let more = self.push(&node.name, Rows::Token, 1, Op::Map { program: Program::new(steps), args: vec![mask.value] });
+        let more = self.push(&node.name, scores.key_rows(), 1, Op::Map { program: Program::new(steps), args: vec![mask.value] });
         Ok(Some(self.biased(node, scores, more)))
     }
 
@@ -257,7 +289,7 @@ impl Lowering<'_> {
             let made = match (score, own, axis.out) {
                 (Some(Score::Batch), Some(Axis::Batch), Some(_)) => Axis::Batch,
                 (Some(Score::Query), None, Some(_)) => Axis::Token,
-                (Some(Score::Key), Some(Axis::Token), None) => continue,
+                (Some(Score::Key), Some(Axis::Token | Axis::Context), None) if v.rows() == scores.key_rows() => continue,
                 (Some(Score::Head), Some(other), Some(_)) => {
                     head = key_heads(v, other, scores.heads).ok_or_else(no)?;
                     Axis::Column(0)
@@ -299,8 +331,8 @@ impl Lowering<'_> {
             is_zero_if_masked,
         };
         let mut value = self.push(&node.name, Rows::Token, scores.heads * head_out, op);
-        // the kernels for biases by distance do it themselves
-        let bias = scores.bias.filter(|_| scores.is_guarded && scores.by_distance.is_none());
+        // the kernels for biases by distance and for contexts do it themselves
+        let bias = scores.bias.filter(|_| scores.is_guarded && scores.by_distance.is_none() && !scores.is_of_context);
         if let Some(bias) = bias.filter(|bias| self.is_infinite(*bias)) {
             value = self.zero_where_all_masked(node, value, bias);
         }

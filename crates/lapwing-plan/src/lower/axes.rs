@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use lapwing_onnx::shaped::ShapedNode;
+use lapwing_onnx::shaped::{Constant, ShapedNode};
 use lapwing_onnx::tensor::Datatype;
 
 use super::constant::{of_floats, of_integer, of_rank, part, permuted, with_shape};
-use super::extent::{Extent, Values, extent};
+use super::distances::by_distance;
+use super::extent::{Extent, Values, extent, past};
 use super::form::{Axis, Matrix, Place, Places, Rotation};
 use super::reshape::rank;
 use super::{Lowered, Lowering, TensorForm, axis_of};
@@ -94,6 +95,9 @@ impl Lowering<'_> {
         stop: Values,
     ) -> Result<TensorForm, String> {
         let fixed = |values: Values| values.iter().all(|value| *value == values[0]).then_some(values[0]);
+        if let (TensorForm::Const(constant), None) = (&form, fixed(stop)) {
+            return self.cut_by_position(constant, axis, start, stop);
+        }
         let begin = fixed(start).ok_or("begins at a length of the call")?;
         // what an end amounts to on an axis of a fixed length
         let within = |length: usize| -> Option<(usize, usize)> {
@@ -106,17 +110,15 @@ impl Lowering<'_> {
         };
         let is_to_the_end = stop[0] == i32::MAX;
         Ok(match form {
-            TensorForm::Const(constant) => match within(constant.shape[axis]) {
-                Some((from, to)) => TensorForm::Const(part(&constant, axis, from, to)?.into()),
-                None => {
-                    let from = usize::try_from(begin).map_err(|_| "begins from the end")?;
-                    let length = [0, 1, 2].map(|at| stop[at] - begin);
-                    if extent(length) != Extent::Token {
-                        return Err("ends at a length that is not that of the tokens".into());
-                    }
-                    TensorForm::ByPosition(constant, axis, from)
-                }
-            },
+            TensorForm::Const(constant) => {
+                let (from, to) = within(constant.shape[axis]).ok_or("cuts a constant at a length of the call")?;
+                TensorForm::Const(part(&constant, axis, from, to)?.into())
+            }
+            TensorForm::ByPosition(constant, query, 0)
+                if begin == 0 && query != axis && is_whole(stop, &|of| (of == Axis::Context) == self.has_past()) =>
+            {
+                TensorForm::Distances(by_distance(&constant, query, axis, self.has_past())?)
+            }
             TensorForm::Matrix(matrix) => match matrix.axes[axis] {
                 Axis::Column(column) => {
                     let (from, to) = within(matrix.sizes[column]).ok_or("cuts columns at a length of the call")?;
@@ -127,6 +129,7 @@ impl Lowering<'_> {
                 }
                 Axis::Batch | Axis::Token | Axis::One if begin == 0 && is_to_the_end => TensorForm::Matrix(matrix),
                 Axis::Token if begin == 0 && extent(stop) == Extent::Token => TensorForm::Matrix(matrix),
+                Axis::Context if begin == 0 && (is_to_the_end || extent(stop) == Extent::Context) => TensorForm::Matrix(matrix),
                 Axis::Batch if begin == 0 && extent(stop) == Extent::Batch => TensorForm::Matrix(matrix),
                 Axis::Token if begin == 0 && stop == [1; 3] => TensorForm::Matrix(self.first_token(node, &matrix)),
                 Axis::One if within(1) == Some((0, 1)) => TensorForm::Matrix(matrix),
@@ -139,9 +142,26 @@ impl Lowering<'_> {
             {
                 form
             }
-            form @ (TensorForm::Places(_) | TensorForm::Distances(_)) if begin == 0 && extent(stop) == Extent::Token => form,
+            TensorForm::Places(places) if begin == 0 && is_whole(stop, &|of| places.counts_along(axis, of)) => {
+                TensorForm::Places(places)
+            }
+            TensorForm::Distances(distances)
+                if begin == 0 && is_whole(stop, &|of| (of == Axis::Context) == (distances.context == Some(axis))) =>
+            {
+                TensorForm::Distances(distances)
+            }
             _ => return Err("slices something that is not a matrix".into()),
         })
+    }
+
+    /// A constant cut to the tokens' positions, which begin behind the past.
+    fn cut_by_position(&self, constant: &Arc<Constant>, axis: usize, start: Values, stop: Values) -> Result<TensorForm, String> {
+        let past = if self.has_past() { past() } else { [0; 3] };
+        let first = [0, 1, 2].map(|at| start[at] - past[at]);
+        let (Extent::Fixed(from), Extent::Token) = (extent(first), extent([0, 1, 2].map(|at| stop[at] - start[at]))) else {
+            return Err("cuts a constant at lengths that are not those of the tokens".into());
+        };
+        Ok(TensorForm::ByPosition(Arc::clone(constant), axis, from))
     }
 
     pub(crate) fn first_token(&mut self, node: &ShapedNode, matrix: &Matrix) -> Matrix {
@@ -162,8 +182,8 @@ impl Lowering<'_> {
         to: usize,
     ) -> Result<TensorForm, String> {
         match Rotation::half(matrix, column, from, to) {
-            Some(half) => Ok(half),
-            None => self.columns(node, matrix, column, from, to).map(TensorForm::Matrix),
+            Some(half) if !matrix.is_by_head() => Ok(half),
+            _ => self.columns(node, matrix, column, from, to).map(TensorForm::Matrix),
         }
     }
 
@@ -178,7 +198,7 @@ impl Lowering<'_> {
         if from == 0 && to == matrix.sizes[column] {
             return Ok(matrix.clone());
         }
-        if column > 0 {
+        if column > 0 || matrix.is_by_head() {
             return Err("slices columns that are not contiguous".into());
         }
         let each: usize = matrix.sizes[1..].iter().product();
@@ -282,6 +302,9 @@ impl Lowering<'_> {
         if let Some(turned) = Rotation::turned(&forms, axis) {
             return Ok(vec![turned]);
         }
+        if let Some(context) = self.appended(node, &forms, axis)? {
+            return Ok(vec![TensorForm::Matrix(context)]);
+        }
         if let [only] = &forms[..] {
             return Ok(vec![only.clone()]);
         }
@@ -303,6 +326,25 @@ impl Lowering<'_> {
         Ok(vec![TensorForm::Matrix(Matrix { value, axes: first.axes, sizes }.squeezed())])
     }
 
+    /// Keys or values of the past and those of the tokens behind them; `None` if the forms are no such.
+    fn appended(&mut self, node: &ShapedNode, forms: &[TensorForm], axis: usize) -> Result<Option<Matrix>, String> {
+        let [TensorForm::Matrix(past), TensorForm::Matrix(new)] = forms else { return Ok(None) };
+        if past.axes[axis] != Axis::Past {
+            return Ok(None);
+        }
+        let mut axes = new.axes.clone();
+        axes[axis] = Axis::Past;
+        let is_alike = new.axes[axis] == Axis::Token && axes == past.axes && new.sizes == past.sizes;
+        let (true, Some([heads, head])) = (is_alike, past.heads_and_columns()) else {
+            return Err("appends something else to the past than keys or values".into());
+        };
+        axes[axis] = Axis::Context;
+        let new = Columns { value: self.float(node, new), from: 0 };
+        let op = Op::Append { past: past.value, new, heads, head };
+        let value = self.push(&node.name, Rows::Context, heads * head, op);
+        Ok(Some(Matrix { value, axes, sizes: past.sizes.clone() }))
+    }
+
     /// The matrix's value as float32.
     pub(crate) fn float(&mut self, node: &ShapedNode, matrix: &Matrix) -> ValueId {
         if self.plan.value(matrix.value).kind == ElementType::F32 { matrix.value } else { self.copied(matrix, &node.name) }
@@ -312,6 +354,15 @@ impl Lowering<'_> {
     pub(crate) fn copied(&mut self, matrix: &Matrix, name: &str) -> ValueId {
         let program = Program::new(vec![Instruction::Arg(0)]);
         self.push(name, matrix.rows(), matrix.width(), Op::Map { program, args: vec![matrix.value] })
+    }
+}
+
+/// Whether a cut that stops there takes all of an axis: one of the tokens or the context, as `is_of` says.
+fn is_whole(stop: Values, is_of: &dyn Fn(Axis) -> bool) -> bool {
+    match extent(stop) {
+        Extent::Token => is_of(Axis::Token),
+        Extent::Context => is_of(Axis::Context),
+        _ => false,
     }
 }
 

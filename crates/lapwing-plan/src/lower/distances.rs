@@ -8,7 +8,7 @@ use lapwing_onnx::shaped::{Constant, ShapedNode};
 use lapwing_onnx::tensor::Datatype;
 
 use super::constant::{cast, integers, of_floats, of_integers, part, permuted, scalar};
-use super::form::{Distances, Pairs, Places, Score, Scores};
+use super::form::{Axis, Distances, Pairs, Places, Score, Scores};
 use super::layout::Operand;
 use super::reshape::rank;
 use super::{Lowering, TensorForm};
@@ -63,6 +63,10 @@ impl Distances {
             (Score::Key, Score::Query) => true,
             _ => return None,
         };
+        let key = if is_turned { own.from } else { own.to };
+        if own.context != scores.is_of_context.then_some(key) {
+            return None;
+        }
         let head = scores.axes.iter().position(|axis| *axis == Score::Head);
         let fits = |(at, length): (usize, &usize)| at == own.to || *length == 1 || (Some(at) == head && *length == scores.heads);
         if own.values.shape.len() != scores.axes.len() || !own.values.shape.iter().enumerate().all(fits) {
@@ -76,9 +80,34 @@ impl Distances {
     }
 }
 
+/// A constant of which a row is cut for each query and a column for each key, if its elements depend on the distance of the two only, as
+/// those of a causal mask do.
+pub(crate) fn by_distance(constant: &Constant, query: usize, key: usize, has_past: bool) -> Result<Distances, String> {
+    let rank = constant.shape.len();
+    let longest = constant.shape[query];
+    let is_square = constant.shape[key] == longest && constant.elements() == longest * longest;
+    let each = constant.data.len() / constant.elements().max(1);
+    let at = |query_at: usize, key_at: usize| {
+        let place = if query < key { query_at * longest + key_at } else { key_at * longest + query_at };
+        &constant.data[place * each..][..each]
+    };
+    let is_same = |row: usize, column: usize| at(row, column) == at(row - 1, column - 1);
+    if !is_square || longest == 0 || (1..longest).any(|row| !(1..longest).all(|column| is_same(row, column))) {
+        return Err("cuts a constant by two positions that is no function of their distance".into());
+    }
+    let reach = longest as i64 - 1;
+    let of = |distance: i64| at(distance.min(0).unsigned_abs() as usize, distance.max(0) as usize);
+    let distances = (0..COUNT as i64).map(|place| (place + 1 - LONGEST as i64).clamp(-reach, reach));
+    let mut shape = vec![1; rank];
+    shape[key] = COUNT;
+    let data: Vec<u8> = distances.flat_map(|distance| of(distance).to_vec()).collect();
+    let values = Constant { datatype: constant.datatype, shape, data: data.into() };
+    Ok(Distances { values: values.into(), from: query, to: key, context: has_past.then_some(key) })
+}
+
 /// The positions of the tokens as a table of this type.
-pub(crate) fn positions(places: &Places, kind: Datatype) -> Result<TensorForm, String> {
-    let axis = places.positions().ok_or("is not the tokens' positions")?;
+pub(crate) fn positions(places: &Places, has_past: bool, kind: Datatype) -> Result<TensorForm, String> {
+    let Some((axis, Axis::Token)) = places.positions(has_past) else { return Err("is not the tokens' positions".into()) };
     let mut shape = vec![1; places.rank];
     shape[axis] = LONGEST;
     let numbers = of_integers(shape, (0..LONGEST as i64).map(|at| at + places.from as i64));
@@ -86,6 +115,11 @@ pub(crate) fn positions(places: &Places, kind: Datatype) -> Result<TensorForm, S
 }
 
 impl Lowering<'_> {
+    /// Whether sequences have a past.
+    pub(crate) fn has_past(&self) -> bool {
+        !self.names.past.is_empty()
+    }
+
     /// What an operator makes of functions of the tokens' positions or distances, and of constants; `None` if the node is no such.
     pub(crate) fn of_positions(&self, node: &ShapedNode) -> Result<Option<TensorForm>, String> {
         let is_lookup = node.operator == "Gather" && node.int("axis").unwrap_or(0) == 0;
@@ -119,7 +153,7 @@ impl Lowering<'_> {
                 Some(TensorForm::Const(constant)) => (None, Some(constant)),
                 Some(TensorForm::Distances(distances)) => {
                     let distances = distances.of_rank(most);
-                    (Some((Some(distances.from), distances.to)), Some(distances.values))
+                    (Some((Some((distances.from, distances.context)), distances.to)), Some(distances.values))
                 }
                 Some(TensorForm::ByPosition(constant, axis, from)) => {
                     let added = most.saturating_sub(constant.shape.len());
@@ -141,11 +175,11 @@ impl Lowering<'_> {
         let Some((from, to)) = along else { return Ok(None) };
         let made =
             computed(node, &inputs)?.and_then(|made| made.into_iter().next()).ok_or("is not computed for each position")?;
-        if from.is_some_and(|from| made.shape.get(from) != Some(&1)) || made.shape.get(to) != Some(&length) {
+        if from.is_some_and(|(from, _)| made.shape.get(from) != Some(&1)) || made.shape.get(to) != Some(&length) {
             return Err("makes something else than a function of the tokens' positions".into());
         }
         Ok(Some(match from {
-            Some(from) => TensorForm::Distances(Distances { values: made, from, to }),
+            Some((from, context)) => TensorForm::Distances(Distances { values: made, from, to, context }),
             None => TensorForm::ByPosition(made, to, 0),
         }))
     }
@@ -158,12 +192,14 @@ impl Lowering<'_> {
         }
         let rank = one.rank.max(other.rank);
         let (one, other) = (one.clone().of_rank(rank), other.clone().of_rank(rank));
-        let (Some(to), Some(from)) = (one.positions(), other.positions()) else {
+        let has_past = self.has_past();
+        let (Some((to, of_to)), Some((from, of_from))) = (one.positions(has_past), other.positions(has_past)) else {
             return Err("compares places that are not the tokens' positions".into());
         };
-        if to == from {
-            return Err("compares the places of one token".into());
+        if to == from || (has_past && of_to == of_from) {
+            return Err("compares the places of one token, or not those of tokens and context".into());
         }
+        let context = has_past.then_some(if of_to == Axis::Context { to } else { from });
         let kind = Self::tensor(node, 0).and_then(|tensor| self.graph.tensor(tensor).datatype).unwrap_or(Datatype::Int64);
         let first = 1 - LONGEST as i64 + one.from as i64 - other.from as i64;
         let mut shape = vec![1; rank];
@@ -175,7 +211,7 @@ impl Lowering<'_> {
             let result = computed(node, &[Some(made), Some(zero.into())])?.and_then(|made| made.into_iter().next());
             made = result.ok_or("is not computed for each distance")?;
         }
-        Ok(Some(TensorForm::Distances(Distances { values: made, from, to })))
+        Ok(Some(TensorForm::Distances(Distances { values: made, from, to, context })))
     }
 
     /// `And` of a condition on the keys and one on their distances, or of more of them; `None` if no operand is of distances.
@@ -202,7 +238,7 @@ impl Lowering<'_> {
             }
             (TensorForm::Pairs(pairs), TensorForm::Distances(more)) => {
                 let (own, more) = (pairs.distances.of_rank(rank), more.of_rank(rank));
-                if (own.from, own.to) != (more.from, more.to) {
+                if (own.from, own.to, own.context) != (more.from, more.to, more.context) {
                     return Err("computes with the positions of tokens along different axes".into());
                 }
                 let both =

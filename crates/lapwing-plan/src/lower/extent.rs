@@ -1,11 +1,26 @@
 //! What a length is: a number, the batch's, the tokens', or something else. Expressions over the names of axes are compared by their
-//! values for several lengths of batch and tokens, so that it does not matter how they are written.
+//! values for several lengths of batch, tokens and past, so that it does not matter how they are written.
 
 use lapwing_onnx::shaped::Length;
 use rten_shape_inference::SymbolMap;
 
-/// Lengths of batch and tokens that expressions are compared at: no two of their products are alike.
-const POINTS: [(i32, i32); 3] = [(7, 11), (13, 5), (3, 17)];
+/// Lengths that expressions are compared at: no two of their products are alike.
+const POINTS: [Point; 3] =
+    [Point { batch: 7, token: 11, past: 19 }, Point { batch: 13, token: 5, past: 23 }, Point { batch: 3, token: 17, past: 29 }];
+
+/// Lengths of the batch, of its tokens, and of their past.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    batch: i32,
+    token: i32,
+    past: i32,
+}
+
+impl Point {
+    const fn context(self) -> i32 {
+        self.past + self.token
+    }
+}
 
 /// A length of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +31,10 @@ pub(crate) enum Extent {
     Batch,
     /// That of the tokens.
     Token,
+    /// That of the past.
+    Past,
+    /// That of the past and the tokens.
+    Context,
     /// That of all tokens of a batch of sequences of one length.
     AllTokens,
     /// This many times the batch's: heads that are merged with it.
@@ -24,11 +43,13 @@ pub(crate) enum Extent {
     Other,
 }
 
-/// The names of the axes of batch and tokens.
+/// The names of the axes of batch, tokens, past and context.
 #[derive(Debug, Default)]
 pub(crate) struct AxisNames {
     pub(crate) batch: Vec<String>,
     pub(crate) token: Vec<String>,
+    pub(crate) past: Vec<String>,
+    pub(crate) context: Vec<String>,
 }
 
 /// The values of an expression at [`POINTS`]; also of differences of lengths, which have no expression.
@@ -38,10 +59,17 @@ impl AxisNames {
     /// The values of an expression; `None` if it has an unknown in it.
     pub(crate) fn values(&self, length: &Length) -> Option<Values> {
         let mut values = [0; 3];
-        for (value, (batch, token)) in values.iter_mut().zip(POINTS) {
-            let of = |names: &'_ [String], number: i32| names.iter().map(|name| (name.clone(), number)).collect::<Vec<_>>();
-            let named: Vec<(String, i32)> = [of(&self.batch, batch), of(&self.token, token)].concat();
-            let named: Vec<(&str, i32)> = named.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+        for (value, point) in values.iter_mut().zip(POINTS) {
+            let lengths = [
+                (&self.batch, point.batch),
+                (&self.token, point.token),
+                (&self.past, point.past),
+                (&self.context, point.context()),
+            ];
+            let mut named: Vec<(&str, i32)> = Vec::new();
+            for (names, number) in lengths {
+                named.extend(names.iter().map(|name| (name.as_str(), number)));
+            }
             *value = length.eval(&SymbolMap::new(&named)).ok()?;
         }
         Some(values)
@@ -53,21 +81,29 @@ impl AxisNames {
     }
 }
 
+/// A length at a point.
+type LengthOf = fn(Point) -> i32;
+
+/// The length of the past.
+pub(crate) fn past() -> Values {
+    POINTS.map(|point| point.past)
+}
+
 /// What these values are.
 pub(crate) fn extent(values: Values) -> Extent {
-    let is = |of: fn(&(i32, i32)) -> i32| values.iter().zip(&POINTS).all(|(value, point)| *value == of(point));
-    if is(|(batch, _)| *batch) {
-        return Extent::Batch;
+    let is = |of: LengthOf| values.iter().zip(POINTS).all(|(value, point)| *value == of(point));
+    let known: [(LengthOf, Extent); 5] = [
+        (|point| point.batch, Extent::Batch),
+        (|point| point.token, Extent::Token),
+        (|point| point.past, Extent::Past),
+        (Point::context, Extent::Context),
+        (|point| point.batch * point.token, Extent::AllTokens),
+    ];
+    if let Some((_, extent)) = known.into_iter().find(|(of, _)| is(*of)) {
+        return extent;
     }
-    if is(|(_, token)| *token) {
-        return Extent::Token;
-    }
-    if is_all_tokens(values) {
-        return Extent::AllTokens;
-    }
-    let (first, _) = POINTS[0];
-    if let Ok(times @ 2..) = usize::try_from(values[0] / first)
-        && values.iter().zip(&POINTS).all(|(value, (batch, _))| i64::from(*value) == i64::from(*batch) * times as i64)
+    if let Ok(times @ 2..) = usize::try_from(values[0] / POINTS[0].batch)
+        && values.iter().zip(POINTS).all(|(value, point)| i64::from(*value) == i64::from(point.batch) * times as i64)
     {
         return Extent::BatchTimes(times);
     }
@@ -77,9 +113,10 @@ pub(crate) fn extent(values: Values) -> Extent {
     }
 }
 
-/// Whether these are the number of all tokens of a batch of sequences of one length.
+/// Whether these are the number of all tokens of a batch of sequences of one length, or of their contexts.
 pub(crate) fn is_all_tokens(values: Values) -> bool {
-    values.iter().zip(&POINTS).all(|(value, (batch, token))| *value == batch * token)
+    let is = |of: LengthOf| values.iter().zip(POINTS).all(|(value, point)| *value == of(point));
+    is(|point| point.batch * point.token) || is(|point| point.batch * point.context())
 }
 
 #[cfg(test)]
@@ -88,7 +125,16 @@ mod tests {
 
     #[test]
     fn expressions_are_what_they_amount_to() {
-        let names = AxisNames { batch: vec!["b".into()], token: vec!["s".into(), "t".into()] };
+        let names = AxisNames {
+            batch: vec!["b".into()],
+            token: vec!["s".into(), "t".into()],
+            past: vec!["p".into(), "q".into()],
+            context: vec!["all".into()],
+        };
+        let (p, all) = (Length::pos_var("p"), Length::pos_var("all"));
+        assert_eq!(names.extent(&p), Extent::Past);
+        assert_eq!(names.extent(&(p.clone() + Length::pos_var("s"))), Extent::Context);
+        assert_eq!(names.extent(&(all - Length::pos_var("q"))), Extent::Token);
         let (b, s, t) = (Length::pos_var("b"), Length::pos_var("s"), Length::pos_var("t"));
         assert_eq!(names.extent(&b), Extent::Batch);
         assert_eq!(names.extent(&(s.clone() * b.clone() * Length::from(4) / (b * Length::from(4)))), Extent::Token);

@@ -14,6 +14,10 @@ pub(crate) enum Axis {
     Batch,
     /// The tokens of a sequence.
     Token,
+    /// The tokens of its past.
+    Past,
+    /// The tokens of its past and its own.
+    Context,
     /// A column axis; its index in [`Matrix::sizes`].
     Column(usize),
     /// A column axis whose every index is there this many times in a row: keys of fewer heads than the queries.
@@ -56,7 +60,29 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// The rows of the value.
     pub(crate) fn rows(&self) -> Rows {
-        if self.axes.iter().any(|axis| matches!(axis, Axis::Token | Axis::AllTokens)) { Rows::Token } else { Rows::Batch }
+        let of = |axis: &Axis| match axis {
+            Axis::Token | Axis::AllTokens => Some(Rows::Token),
+            Axis::Past => Some(Rows::Past),
+            Axis::Context => Some(Rows::Context),
+            _ => None,
+        };
+        self.axes.iter().find_map(of).unwrap_or(Rows::Batch)
+    }
+
+    /// Whether it is keys or values of the past or the context, whose rows lie by head.
+    pub(crate) fn is_by_head(&self) -> bool {
+        !self.sizes.is_empty() && matches!(self.rows(), Rows::Past | Rows::Context)
+    }
+
+    /// Heads and columns of a head of a tensor `[batch, heads, tokens, columns]`; `None` if it has other axes.
+    pub(crate) fn heads_and_columns(&self) -> Option<[usize; 2]> {
+        let [Axis::Batch, heads, Axis::Token | Axis::Past | Axis::Context, columns] = self.axes[..] else { return None };
+        let length = |axis: Axis| match axis {
+            Axis::Column(place) => Some(self.sizes[place]),
+            Axis::One => Some(1),
+            _ => None,
+        };
+        self.columns().is_sorted().then_some([length(heads)?, length(columns)?])
     }
 
     /// Elements of a row.
@@ -75,7 +101,7 @@ impl Matrix {
     pub(crate) fn is_plain(&self) -> bool {
         let order = |axis: &Axis| match axis {
             Axis::Batch | Axis::AllTokens => Some(0),
-            Axis::Token => Some(1),
+            Axis::Token | Axis::Past | Axis::Context => Some(1),
             Axis::Column(place) | Axis::Repeated(place, _) => Some(2 + place),
             Axis::One | Axis::Spread(_) | Axis::BatchAnd(..) => None,
         };
@@ -199,6 +225,8 @@ pub(crate) struct Places {
     pub(crate) rank: usize,
     /// What is added to the indices.
     pub(crate) from: usize,
+    /// Whether the length of the past is added too.
+    pub(crate) is_after_past: bool,
     /// The indices that are added.
     pub(crate) terms: Vec<Place>,
 }
@@ -206,21 +234,28 @@ pub(crate) struct Places {
 /// The index along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Which index: of the batch or of the tokens.
+    /// Which index: of the batch, of the tokens or of the context.
     pub(crate) of: Axis,
     /// The axis along which it counts.
     pub(crate) at: usize,
-    /// Whether it is multiplied by the number of tokens.
-    pub(crate) by_tokens: bool,
+    /// The axis by whose length it is multiplied: of the tokens or of the context.
+    pub(crate) times: Option<Axis>,
 }
 
 impl Places {
-    /// The axis along which these are the tokens' positions, if they are nothing else.
-    pub(crate) fn positions(&self) -> Option<usize> {
+    /// The axis along which these are positions in the context, and whose: of the tokens, which come after a past if there is one, or
+    /// of the whole context. `None` if they are anything else.
+    pub(crate) fn positions(&self, has_past: bool) -> Option<(usize, Axis)> {
         match self.terms[..] {
-            [Place { of: Axis::Token, at, by_tokens: false }] => Some(at),
+            [Place { of: Axis::Token, at, times: None }] if self.is_after_past == has_past => Some((at, Axis::Token)),
+            [Place { of: Axis::Context, at, times: None }] if !self.is_after_past => Some((at, Axis::Context)),
             _ => None,
         }
+    }
+
+    /// Whether an index along this axis is all there is, so that a cut up to the axis' length leaves it as it is.
+    pub(crate) fn counts_along(&self, at: usize, of: Axis) -> bool {
+        self.terms.iter().all(|term| term.at != at || term.of == of)
     }
 
     /// With axes of length one before its own.
@@ -262,6 +297,8 @@ pub(crate) struct Scores {
     /// Added to the scores by the distance from the query to the key, as in [`crate::plan::Op::Attention`].
     pub(crate) by_distance: Option<WeightId>,
     pub(crate) axes: Vec<Score>,
+    /// Whether the keys are those of the context, and not of the tokens alone.
+    pub(crate) is_of_context: bool,
     pub(crate) is_softmax: bool,
     /// Whether what is no number, as of a sequence whose keys are all masked, has been made zero.
     pub(crate) is_guarded: bool,
@@ -276,12 +313,14 @@ pub(crate) struct Distances {
     pub(crate) from: usize,
     /// The axis of the other one.
     pub(crate) to: usize,
+    /// Which of the two is that of the context; `None` without a past.
+    pub(crate) context: Option<usize>,
 }
 
 impl Distances {
     /// With its axes moved.
     pub(crate) fn moved(self, values: Constant, to: impl Fn(usize) -> usize) -> Self {
-        Self { values: values.into(), from: to(self.from), to: to(self.to) }
+        Self { values: values.into(), from: to(self.from), to: to(self.to), context: self.context.map(to) }
     }
 
     /// With axes of length one before its own.
@@ -326,9 +365,17 @@ pub(crate) enum Rotation {
         /// The columns.
         of: Matrix,
         is_turned: bool,
-        /// A row for each position.
-        table: Arc<Constant>,
+        table: Factors,
     },
+}
+
+/// The cosines or the sines of a rotation.
+#[derive(Clone, Debug)]
+pub(crate) enum Factors {
+    /// A row for each position.
+    ByPosition(Arc<Constant>),
+    /// A row for each token.
+    ByToken(ValueId),
 }
 
 impl Rotation {

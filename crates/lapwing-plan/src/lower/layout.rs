@@ -27,12 +27,15 @@ pub(crate) fn common(operands: &[Operand]) -> Result<Matrix, String> {
         }
         for (place, axis) in matrix.axes.iter().enumerate() {
             match (layout.axes[place], *axis) {
-                (Axis::One, Axis::Batch | Axis::Token | Axis::Spread(_)) => layout.axes[place] = *axis,
-                (Axis::Spread(_), Axis::Batch | Axis::Token) => layout.axes[place] = *axis,
+                (Axis::One, Axis::Batch | Axis::Token | Axis::Context | Axis::Spread(_)) => layout.axes[place] = *axis,
+                (Axis::Spread(_), Axis::Batch | Axis::Token | Axis::Context) => layout.axes[place] = *axis,
                 (own, other) if own == other || matches!(other, Axis::One | Axis::Spread(_)) => {}
                 (own, other) => return Err(format!("combines {own:?} with {other:?}")),
             }
         }
+    }
+    if layout.axes.contains(&Axis::Token) && layout.axes.contains(&Axis::Context) {
+        return Err("has a number for each token and each of the context".into());
     }
     // a constant may provide the columns
     if layout.sizes.is_empty() {
@@ -52,6 +55,13 @@ pub(crate) fn common(operands: &[Operand]) -> Result<Matrix, String> {
                 layout.axes[place] = Axis::Column(layout.sizes.len() - 1);
             }
         }
+    }
+    let is_alike = |operand: &Operand| match operand {
+        Operand::Matrix(matrix) => matrix.sizes == layout.sizes && matrix.rows() == layout.rows(),
+        Operand::Const(tensor) => tensor.elements() == 1,
+    };
+    if layout.is_by_head() && !operands.iter().all(is_alike) {
+        return Err("works on keys or values of the past in a way that no attention does".into());
     }
     Ok(layout)
 }

@@ -125,6 +125,9 @@ impl Lowering<'_> {
     }
 
     fn linear(&mut self, node: &ShapedNode, axes: &[EinsumAxis], x: &Matrix, weight: &Constant) -> Result<Matrix, String> {
+        if x.is_by_head() {
+            return Err("multiplies keys or values of the past by a weight".into());
+        }
         let shape = &weight.shape;
         let is_wide = |axis: &&EinsumAxis| axis.b.is_some_and(|place| shape[place] > 1);
         // the weight's summed axes in the order of x's columns, then its output axes in their order

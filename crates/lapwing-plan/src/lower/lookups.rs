@@ -25,16 +25,19 @@ impl Lowering<'_> {
             ends.first().copied().flatten().ok_or_else(|| "counts between numbers that are not known".to_owned())
         };
         let (from, to, step) = (end(0)?, end(1)?, end(2)?);
-        let (Extent::Fixed(start), [1, 1, 1]) = (extent(from), step) else {
-            return Err(format!("counts from {} by {}", from[0], step[0]));
+        let (start, is_after_past) = match (extent(from), step) {
+            (Extent::Fixed(start), [1, 1, 1]) => (start, false),
+            (Extent::Past, [1, 1, 1]) => (0, true),
+            _ => return Err(format!("counts from {} by {}", from[0], step[0])),
         };
         let of = match extent([0, 1, 2].map(|at| to[at] - from[at])) {
             Extent::Token => Axis::Token,
+            Extent::Context if start == 0 => Axis::Context,
             Extent::Batch if start == 0 => Axis::Batch,
             _ => return Err("counts to a number that is not that of the tokens".into()),
         };
-        let term = Place { of, at: 0, by_tokens: false };
-        Ok(vec![TensorForm::Places(Places { rank: 1, from: start, terms: vec![term] })])
+        let term = Place { of, at: 0, times: None };
+        Ok(vec![TensorForm::Places(Places { rank: 1, from: start, is_after_past, terms: vec![term] })])
     }
 
     /// The cumulative sum over tokens.
@@ -64,7 +67,11 @@ impl Lowering<'_> {
                 TensorForm::ByPosition(picked, of_ids, 0)
             }
             (TensorForm::Const(table), TensorForm::Places(places)) => {
-                let at = places.positions().ok_or("looks up places that are not the tokens' positions")?;
+                let (at, Axis::Token) =
+                    places.positions(self.has_past()).ok_or("looks up places that are not the tokens' positions")?
+                else {
+                    return Err("looks up the positions of the context".into());
+                };
                 // the axis along which the table is read becomes that of the tokens; others before it must be of length one
                 if table.shape[..axis].iter().any(|length| *length > 1) {
                     return Err(format!("looks up along axis {axis} of the table"));
@@ -84,7 +91,8 @@ impl Lowering<'_> {
             }
             (TensorForm::Matrix(matrix), TensorForm::Const(index)) => TensorForm::Matrix(self.part(node, axis, &matrix, &index)?),
             (TensorForm::Flat(matrix, ones), TensorForm::Places(places)) if axis == 0 => {
-                let axes = merged_axes(&places)?.into_iter().chain(std::iter::repeat_n(Axis::One, ones)).collect();
+                let of = if matrix.rows() == Rows::Context { Axis::Context } else { Axis::Token };
+                let axes = merged_axes(&places, of)?.into_iter().chain(std::iter::repeat_n(Axis::One, ones)).collect();
                 TensorForm::Matrix(matrix.with_axes(axes))
             }
             _ => return Err("looks up in something that is not a table".into()),
@@ -125,7 +133,11 @@ impl Lowering<'_> {
         let mut axes = vec![Axis::One; rank];
         for (own, places) in matrix.axes.iter().zip(&places) {
             match places.terms[..] {
-                [Place { of, at, by_tokens: false }] if of == *own && places.from == 0 && axes[at] == Axis::One => axes[at] = of,
+                [Place { of, at, times: None }]
+                    if of == *own && (places.from, places.is_after_past) == (0, false) && axes[at] == Axis::One =>
+                {
+                    axes[at] = of;
+                }
                 _ => return Err(no.into()),
             }
         }
@@ -159,6 +171,9 @@ impl Lowering<'_> {
         }
         if !self.is_whole(node, 1) || ids.sizes.len() > 1 || ids.width() > WIDEST {
             return Err(format!("looks up ids of {:?} a row", ids.sizes));
+        }
+        if ids.rows() != Rows::Batch && ids.rows() != Rows::Token {
+            return Err("looks up ids of the past".into());
         }
         let (rows, width): (usize, usize) = (table.shape[0], table.shape[1..].iter().product());
         let weight = self.weight(&node.name, rows, width, floats(table)?);
@@ -195,6 +210,9 @@ impl Lowering<'_> {
         if shape[..axis].iter().any(|length| *length > 1) {
             return Err("is cut by position behind other axes".into());
         }
+        if self.has_past() {
+            return Err("looks up positions that begin behind the past".into());
+        }
         let width: usize = shape[axis + 1..].iter().product();
         let weight = self.weight(&node.name, shape[axis], width, floats(tensor)?);
         let value =
@@ -205,16 +223,17 @@ impl Lowering<'_> {
     }
 }
 
-/// The axes of what is looked up in merged batch and tokens: the index of the batch times the number of tokens, plus that of the token.
-fn merged_axes(places: &Places) -> Result<Vec<Axis>, String> {
-    let at = |of: Axis, by_tokens: bool| {
-        let term = |term: &&Place| term.of == of && term.by_tokens == by_tokens;
+/// The axes of what is looked up in merged batch and tokens, or context: the index of the batch times the number of tokens, plus that of
+/// the token.
+fn merged_axes(places: &Places, of: Axis) -> Result<Vec<Axis>, String> {
+    let at = |own: Axis, times: Option<Axis>| {
+        let term = |term: &&Place| term.of == own && term.times == times;
         places.terms.iter().find(term).map(|term| term.at)
     };
-    match (at(Axis::Batch, true), at(Axis::Token, false), places.terms.len(), places.from) {
-        (Some(batch), Some(token), 2, 0) if batch != token => {
+    match (at(Axis::Batch, Some(of)), at(of, None), places.terms.len(), places.from) {
+        (Some(batch), Some(token), 2, 0) if batch != token && !places.is_after_past => {
             let mut axes = vec![Axis::One; places.rank];
-            (axes[batch], axes[token]) = (Axis::Batch, Axis::Token);
+            (axes[batch], axes[token]) = (Axis::Batch, of);
             Ok(axes)
         }
         _ => Err("looks up merged tokens in a way that changes more than axes".into()),

@@ -29,6 +29,8 @@ fn unary_of(operator: &str) -> Option<Unary> {
         "Sqrt" => Unary::Sqrt,
         "Tanh" => Unary::Tanh,
         "Not" => Unary::Not,
+        "Sin" => Unary::Sin,
+        "Cos" => Unary::Cos,
         _ => return None,
     })
 }
@@ -130,20 +132,24 @@ impl Lowering<'_> {
         let rank = places.rank.max(rank(&other));
         let places = places.of_rank(rank);
         Ok(Some(match (op, other, number) {
-            (Binary::Add, TensorForm::Places(other), _) => {
+            (Binary::Add, TensorForm::Places(other), _) if !(places.is_after_past && other.is_after_past) => {
                 let other = other.of_rank(rank);
                 let terms = [places.terms, other.terms].concat();
-                TensorForm::Places(Places { rank, from: places.from + other.from, terms })
+                let is_after_past = places.is_after_past || other.is_after_past;
+                TensorForm::Places(Places { rank, from: places.from + other.from, is_after_past, terms })
+            }
+            (Binary::Add, TensorForm::Count { of: Axis::Past, is_reciprocal: false }, _) if !places.is_after_past => {
+                TensorForm::Places(Places { is_after_past: true, ..places })
             }
             (Binary::Add, _, Some(number)) if number >= 0.0 && number.fract() == 0.0 => {
                 TensorForm::Places(Places { from: places.from + number as usize, ..places })
             }
-            (Binary::Mul, TensorForm::Count { is_reciprocal: false }, _) if places.from == 0 => {
+            (Binary::Mul, TensorForm::Count { of, is_reciprocal: false }, _) if places.from == 0 && !places.is_after_past => {
                 let mut places = places;
-                if places.terms.iter().any(|term| term.by_tokens) {
+                if places.terms.iter().any(|term| term.times.is_some()) {
                     return Err(no.into());
                 }
-                places.terms.iter_mut().for_each(|term| term.by_tokens = true);
+                places.terms.iter_mut().for_each(|term| term.times = Some(of));
                 TensorForm::Places(places)
             }
             (Binary::Mul, _, Some(1.0)) => TensorForm::Places(places),
@@ -181,8 +187,8 @@ impl Lowering<'_> {
     /// A mean over all tokens: the sum divided by their number.
     fn mean_of_tokens(&mut self, node: &ShapedNode, op: Binary) -> Result<Option<Matrix>, String> {
         let (sum, is_reciprocal) = match (op, self.input(node, 0)?, self.input(node, 1)?) {
-            (_, TensorForm::Matrix(sum), TensorForm::Count { is_reciprocal }) => (sum, is_reciprocal),
-            (Binary::Mul, TensorForm::Count { is_reciprocal: true }, TensorForm::Matrix(sum)) => (sum, true),
+            (_, TensorForm::Matrix(sum), TensorForm::Count { of: Axis::Token, is_reciprocal }) => (sum, is_reciprocal),
+            (Binary::Mul, TensorForm::Count { of: Axis::Token, is_reciprocal: true }, TensorForm::Matrix(sum)) => (sum, true),
             _ => return Ok(None),
         };
         let maker = self.plan.nodes.iter().find(|made| made.output == sum.value).map(|made| &made.op);
@@ -198,8 +204,8 @@ impl Lowering<'_> {
 
     fn unary(&mut self, node: &ShapedNode) -> Lowered {
         let op = unary_of(&node.operator).ok_or("the plan has no such operator")?;
-        if let (TensorForm::Count { is_reciprocal: false }, Unary::Recip) = (self.input(node, 0)?, op) {
-            return Ok(vec![TensorForm::Count { is_reciprocal: true }]);
+        if let (TensorForm::Count { of: of @ Axis::Token, is_reciprocal: false }, Unary::Recip) = (self.input(node, 0)?, op) {
+            return Ok(vec![TensorForm::Count { of, is_reciprocal: true }]);
         }
         if let (TensorForm::Rotation(rotation), Unary::Neg) = (self.input(node, 0)?, op) {
             let negative = rotation.negative().ok_or("takes parts of columns in a way that no rotation does")?;
@@ -260,7 +266,9 @@ impl Lowering<'_> {
             form @ TensorForm::Flat(..) if is_whole(Some(to)) == is_whole(from) && to != Datatype::Bool => form,
             form @ (TensorForm::Scores(_) | TensorForm::Rotation(_)) if to == Datatype::Fp32 && from == Some(to) => form,
             form @ TensorForm::Pairs(_) if from == Some(to) => form,
-            TensorForm::Places(places) if places.positions().is_some() && to != Datatype::Bool => positions(&places, to)?,
+            TensorForm::Places(places) if places.positions(self.has_past()).is_some() && to != Datatype::Bool => {
+                positions(&places, self.has_past(), to)?
+            }
             TensorForm::Matrix(matrix) => match to {
                 Datatype::Fp32 if is_whole(from) || from == Some(Datatype::Fp32) => {
                     TensorForm::Matrix(Matrix { value: self.float(node, &matrix), ..matrix })

@@ -15,6 +15,7 @@ mod lookups;
 mod maps;
 mod merged;
 mod norms;
+mod ports;
 mod reduce;
 mod reshape;
 mod rotation;
@@ -24,12 +25,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lapwing_onnx::UnsupportedNode;
-use lapwing_onnx::shaped::{Constant, KnownValue, Length, ShapedGraph, ShapedNode, TensorId};
+use lapwing_onnx::shaped::{Constant, KnownValue, ShapedGraph, ShapedNode, TensorId};
 use lapwing_onnx::tensor::Datatype;
 
 use self::extent::{AxisNames, Extent, Values};
 use self::form::{Axis, Distances, Matrix, Pairs, Places, Rotation, Scores};
-use crate::plan::{ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
+use crate::plan::{ElementType, Node, Op, Plan, Rows, Value, ValueId, Weight, WeightId};
 
 /// The form of a tensor of the model.
 #[derive(Clone, Debug)]
@@ -52,8 +53,8 @@ enum TensorForm {
     Tuple(Vec<Places>),
     /// A matrix of one column with batch and tokens merged into one axis, before this many axes of length one.
     Flat(Matrix, usize),
-    /// The number of tokens of the sequence, or its reciprocal.
-    Count { is_reciprocal: bool },
+    /// The number of tokens of the sequence, of its past or its context, as the axis says; or the reciprocal of the first.
+    Count { of: Axis, is_reciprocal: bool },
     /// Scores inside an attention.
     Scores(Scores),
     /// Which of these scores are no numbers.
@@ -137,36 +138,6 @@ struct Lowering<'m> {
 type Lowered = Result<Vec<TensorForm>, String>;
 
 impl<'m> Lowering<'m> {
-    /// The names of batch and tokens: each open first and second axis of an input. [`tokens::check`] sees to it that they are the same.
-    fn new(graph: &'m ShapedGraph) -> Result<Self, UnsupportedNode> {
-        let mut names = AxisNames::default();
-        for input in &graph.inputs {
-            let fails = |reason: String| Err(refused_port(graph, *input, "input", reason));
-            let Some(shape) = &graph.tensor(*input).shape else { return fails("its number of axes is not known".into()) };
-            for (axis, length) in shape.iter().enumerate() {
-                let name = match (axis, length) {
-                    (0, Length::Value(length)) => {
-                        return fails(format!("axis 0 has the fixed length {length}; it must be the batch's"));
-                    }
-                    (_, Length::Value(_)) => continue,
-                    (0 | 1, Length::Var(symbol)) => symbol.name.clone(),
-                    _ => return fails(format!("axis {axis} has no fixed length")),
-                };
-                let names = if axis == 0 { &mut names.batch } else { &mut names.token };
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-        }
-        if let Some(name) = names.token.iter().find(|name| names.batch.contains(name)) {
-            return Err(refused_model(format!("batch and tokens have the same length {name}")));
-        }
-        if names.batch.is_empty() {
-            return Err(refused_model("no input has a batch axis".into()));
-        }
-        Ok(Self { graph, plan: Plan::default(), known: HashMap::new(), names, tables: Vec::new() })
-    }
-
     fn node(&mut self, node: &ShapedNode) -> Lowered {
         if node.domain == "com.microsoft" {
             return match node.operator.as_str() {
@@ -216,71 +187,6 @@ impl<'m> Lowering<'m> {
 
     // === helpers for all operators ===
 
-    fn source(&mut self, input: TensorId) -> Result<Matrix, String> {
-        let fact = self.graph.tensor(input);
-        let kind = match fact.datatype {
-            Some(Datatype::Fp32) => ElementType::F32,
-            Some(Datatype::Int64) => ElementType::I64,
-            Some(Datatype::Int32) => ElementType::I32,
-            Some(Datatype::Bool) => ElementType::Bool,
-            other => return Err(format!("inputs of type {} are not taken", other.map_or("unknown", Datatype::name))),
-        };
-        let (mut axes, mut sizes) = (Vec::new(), Vec::new());
-        for length in fact.shape.iter().flatten() {
-            axes.push(match self.names.extent(length) {
-                Extent::Fixed(length) => {
-                    sizes.push(length);
-                    Axis::Column(sizes.len() - 1)
-                }
-                Extent::Batch => Axis::Batch,
-                Extent::Token => Axis::Token,
-                Extent::Other | Extent::AllTokens | Extent::BatchTimes(_) => {
-                    return Err(format!("an axis has the length {length}"));
-                }
-            });
-        }
-        let rows = if axes.contains(&Axis::Token) { Rows::Token } else { Rows::Batch };
-        let value = self.value(rows, sizes.iter().product(), kind);
-        self.plan.inputs.push(PlanPort { name: fact.name.clone(), value, features: sizes.clone() });
-        Ok(Matrix { value, axes, sizes }.squeezed())
-    }
-
-    fn output(&mut self, output: TensorId) -> Result<(), String> {
-        let fact = self.graph.tensor(output);
-        let matrix = match self.form(output) {
-            Some(TensorForm::Matrix(matrix)) => matrix,
-            Some(TensorForm::Const(_)) => return Err("the output is the same for every batch".into()),
-            _ => return Err("the output is no matrix with a row for each sequence or token".into()),
-        };
-        if fact.datatype != Some(Datatype::Fp32) {
-            let kind = fact.datatype.map_or("an unknown type", Datatype::name);
-            return Err(format!("the output is of {kind}, and plans make float32"));
-        }
-        if !matrix.is_plain() {
-            return Err("the output's axes are turned".into());
-        }
-        let rows = match matrix.rows() {
-            Rows::Batch => &[Axis::Batch][..],
-            Rows::Token => &[Axis::Batch, Axis::Token],
-        };
-        if !matrix.axes.starts_with(rows) {
-            return Err("the output's axes do not begin with the batch and the tokens".into());
-        }
-        let features: Result<Vec<usize>, String> = matrix.axes[rows.len()..]
-            .iter()
-            .map(|axis| match axis {
-                Axis::One => Ok(1),
-                Axis::Column(place) => Ok(matrix.sizes[*place]),
-                other => Err(format!("the output has an axis that is {other:?}")),
-            })
-            .collect();
-        // an output that is also an input, or a second output, is copied: each output has its own memory
-        let is_taken = self.plan.inputs.iter().chain(&self.plan.outputs).any(|port| port.value == matrix.value);
-        let value = if is_taken { self.copied(&matrix, &fact.name) } else { matrix.value };
-        self.plan.outputs.push(PlanPort { name: fact.name.clone(), value, features: features? });
-        Ok(())
-    }
-
     fn value(&mut self, rows: Rows, width: usize, kind: ElementType) -> ValueId {
         self.plan.values.push(Value { rows, width, kind });
         ValueId(self.plan.values.len() - 1)
@@ -306,7 +212,9 @@ impl<'m> Lowering<'m> {
         match &self.graph.tensor(tensor).value {
             KnownValue::Constant(constant) => Some(TensorForm::Const(constant.clone())),
             KnownValue::Lengths(lengths) => match self.names.extent(lengths.first().filter(|_| lengths.len() == 1)?) {
-                Extent::Token => Some(TensorForm::Count { is_reciprocal: false }),
+                Extent::Token => Some(TensorForm::Count { of: Axis::Token, is_reciprocal: false }),
+                Extent::Past => Some(TensorForm::Count { of: Axis::Past, is_reciprocal: false }),
+                Extent::Context => Some(TensorForm::Count { of: Axis::Context, is_reciprocal: false }),
                 Extent::Fixed(length) => Some(TensorForm::Const(constant::of_integer(length as i64).into())),
                 _ => None,
             },
@@ -328,6 +236,9 @@ impl<'m> Lowering<'m> {
     /// The matrix at the node's input `slot`.
     fn matrix(&self, node: &ShapedNode, slot: usize) -> Result<Matrix, String> {
         match self.input(node, slot)? {
+            TensorForm::Matrix(matrix) if matrix.is_by_head() => {
+                Err(format!("input {slot} is keys or values of the past, which only attention reads"))
+            }
             TensorForm::Matrix(matrix) => Ok(matrix),
             TensorForm::Const(_) => Err(format!("input {slot} is the same for every batch")),
             TensorForm::ByPosition(..) => Err(format!("input {slot} is cut by position, and no table")),

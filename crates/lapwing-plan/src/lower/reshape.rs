@@ -7,6 +7,7 @@ use super::extent::{Extent, Values, extent, is_all_tokens};
 use super::form::{Axis, Matrix, Places, Score};
 use super::merged::{with_heads, with_repeats, with_tokens};
 use super::{Lowered, Lowering, TensorForm, axis_of};
+use crate::plan::Rows;
 
 impl Lowering<'_> {
     /// `Reshape` and `Flatten`.
@@ -39,12 +40,14 @@ impl Lowering<'_> {
             }
             TensorForm::Places(places) => TensorForm::Places(self.reshaped_places(node, places)?),
             TensorForm::Flat(matrix, _) => self.unflattened(node, &matrix)?,
-            TensorForm::Count { is_reciprocal } => TensorForm::Count { is_reciprocal },
+            count @ TensorForm::Count { .. } => count,
             TensorForm::Scores(scores) => {
                 // exporters fold the heads into the batch and back: only what changes nothing is taken
                 let to = self.lengths(node, 1)?;
                 let fits = |(score, values): (&Score, &Option<Values>)| match (score, values.map(extent)) {
-                    (Score::Batch, Some(Extent::Batch)) | (Score::Query | Score::Key, Some(Extent::Token)) => true,
+                    (Score::Batch, Some(Extent::Batch)) | (Score::Query, Some(Extent::Token)) => true,
+                    (Score::Key, Some(Extent::Token)) => !scores.is_of_context,
+                    (Score::Key, Some(Extent::Context)) => scores.is_of_context,
                     (Score::Head, Some(Extent::Fixed(heads))) => heads == scores.heads,
                     (Score::One, Some(Extent::Fixed(1))) => true,
                     (_, None) => true,
@@ -90,12 +93,13 @@ impl Lowering<'_> {
         let fixed = |of: &[Extent]| -> usize { of.iter().map(factor).product() };
         let missing = |kind: Extent| count(from, kind).checked_sub(count(&to, kind));
         let (all, given) = (fixed(from), fixed(&to));
-        to[place] = match (missing(Extent::Batch), missing(Extent::Token)) {
-            (Some(0), Some(0)) if given > 0 && all.is_multiple_of(given) => Extent::Fixed(all / given),
-            (Some(1), Some(0)) if all == given => Extent::Batch,
-            (Some(1), Some(0)) if given > 0 && all.is_multiple_of(given) => Extent::BatchTimes(all / given),
-            (Some(0), Some(1)) if all == given => Extent::Token,
-            (Some(1), Some(1)) if all == given => Extent::AllTokens,
+        to[place] = match (missing(Extent::Batch), missing(Extent::Token), missing(Extent::Context)) {
+            (Some(0), Some(0), Some(0)) if given > 0 && all.is_multiple_of(given) => Extent::Fixed(all / given),
+            (Some(1), Some(0), Some(0)) if all == given => Extent::Batch,
+            (Some(1), Some(0), Some(0)) if given > 0 && all.is_multiple_of(given) => Extent::BatchTimes(all / given),
+            (Some(0), Some(1), Some(0)) if all == given => Extent::Token,
+            (Some(0), Some(0), Some(1)) if all == given => Extent::Context,
+            (Some(1), Some(1), Some(0)) if all == given => Extent::AllTokens,
             _ => return Err("merges or splits the batch or token axis".into()),
         };
         Ok(to)
@@ -104,12 +108,12 @@ impl Lowering<'_> {
     /// A matrix of one column whose batch and tokens are merged, if the node does that.
     fn flat(&self, node: &ShapedNode, matrix: &Matrix) -> Result<Option<TensorForm>, String> {
         let open: Vec<Axis> = matrix.axes.iter().copied().filter(|axis| *axis != Axis::One).collect();
-        if open != [Axis::Batch, Axis::Token] {
+        if !matches!(open[..], [Axis::Batch, Axis::Token | Axis::Context]) {
             return Ok(None);
         }
         let rest = if node.operator == "Flatten" {
             let axis = axis_of(node.int("axis").unwrap_or(1), matrix.axes.len() + 1)?;
-            let token = matrix.axes.iter().position(|axis| *axis == Axis::Token);
+            let token = matrix.axes.iter().position(|axis| *axis == open[1]);
             (token.is_some_and(|token| token < axis)).then_some(1)
         } else {
             let to = self.lengths(node, 1)?;
@@ -128,11 +132,14 @@ impl Lowering<'_> {
             return Err(no());
         }
         let to = self.lengths(node, 1)?;
+        // the tokens', or the context's
+        let own = if matrix.rows() == Rows::Context { Axis::Context } else { Axis::Token };
         let mut axes = Vec::with_capacity(to.len());
         for values in &to {
             axes.push(match values.map(extent) {
                 Some(Extent::Batch) => Axis::Batch,
-                Some(Extent::Token) => Axis::Token,
+                Some(Extent::Token) if own == Axis::Token => own,
+                Some(Extent::Context) if own == Axis::Context => own,
                 Some(Extent::Fixed(1)) => Axis::One,
                 _ if *values == Some([-1; 3]) || values.is_none_or(is_all_tokens) => Axis::Spread(None),
                 _ => return Err(no()),
@@ -140,11 +147,11 @@ impl Lowering<'_> {
         }
         let open: Vec<Axis> = axes.iter().copied().filter(|axis| *axis != Axis::One).collect();
         match open[..] {
-            [Axis::Batch, Axis::Token] => Ok(TensorForm::Matrix(matrix.with_axes(axes))),
+            [Axis::Batch, Axis::Token | Axis::Context] => Ok(TensorForm::Matrix(matrix.with_axes(axes))),
             [Axis::Spread(None)] if axes[0] == Axis::Spread(None) => Ok(TensorForm::Flat(matrix.clone(), axes.len() - 1)),
             // one of the two is what remains
-            [Axis::Spread(None), Axis::Token] | [Axis::Batch, Axis::Spread(None)] => {
-                let other = if open[0] == Axis::Batch { Axis::Token } else { Axis::Batch };
+            [Axis::Spread(None), Axis::Token | Axis::Context] | [Axis::Batch, Axis::Spread(None)] => {
+                let other = if open[0] == Axis::Batch { own } else { Axis::Batch };
                 let axes = axes.into_iter().map(|axis| if axis == Axis::Spread(None) { other } else { axis }).collect();
                 Ok(TensorForm::Matrix(matrix.with_axes(axes)))
             }
@@ -298,6 +305,8 @@ fn extents(matrix: &Matrix) -> Result<Vec<Extent>, String> {
     let extent = |axis: &Axis| match axis {
         Axis::Batch => Ok(Extent::Batch),
         Axis::Token => Ok(Extent::Token),
+        Axis::Past => Ok(Extent::Past),
+        Axis::Context => Ok(Extent::Context),
         Axis::Column(place) => Ok(Extent::Fixed(matrix.sizes[*place])),
         Axis::AllTokens => Ok(Extent::AllTokens),
         Axis::Repeated(place, times) => Ok(Extent::Fixed(matrix.sizes[*place] * times)),

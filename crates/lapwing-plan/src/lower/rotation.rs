@@ -1,12 +1,12 @@
-//! Recognises the rotation of queries and keys by the tokens' positions: the columns of each head times a table of cosines, plus the same
-//! columns with their halves swapped, the then first one negated, times a table of sines.
+//! Recognises the rotation of queries and keys by the tokens' positions: the columns of each head times cosines, plus the same columns with
+//! their halves swapped, the then first one negated, times sines. Both are tables by position, or computed from ids of positions.
 
 use lapwing_onnx::shaped::{Constant, ShapedNode};
 
 use super::constant::{floats, of_rank, part};
-use super::form::{Axis, Matrix, Rotation};
+use super::form::{Axis, Factors, Matrix, Rotation};
 use super::{Lowering, TensorForm};
-use crate::plan::{Binary, Columns, Op, Rows, WeightId};
+use crate::plan::{Angles, Binary, Columns, Op, Rows, ValueId, WeightId};
 
 impl Rotation {
     /// The columns of `from..to` of each head, if they are a half of them.
@@ -43,19 +43,30 @@ impl Rotation {
 impl Lowering<'_> {
     /// A product or a sum that is a part of a rotation; `None` if it is none.
     pub(crate) fn rotated(&mut self, node: &ShapedNode, op: Binary) -> Result<Option<TensorForm>, String> {
-        let product = |of: Matrix, is_turned: bool, table: Option<Constant>| {
-            table.map(|table| TensorForm::Rotation(Rotation::Product { of, is_turned, table: table.into() }))
+        let product = |of: Matrix, is_turned: bool, table: Option<Factors>| {
+            table.map(|table| TensorForm::Rotation(Rotation::Product { of, is_turned, table }))
         };
         let no = || Err("takes parts of columns in a way that no rotation does".to_owned());
         Ok(match (op, self.input(node, 0)?, self.input(node, 1)?) {
             (Binary::Mul, TensorForm::Matrix(of), TensorForm::ByPosition(table, axis, from))
             | (Binary::Mul, TensorForm::ByPosition(table, axis, from), TensorForm::Matrix(of)) => {
-                let table = rows(&of, &table, axis, from)?;
-                product(of, false, table)
+                let table = rows(&of, &table, axis, from)?.filter(|_| !self.has_past());
+                product(of, false, table.map(|table| Factors::ByPosition(table.into())))
             }
             (Binary::Mul, TensorForm::Rotation(Rotation::Turned(of)), TensorForm::ByPosition(table, axis, from))
             | (Binary::Mul, TensorForm::ByPosition(table, axis, from), TensorForm::Rotation(Rotation::Turned(of))) => {
-                let table = rows(&of, &table, axis, from)?;
+                let table = rows(&of, &table, axis, from)?.filter(|_| !self.has_past());
+                let table = table.map(|table| Factors::ByPosition(table.into()));
+                product(of, true, table).map_or_else(no, |made| Ok(Some(made)))?
+            }
+            (Binary::Mul, TensorForm::Matrix(one), TensorForm::Matrix(other)) => {
+                let (of, table) = if one.sizes.len() > other.sizes.len() { (one, other) } else { (other, one) };
+                let table = by_token(&of, &table).map(Factors::ByToken);
+                product(of, false, table)
+            }
+            (Binary::Mul, TensorForm::Rotation(Rotation::Turned(of)), TensorForm::Matrix(table))
+            | (Binary::Mul, TensorForm::Matrix(table), TensorForm::Rotation(Rotation::Turned(of))) => {
+                let table = by_token(&of, &table).map(Factors::ByToken);
                 product(of, true, table).map_or_else(no, |made| Ok(Some(made)))?
             }
             (Binary::Add, TensorForm::Rotation(one), TensorForm::Rotation(other)) => match (one, other) {
@@ -74,10 +85,16 @@ impl Lowering<'_> {
         })
     }
 
-    fn rotation(&mut self, node: &ShapedNode, of: Matrix, cos: &Constant, sin: &Constant) -> Result<Matrix, String> {
-        let (cos, sin) = (self.position_table(node, cos)?, self.position_table(node, sin)?);
+    fn rotation(&mut self, node: &ShapedNode, of: Matrix, cos: &Factors, sin: &Factors) -> Result<Matrix, String> {
+        let angles = match (cos, sin) {
+            (Factors::ByPosition(cos), Factors::ByPosition(sin)) => {
+                Angles::ByPosition { cos: self.position_table(node, cos)?, sin: self.position_table(node, sin)? }
+            }
+            (Factors::ByToken(cos), Factors::ByToken(sin)) => Angles::ByToken { cos: *cos, sin: *sin },
+            _ => return Err("rotates by a table and by what is computed".into()),
+        };
         let x = Columns { value: self.float(node, &of), from: 0 };
-        let op = Op::Rotate { x, heads: of.sizes[0], head: of.sizes[1], cos, sin };
+        let op = Op::Rotate { x, heads: of.sizes[0], head: of.sizes[1], angles };
         let value = self.push(&node.name, Rows::Token, of.width(), op);
         Ok(Matrix { value, ..of })
     }
@@ -94,6 +111,24 @@ impl Lowering<'_> {
         self.tables.push((table.data.clone(), id));
         Ok(id)
     }
+}
+
+/// The value of factors that are computed for each token, if there is one for each column of a head.
+fn by_token(of: &Matrix, table: &Matrix) -> Option<ValueId> {
+    let (token, column) = (Axis::Token, Axis::Column(1));
+    let fits = |(own, factor): (&Axis, &Axis)| match *own {
+        own if own == column => *factor == Axis::Column(0),
+        own if own == token => *factor == token,
+        Axis::Batch => matches!(factor, Axis::Batch | Axis::One | Axis::Spread(_)),
+        _ => matches!(factor, Axis::One | Axis::Spread(_)),
+    };
+    let is_table = of.sizes.len() == 2
+        && table.sizes == of.sizes[1..]
+        && table.axes.len() == of.axes.len()
+        && of.rows() == Rows::Token
+        && table.axes.contains(&token)
+        && of.axes.iter().zip(&table.axes).all(fits);
+    is_table.then_some(table.value)
 }
 
 /// The table's rows by position, if it has one for each token and a number for each column of a head.

@@ -45,7 +45,7 @@ fn one_length(graph: &ShapedGraph, plan: &Plan, axis: usize, has_axis: impl Fn(V
         let length = graph.tensor(*input).shape.as_ref().and_then(|shape| shape.get(axis));
         let Some(Length::Var(symbol)) = length else { continue };
         // an input that nothing reads cannot tell
-        if plan.nodes.iter().all(|node| !node.op.reads().contains(&port.value)) {
+        if !has_axis(port.value) || plan.nodes.iter().all(|node| !node.op.reads().contains(&port.value)) {
             continue;
         }
         let own = part(&mut parts, port.value.0);

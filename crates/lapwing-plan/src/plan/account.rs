@@ -1,8 +1,8 @@
 //! The cost of a plan, counted exactly from its nodes and the batch size.
 //!
 //! - A multiply-add is two FLOPs. A GEMM of `[m, k]` by `[k, n]` has `2·m·n·k`; attention over sequences of lengths `s`
-//!   has `4·Σs²·d` with `d` = heads × head size (half of it for the scores, half for the values). Added biases and
-//!   residuals, activations, norms, softmax, sums of lookups and maps are counted separately, as `other_ops`.
+//!   has `4·Σs²·d` with `d` = heads × head size (half of it for the scores, half for the values), or `4·Σs·(p + s)·d` after pasts
+//!   of `p` tokens. Added biases and residuals, activations, norms, softmax, sums of lookups and maps are counted separately, as `other_ops`.
 //! - The bytes of a node are those of each distinct matrix that it reads or writes, once, at its stored width; of a
 //!   lookup table, the rows that are read.
 
@@ -70,11 +70,13 @@ impl Plan {
                 (2 * elements * k, extra * elements)
             }
             Op::Attention { heads, head, head_out, bias, by_distance, .. } => {
-                let (squares, heads) = (size.squares as u64, *heads as u64);
-                let products = 2 * squares * heads * (head + head_out) as u64;
+                let is_past = node.op.reads().iter().any(|id| self.value(*id).rows == Rows::Context);
+                let pairs = size.squares + if is_past { size.by_past } else { 0 };
+                let (pairs, heads) = (pairs as u64, *heads as u64);
+                let products = 2 * pairs * heads * (head + head_out) as u64;
                 // scale, biases, and the softmax: maximum, difference, exponential, sum, quotient
                 let biases = u64::from(bias.is_some()) + u64::from(by_distance.is_some());
-                (products, squares * heads * (6 + biases))
+                (products, pairs * heads * (6 + biases))
             }
             Op::Embed { tables, norm } => {
                 let norm = norm.map_or(0, |norm| 5 + u64::from(norm.scale.is_some()) + u64::from(norm.shift.is_some()));
@@ -105,7 +107,7 @@ impl Plan {
             }
             Op::CumSum(_) => (0, elements),
             Op::Rotate { .. } => (0, 3 * elements), // two products and a sum
-            Op::Concat(_) | Op::Slice(_) => (0, 0),
+            Op::Append { .. } | Op::Concat(_) | Op::Slice(_) => (0, 0),
         };
         Cost { flops, other_ops, bytes: self.node_bytes(node, size, widths) }
     }
@@ -184,5 +186,11 @@ impl Plan {
     #[must_use]
     pub fn has_tokens(&self) -> bool {
         self.values.iter().any(|value| value.rows == Rows::Token)
+    }
+
+    /// Whether sequences have a past: some input is a cache.
+    #[must_use]
+    pub fn has_past(&self) -> bool {
+        self.inputs.iter().any(|port| self.value(port.value).rows == Rows::Past)
     }
 }

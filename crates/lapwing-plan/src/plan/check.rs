@@ -1,6 +1,6 @@
 //! Validates a plan: values are computed once and before they are read, and widths and rows match.
 
-use super::{ElementType, Instruction, Lookup, Node, Op, Plan, Program, Rows, ValueId, WeightId};
+use super::{Angles, ElementType, Instruction, Lookup, Node, Op, Plan, Program, Rows, ValueId, WeightId};
 
 /// Why a plan is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +81,12 @@ impl Plan {
         };
         let float = |id: ValueId| ensure(self.value(id).kind == ElementType::F32, &|| format!("value {} is no float32", id.0));
         float(node.output)?;
+        let is_by_head = |id: &ValueId| width(*id) > 1 && matches!(self.value(*id).rows, Rows::Past | Rows::Context);
+        if !matches!(node.op, Op::Attention { .. } | Op::Append { .. } | Op::Map { .. })
+            && let Some(id) = node.op.reads().iter().chain([&node.output]).find(|id| is_by_head(id))
+        {
+            return Err(format!("value {} has rows that lie by head", id.0));
+        }
         match &node.op {
             Op::Gemm { x, weight, bias, residual, .. } => {
                 let weight = self.weight(*weight);
@@ -126,27 +132,52 @@ impl Plan {
             Op::Attention { q, k, v, heads, key_heads, head, head_out, bias, by_distance, .. } => {
                 ensure(out.rows == Rows::Token && out.width == heads * head_out, &|| "has another output".into())?;
                 ensure(heads.is_multiple_of(*key_heads), &|| format!("has {heads} heads, and {key_heads} of keys"))?;
+                same_rows(q.value)?;
+                let keys = self.value(k.value).rows;
+                let of_keys = |id: ValueId| {
+                    let fits = self.value(id).rows == keys && matches!(keys, Rows::Token | Rows::Context);
+                    ensure(fits, &|| format!("value {} has other rows than the keys, or no tokens", id.0))
+                };
+                [k.value, v.value].into_iter().chain(*bias).try_for_each(of_keys)?;
+                for (columns, size) in [(k, key_heads * head), (v, key_heads * head_out)] {
+                    let is_whole = columns.from == 0 && width(columns.value) == size;
+                    ensure(keys == Rows::Token || is_whole, &|| format!("value {} has other heads", columns.value.0))?;
+                }
                 for (columns, size) in [(q, heads * head), (k, key_heads * head), (v, key_heads * head_out)] {
-                    same_rows(columns.value)?;
                     float(columns.value)?;
                     ensure(columns.from + size <= width(columns.value), &|| {
                         format!("columns {}.. of value {}, which is {} wide", columns.from, columns.value.0, width(columns.value))
                     })?;
                 }
-                bias.map_or(Ok(()), |id| same_rows(id).and_then(|()| is(id, 1)))?;
+                bias.map_or(Ok(()), |id| is(id, 1))?;
                 by_distance.map(|id| self.weight(id)).map_or(Ok(()), |table| {
                     let fits = [1, *heads].contains(&table.rows) && table.width % 2 == 1;
                     ensure(fits, &|| format!("{} is [{}, {}], no bias of {heads} heads", table.name, table.rows, table.width))
                 })
             }
-            Op::Rotate { x, heads, head, cos, sin } => {
+            Op::Rotate { x, heads, head, angles } => {
                 same_rows(x.value)?;
                 float(x.value)?;
                 ensure(out.rows == Rows::Token && out.width == heads * head && head % 2 == 0, &|| "has another output".into())?;
                 ensure(x.from + out.width <= width(x.value), &|| format!("columns {}.. of value {}", x.from, x.value.0))?;
-                let [cos, sin] = [cos, sin].map(|id| self.weight(*id));
-                let fits = cos.width == *head && sin.width == *head && cos.rows == sin.rows;
-                ensure(fits, &|| format!("{} is [{}, {}], no table of {head}", cos.name, cos.rows, cos.width))
+                match angles {
+                    Angles::ByPosition { cos, sin } => {
+                        let [cos, sin] = [cos, sin].map(|id| self.weight(*id));
+                        let fits = cos.width == *head && sin.width == *head && cos.rows == sin.rows;
+                        ensure(fits, &|| format!("{} is [{}, {}], no table of {head}", cos.name, cos.rows, cos.width))
+                    }
+                    Angles::ByToken { cos, sin } => [*cos, *sin]
+                        .into_iter()
+                        .try_for_each(|id| same_rows(id).and_then(|()| is(id, *head)).and_then(|()| float(id))),
+                }
+            }
+            Op::Append { past, new, heads, head } => {
+                [*past, new.value].into_iter().try_for_each(float)?;
+                let kinds = (self.value(*past).rows, self.value(new.value).rows, out.rows);
+                ensure(kinds == (Rows::Past, Rows::Token, Rows::Context), &|| "does not make a context".into())?;
+                ensure(out.width == heads * head, &|| "has another output".into())?;
+                is(*past, out.width)?;
+                ensure(new.from + out.width <= width(new.value), &|| format!("columns {}.. of value {}", new.from, new.value.0))
             }
             Op::Map { program, args } => {
                 ensure(program.is_sound() && program.arguments() <= args.len(), &|| "has an unsound program".into())?;
@@ -154,8 +185,14 @@ impl Plan {
                 ensure(is_held, &|| format!("folds rows of {}", out.width))?;
                 for id in args {
                     ensure([1, out.width].contains(&width(*id)), &|| format!("value {} is {} wide", id.0, width(*id)))?;
-                    let is_token = self.value(*id).rows == Rows::Token;
-                    ensure(!is_token || out.rows == Rows::Token, &|| format!("value {} has more rows than the output", id.0))?;
+                    let fits = [Rows::Batch, out.rows].contains(&self.value(*id).rows);
+                    ensure(fits, &|| format!("value {} has other rows than the output", id.0))?;
+                }
+                if matches!(out.rows, Rows::Past | Rows::Context) && out.width > 1 {
+                    // rows lie by head: only elements at the same place belong together
+                    let is_flat = program.weights().is_empty() && !program.folds();
+                    args.iter().try_for_each(|id| same_rows(*id).and_then(|()| is(*id, out.width)))?;
+                    ensure(is_flat, &|| "works on rows that lie by head".into())?;
                 }
                 program.code().iter().try_for_each(|step| match step {
                     Instruction::Weight(id) if self.weight(*id).width == 1 => row(Some(*id), 1),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Columns, Lookup, Op, Plan, Rows, ValueId, WeightId};
+use super::{Angles, Columns, Lookup, Op, Plan, Rows, ValueId, WeightId};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,7 +25,12 @@ impl Plan {
     /// `v3[T,384]`: the value's index, its rows (B for sequences, T for tokens) and its width.
     fn shown(&self, id: ValueId) -> String {
         let value = self.value(id);
-        let rows = if value.rows == Rows::Token { "T" } else { "B" };
+        let rows = match value.rows {
+            Rows::Batch => "B",
+            Rows::Token => "T",
+            Rows::Past => "P",
+            Rows::Context => "C",
+        };
         format!("v{}[{rows},{}]", id.0, value.width)
     }
 
@@ -64,9 +69,14 @@ impl Plan {
                 by_distance.map_or(Ok(()), |id| write!(f, " by distance {}", weight(id)))?;
                 if *is_zero_if_masked { write!(f, " zero if masked") } else { Ok(()) }
             }
-            Op::Rotate { x, heads, head, cos, .. } => {
-                write!(f, " {} heads={heads}×{head} by {}", columns(*x), weight(*cos))
+            Op::Rotate { x, heads, head, angles } => {
+                write!(f, " {} heads={heads}×{head} by ", columns(*x))?;
+                match angles {
+                    Angles::ByPosition { cos, .. } => write!(f, "{}", weight(*cos)),
+                    Angles::ByToken { cos, sin } => write!(f, "v{} v{}", cos.0, sin.0),
+                }
             }
+            Op::Append { past, new, heads, head } => write!(f, " v{} {} heads={heads}×{head}", past.0, columns(*new)),
             Op::LayerNorm { residual, epsilon, .. } => {
                 self.reads(op, f)?;
                 write!(f, " ε={epsilon:e}{}", if residual.is_some() { " of the sum" } else { "" })

@@ -41,6 +41,25 @@ pub enum Lookup {
     Position(usize),
 }
 
+/// The cosines and sines of a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Angles {
+    /// Weights with a row of `head` factors for each position: those of the token's position in its sequence.
+    ByPosition {
+        /// The cosines.
+        cos: WeightId,
+        /// The sines.
+        sin: WeightId,
+    },
+    /// Values with `head` factors for each token.
+    ByToken {
+        /// The cosines.
+        cos: ValueId,
+        /// The sines.
+        sin: ValueId,
+    },
+}
+
 /// The parameters of a layer norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
@@ -98,7 +117,7 @@ pub enum Op {
         scale: Option<WeightId>,
     },
     /// For each head and sequence: `softmax(scale · q · kᵀ + bias of the key + bias of the distance) · v`, over the sequence's own
-    /// tokens. A score below the lowest finite number counts as that number.
+    /// tokens, or over its context if k, v and bias have rows of the context. A score below the lowest finite number counts as that number.
     Attention {
         /// `heads` × `head` columns.
         q: Columns,
@@ -126,7 +145,7 @@ pub enum Op {
         is_zero_if_masked: bool,
     },
     /// For each head, `x · cos + turned · sin`, where `turned` is the head's columns with their halves swapped and the then first one
-    /// negated, and `cos` and `sin` are rows of tables by the token's position in its sequence (rotary position embeddings).
+    /// negated (rotary position embeddings).
     Rotate {
         /// `heads` × `head` columns.
         x: Columns,
@@ -134,10 +153,19 @@ pub enum Op {
         heads: usize,
         /// Columns of one head, an even number.
         head: usize,
-        /// A row of `head` factors for each position.
-        cos: WeightId,
-        /// The same.
-        sin: WeightId,
+        /// `cos` and `sin`.
+        angles: Angles,
+    },
+    /// The past of keys or values and behind it, for each head of each sequence, those of the call: rows of the context.
+    Append {
+        /// Rows of the past.
+        past: ValueId,
+        /// `heads` × `head` columns of rows of tokens.
+        new: Columns,
+        /// Number of heads.
+        heads: usize,
+        /// Columns of one head.
+        head: usize,
     },
     /// The softmax of each row.
     Softmax(ValueId),
@@ -191,6 +219,7 @@ impl Op {
             Self::RmsNorm { .. } => "rms_norm",
             Self::Attention { .. } => "attention",
             Self::Rotate { .. } => "rotate",
+            Self::Append { .. } => "append",
             Self::Softmax(_) => "softmax",
             Self::Map { .. } => "map",
             Self::Reduce { .. } => "reduce",
@@ -218,6 +247,8 @@ impl Op {
                 [Some(q.value), Some(k.value), Some(v.value), *bias].into_iter().flatten().collect()
             }
             Self::Map { args, .. } | Self::Concat(args) => args.clone(),
+            Self::Rotate { x, angles: Angles::ByToken { cos, sin }, .. } => vec![x.value, *cos, *sin],
+            Self::Append { past, new, .. } => vec![*past, new.value],
             Self::Slice(columns) | Self::Rotate { x: columns, .. } => vec![columns.value],
         }
     }
@@ -234,7 +265,7 @@ impl Op {
             Self::LayerNorm { scale, shift, .. } => [*scale, *shift].into_iter().flatten().collect(),
             Self::RmsNorm { scale, .. } => scale.iter().copied().collect(),
             Self::Attention { by_distance, .. } => by_distance.iter().copied().collect(),
-            Self::Rotate { cos, sin, .. } => vec![*cos, *sin],
+            Self::Rotate { angles: Angles::ByPosition { cos, sin }, .. } => vec![*cos, *sin],
             Self::Map { program, .. } => program.weights(),
             _ => Vec::new(),
         }
@@ -257,7 +288,14 @@ impl Op {
                 [&mut q.value, &mut k.value, &mut v.value].into_iter().chain(bias).for_each(put);
             }
             Self::Map { args, .. } | Self::Concat(args) => args.iter_mut().for_each(put),
-            Self::Slice(columns) | Self::Rotate { x: columns, .. } => put(&mut columns.value),
+            Self::Rotate { x, angles, .. } => {
+                put(&mut x.value);
+                if let Angles::ByToken { cos, sin } = angles {
+                    [cos, sin].into_iter().for_each(put);
+                }
+            }
+            Self::Append { past, new, .. } => [past, &mut new.value].into_iter().for_each(put),
+            Self::Slice(columns) => put(&mut columns.value),
         }
     }
 }
@@ -278,7 +316,7 @@ impl Op {
             Self::LayerNorm { scale, shift, .. } => scale.iter_mut().chain(shift).for_each(put),
             Self::RmsNorm { scale, .. } => scale.iter_mut().for_each(put),
             Self::Attention { by_distance, .. } => by_distance.iter_mut().for_each(put),
-            Self::Rotate { cos, sin, .. } => [cos, sin].into_iter().for_each(put),
+            Self::Rotate { angles: Angles::ByPosition { cos, sin }, .. } => [cos, sin].into_iter().for_each(put),
             Self::Map { program, .. } => program.replace_weights(put),
             _ => {}
         }

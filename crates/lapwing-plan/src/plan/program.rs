@@ -60,6 +60,10 @@ pub enum Unary {
     Silu,
     /// 1 where x is 0, else 0.
     Not,
+    /// The sine of an angle in radians.
+    Sin,
+    /// The cosine of an angle in radians.
+    Cos,
 }
 
 /// A function of two values; comparisons give 1 or 0.

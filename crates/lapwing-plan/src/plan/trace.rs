@@ -1,6 +1,6 @@
 //! Properties of a plan's inputs, derived from how the nodes use them.
 
-use super::{Binary, Instruction, Lookup, Op, Plan, Rows, ValueId};
+use super::{Angles, Binary, Instruction, Lookup, Op, Plan, Rows, ValueId};
 
 /// The most tokens of a sequence whose model computes with positions: what it makes of each is computed before any call.
 pub const LONGEST: usize = 1 << 14;
@@ -21,9 +21,9 @@ impl Plan {
         if let [input] = inputs[..] { Some(input) } else { None }
     }
 
-    /// The inputs with one value per token from which maps compute this value.
+    /// The inputs with one value per token, or per token of the context, from which maps compute this value.
     fn made_of(&self, value: ValueId) -> Vec<usize> {
-        let is_fit = |id: ValueId| self.value(id).rows == Rows::Token && self.value(id).width == 1;
+        let is_fit = |id: ValueId| matches!(self.value(id).rows, Rows::Token | Rows::Context) && self.value(id).width == 1;
         if let Some(at) = self.inputs.iter().position(|port| port.value == value) {
             return if is_fit(value) { vec![at] } else { Vec::new() };
         }
@@ -33,14 +33,14 @@ impl Plan {
         }
     }
 
-    /// The longest sequence: the size of the smallest table of positions, or [`LONGEST`] if a bias depends on distances. `None` if there
+    /// The longest sequence, its past included: the size of the smallest table of positions, or [`LONGEST`] if a bias depends on distances. `None` if there
     /// is no limit.
     #[must_use]
     pub fn longest(&self) -> Option<usize> {
         let tables = self.nodes.iter().flat_map(|node| if let Op::Embed { tables, .. } = &node.op { &tables[..] } else { &[] });
         let others = self.nodes.iter().filter_map(|node| match node.op {
             Op::Attention { by_distance: Some(_), .. } => Some(LONGEST),
-            Op::Rotate { cos, .. } => Some(self.weight(cos).rows),
+            Op::Rotate { angles: Angles::ByPosition { cos, .. }, .. } => Some(self.weight(cos).rows),
             _ => None,
         });
         tables

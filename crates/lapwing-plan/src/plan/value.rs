@@ -9,6 +9,11 @@ pub enum Rows {
     Batch,
     /// One for each token of every sequence.
     Token,
+    /// One for each token that was there before those of the call, of which a cache holds keys and values. Rows of more than one column
+    /// are keys or values and lie by head: of each sequence `[heads, tokens, columns of a head]`.
+    Past,
+    /// One for each token of the past and then for each of the call: what queries attend to. Laid out as those of the past.
+    Context,
 }
 
 /// The type of a value's elements.

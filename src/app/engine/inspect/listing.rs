@@ -16,7 +16,12 @@ pub(crate) fn write(plan: &Plan, shape: Shape, out: &mut dyn Write) -> Result<()
     writeln!(out, "{:>4}  {:<11}{:>12}{:>15}{:>12}  name", "node", "op", "shape", "FLOPs", "bytes")?;
     for (place, node) in plan.nodes.iter().enumerate() {
         let made = plan.value(node.output);
-        let rows = if made.rows == Rows::Token { "tokens" } else { "rows" };
+        let rows = match made.rows {
+            Rows::Batch => "rows",
+            Rows::Token => "tokens",
+            Rows::Past => "past",
+            Rows::Context => "context",
+        };
         let cost = plan.cost(node, size(shape));
         writeln!(
             out,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::super::error::ToolError;
 use super::super::shapes::Shape;
 use super::about::{About, size};
-use lapwing_plan::plan::{Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
+use lapwing_plan::plan::{Angles, Arena, Columns, ElementType, Instruction, Lookup, Op, Plan, PlanPort, Program, Rows};
 
 /// Writes the plan with the cost of its nodes at one shape, and then the fields of `more`.
 pub(crate) fn write(
@@ -53,6 +53,8 @@ const fn rows(rows: Rows) -> &'static str {
     match rows {
         Rows::Batch => "batch",
         Rows::Token => "token",
+        Rows::Past => "past",
+        Rows::Context => "context",
     }
 }
 
@@ -130,12 +132,25 @@ fn attributes(op: &Op) -> Value {
             "by_distance": by_distance.map(|id| id.0),
             "is_zero_if_masked": is_zero_if_masked,
         }),
-        Op::Rotate { x, heads, head, cos, sin } => json!({
+        Op::Rotate { x, heads, head, angles } => json!({
             "x": columns(x),
             "heads": heads,
             "head": head,
-            "cos": cos.0,
-            "sin": sin.0,
+            "by_token": matches!(angles, Angles::ByToken { .. }),
+            "cos": match angles {
+                Angles::ByPosition { cos, .. } => cos.0,
+                Angles::ByToken { cos, .. } => cos.0,
+            },
+            "sin": match angles {
+                Angles::ByPosition { sin, .. } => sin.0,
+                Angles::ByToken { sin, .. } => sin.0,
+            },
+        }),
+        Op::Append { past, new, heads, head } => json!({
+            "past": past.0,
+            "new": columns(new),
+            "heads": heads,
+            "head": head,
         }),
         Op::Map { program, .. } => json!({ "program": steps(program) }),
         Op::Reduce { fold, .. } | Op::Pool { fold, .. } => json!({ "fold": snake(&format!("{fold:?}")) }),

@@ -54,6 +54,9 @@ impl FileRows {
 
     fn new(name: String, mut arrays: Vec<(String, Npy)>, model: &Model) -> Result<Self, String> {
         let plan = model.plan().ok_or("the model has no plan")?;
+        if plan.has_past() {
+            return Err("the model has a cache, and is not quantized".into());
+        }
         let mut columns = Vec::new();
         let (mut count, mut length) = (None, None);
         let names: Vec<String> = arrays.iter().map(|(name, _)| name.clone()).collect();
@@ -118,7 +121,7 @@ impl FileRows {
         let length = self.length.unwrap_or(1);
         let offsets: Vec<usize> = (0..=range.len()).map(|row| row * length).collect();
         let inputs: Vec<Input<'_>> = self.columns.iter().map(|column| column.input(&range)).collect();
-        work(&Batch { offsets: &offsets, inputs: &inputs })
+        work(&Batch { offsets: &offsets, past: &[], inputs: &inputs })
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) fn scratch_len(head_size: usize) -> usize {
 /// One head of one sequence; strides are in values. `bias` may be null.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
+    /// The queries are those of the last keys.
+    pub(crate) queries: usize,
     pub(crate) keys: usize,
     pub(crate) head_size: usize,
     pub(crate) value_size: usize,
@@ -64,7 +66,7 @@ impl Head {
     /// Computes the output rows of all queries.
     ///
     /// # Safety
-    /// All pointers are valid for `keys` rows of their width, and `scratch` for [`scratch_len`] values less 16.
+    /// Pointers of queries and results are valid for `queries` rows of their width, which are `keys` at most, all others for `keys` rows, and `scratch` for [`scratch_len`] values less 16.
     #[inline(always)]
     pub(crate) unsafe fn run<S: Simd>(self, scratch: *mut f32) {
         // SAFETY: the buffers lie in the scratch one after the other; the caller guarantees the rest.
@@ -73,8 +75,8 @@ impl Head {
             let rescale = scores.add(QUERIES * KEYS);
             let parts = Parts { queries: scratch, scores, rescale, finish: rescale.add(QUERIES) };
             let mut first = 0;
-            while first < self.keys {
-                let left = self.keys - first;
+            while first < self.queries {
+                let left = self.queries - first;
                 if left <= S::LANES {
                     self.queries::<S, 1>(first, left, parts);
                     first += left;
@@ -210,7 +212,8 @@ impl Head {
                 for w in 0..W {
                     let mut bias = bias;
                     if !self.by_distance.is_none() {
-                        bias = S::add(bias, S::load(self.by_distance.of(block.query + w * S::LANES, key + r)));
+                        let query = self.keys - self.queries + block.query + w * S::LANES;
+                        bias = S::add(bias, S::load(self.by_distance.of(query, key + r)));
                     }
                     // clamp -inf to a finite number: -inf - -inf below would be NaN
                     let score = S::max(S::splat(f32::MIN), S::fma(acc[w], scale, bias));

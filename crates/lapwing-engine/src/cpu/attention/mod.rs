@@ -84,6 +84,7 @@ pub struct HeadShape {
 pub struct Attention<'a> {
     shape: HeadShape,
     offsets: &'a [usize],
+    context: Option<&'a [usize]>,
     q: HeadColumns<'a>,
     k: HeadColumns<'a>,
     v: HeadColumns<'a>,
@@ -105,30 +106,43 @@ fn fits(what: &'static str, offset: usize, stride: usize, len: usize, width: usi
 impl<'a> Attention<'a> {
     /// Validates the input once. `offsets[s]..offsets[s + 1]` are the rows of sequence s. `bias` has one value for each
     /// token, which is added to every score of that token as a key (the mask: 0 or a large negative number); `by_distance` is added to the
-    /// score of each query and key.
+    /// score of each query and key. With a `context`, keys, values and `bias` are those of the tokens `context[s]..context[s + 1]`, of which
+    /// the last are the queries' own, and k and v lie by head: of each sequence `[key heads, tokens, columns of a head]`.
     ///
     /// # Errors
     /// Names the argument whose length, columns or offsets do not fit.
     pub fn new(
         shape: HeadShape,
         offsets: &'a [usize],
+        context: Option<&'a [usize]>,
         [q, k, v]: [HeadColumns<'a>; 3],
         bias: Option<&'a [f32]>,
         by_distance: Option<&'a DistanceBias>,
     ) -> Result<Self, ShapeError> {
         let (_, tokens) = ragged(offsets)?;
+        let (_, all) = ragged(context.unwrap_or(offsets))?;
+        if let Some(context) = context {
+            exactly("context", offsets.len(), context.len())?;
+            let lacks = |(own, all): (&[usize], &[usize])| own[1] - own[0] > all[1] - all[0];
+            if let Some(at) = offsets.windows(2).zip(context.windows(2)).position(lacks) {
+                return Err(ShapeError::Offsets { index: at + 1 });
+            }
+            for (what, columns, size) in [("k", k, shape.head_size), ("v", v, shape.value_size)] {
+                exactly(what, all.saturating_mul(shape.key_heads.saturating_mul(size)), columns.data.len())?;
+            }
+        }
         exactly("heads beyond groups of those of the keys", 0, shape.heads.checked_rem(shape.key_heads).unwrap_or(usize::MAX))?;
         let width = |heads: usize, size: usize| heads.saturating_mul(size);
         fits("q", q.offset, q.stride, q.data.len(), width(shape.heads, shape.head_size), tokens)?;
-        fits("k", k.offset, k.stride, k.data.len(), width(shape.key_heads, shape.head_size), tokens)?;
-        fits("v", v.offset, v.stride, v.data.len(), width(shape.key_heads, shape.value_size), tokens)?;
+        fits("k", k.offset, k.stride, k.data.len(), width(shape.key_heads, shape.head_size), all)?;
+        fits("v", v.offset, v.stride, v.data.len(), width(shape.key_heads, shape.value_size), all)?;
         if let Some(bias) = bias {
-            at_least("key bias", tokens, bias.len())?;
+            at_least("key bias", all, bias.len())?;
         }
         if let Some(rows) = by_distance.map(DistanceBias::count).filter(|rows| *rows != 1) {
             exactly("rows of the bias by distance", shape.heads, rows)?;
         }
-        Ok(Attention { shape, offsets, q, k, v, bias, by_distance })
+        Ok(Attention { shape, offsets, context, q, k, v, bias, by_distance })
     }
 
     /// The scratch length, in values, that one call of [`Attention::run`] needs; the same for sequences of any length.
@@ -175,19 +189,29 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
-        let Attention { shape, offsets, q, k, v, bias, by_distance } = *self.of;
+        let Attention { shape, offsets, context, q, k, v, bias, by_distance } = *self.of;
         // align to whole cache lines: otherwise half of all loads would straddle two
         let skip = self.scratch.as_ptr().align_offset(64).min(15);
         for s in self.sequences {
-            let (first, keys) = (offsets[s], offsets[s + 1] - offsets[s]);
+            let (first, queries) = (offsets[s], offsets[s + 1] - offsets[s]);
+            let all = context.unwrap_or(offsets);
+            let (first_key, keys) = (all[s], all[s + 1] - all[s]);
+            // where a head of the keys or values begins, and how far its rows are apart
+            let of_head = |columns: HeadColumns<'_>, head: usize, size: usize| match context {
+                Some(_) => (first_key * shape.key_heads * size + head * keys * size, size),
+                None => (first_key * columns.stride + columns.offset + head * size, columns.stride),
+            };
             for h in self.heads.clone() {
-                if keys == 0 {
+                if queries == 0 {
                     continue;
                 }
                 let key_head = h / (shape.heads / shape.key_heads);
+                let (k_first, k_stride) = of_head(k, key_head, shape.head_size);
+                let (v_first, v_stride) = of_head(v, key_head, shape.value_size);
                 // SAFETY: `Attention::new` and `run` checked that these rows and columns lie in their buffers, and the scratch's length.
                 unsafe {
                     let head = Head {
+                        queries,
                         keys,
                         head_size: shape.head_size,
                         value_size: shape.value_size,
@@ -195,11 +219,11 @@ impl Kernel for AttentionKernel<'_, '_, '_> {
                         is_zero_if_masked: shape.is_zero_if_masked,
                         q: q.data.as_ptr().add(first * q.stride + q.offset + h * shape.head_size),
                         q_stride: q.stride,
-                        k: k.data.as_ptr().add(first * k.stride + k.offset + key_head * shape.head_size),
-                        k_stride: k.stride,
-                        v: v.data.as_ptr().add(first * v.stride + v.offset + key_head * shape.value_size),
-                        v_stride: v.stride,
-                        bias: bias.map_or(std::ptr::null(), |b| b.as_ptr().add(first)),
+                        k: k.data.as_ptr().add(k_first),
+                        k_stride,
+                        v: v.data.as_ptr().add(v_first),
+                        v_stride,
+                        bias: bias.map_or(std::ptr::null(), |b| b.as_ptr().add(first_key)),
                         by_distance: by_distance.map_or(DistanceRow::NONE, |table| table.row(h)),
                         out: self.out.data.add(first * self.out.stride + self.out.offset + h * shape.value_size),
                         out_stride: self.out.stride,

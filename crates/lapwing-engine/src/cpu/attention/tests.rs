@@ -61,6 +61,7 @@ impl Case {
         Attention::new(
             self.shape,
             &self.offsets,
+            None,
             [columns(0), columns(heads * head_size), columns((heads + key_heads) * head_size)],
             self.bias.as_deref(),
             self.by_distance.as_ref().map(|(.., bias)| bias),
@@ -223,17 +224,72 @@ fn what_does_not_fit_is_named() {
     assert!(matches!(run(0..2, 0..2, 0, 9), Err(ShapeError::Length { what: "out", .. })));
     let short = |offset| HeadColumns { data: &case.merged[1..], offset, stride: 27 };
     let fine = HeadColumns { data: &case.merged, offset: 0, stride: 27 };
-    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(18)], None, None).is_ok());
-    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, short(19)], None, None).is_err());
-    assert!(Attention::new(case.shape, &[0, 3, 8], [fine, fine, fine], None, None).is_err());
-    assert!(Attention::new(case.shape, &[0, 8, 7], [fine, fine, fine], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 3, 7], None, [fine, fine, short(18)], None, None).is_ok());
+    assert!(Attention::new(case.shape, &[0, 3, 7], None, [fine, fine, short(19)], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 3, 8], None, [fine, fine, fine], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 8, 7], None, [fine, fine, fine], None, None).is_err());
     let distances = DistanceBias::new(&[0.0; 9], 3);
-    assert!(Attention::new(case.shape, &[0, 3, 7], [fine, fine, fine], None, Some(&distances)).is_err(), "of three heads");
+    assert!(Attention::new(case.shape, &[0, 3, 7], None, [fine, fine, fine], None, Some(&distances)).is_err(), "of three heads");
     let shared =
-        |key_heads| Attention::new(HeadShape { key_heads, ..case.shape }, &[0, 3], [fine, fine, fine], None, None).is_ok();
+        |key_heads| Attention::new(HeadShape { key_heads, ..case.shape }, &[0, 3], None, [fine, fine, fine], None, None).is_ok();
     assert!(shared(1) && !shared(0) && !shared(3), "heads are of groups");
-    assert!(Attention::new(case.shape, &[], [fine, fine, fine], None, None).is_err());
-    assert!(Attention::new(case.shape, &[0, 7], [fine, fine, fine], Some(&[0.0; 6]), None).is_err());
+    assert!(Attention::new(case.shape, &[], None, [fine, fine, fine], None, None).is_err());
+    assert!(Attention::new(case.shape, &[0, 7], None, [fine, fine, fine], Some(&[0.0; 6]), None).is_err());
+}
+
+/// Queries of the last tokens of each context, whose keys and values lie by head, have the results that they have among all tokens.
+#[test]
+fn a_context_is_the_tokens_that_it_ends_with() {
+    for (heads, key_heads, head_size, value_size) in [(3, 3, 16, 16), (4, 2, 20, 33), (6, 1, 64, 7)] {
+        let shape = HeadShape { heads, key_heads, head_size, value_size, scale: 0.2, is_zero_if_masked: false };
+        let lengths = [1, 7, 16, 33, 130, 300];
+        let mut case = Case::new(shape, &lengths, Some(-1e9), 1.0);
+        // causal
+        let width = 2 * 400 + 1;
+        let table: Vec<f32> = (0..width).map(|at| if at > 400 { f32::MIN } else { 0.0 }).collect();
+        case.by_distance = Some((table.clone(), width, DistanceBias::new(&table, width)));
+        let all = case.reference();
+        let stride = Case::width(&shape);
+        let by_head = |from: usize, size: usize| -> Vec<f32> {
+            let mut of_heads = Vec::new();
+            for ends in case.offsets.windows(2) {
+                of_heads.extend((0..key_heads).flat_map(|h| (ends[0]..ends[1]).map(move |row| (h, row))));
+            }
+            let place = |(h, row): (usize, usize)| row * stride + from + h * size;
+            of_heads.into_iter().map(place).flat_map(|at| case.merged[at..at + size].to_vec()).collect()
+        };
+        let k = by_head(heads * head_size, head_size);
+        let v = by_head((heads + key_heads) * head_size, value_size);
+        for new in [1, 2, 17, 40] {
+            let queries: Vec<usize> = lengths.iter().map(|length| new.min(*length)).collect();
+            let mut offsets = vec![0];
+            queries.iter().for_each(|length| offsets.push(offsets.last().unwrap() + length));
+            let rows: Vec<usize> = case.offsets[1..].iter().zip(&queries).flat_map(|(end, length)| end - length..*end).collect();
+            let q: Vec<f32> =
+                rows.iter().flat_map(|row| case.merged[row * stride..row * stride + heads * head_size].to_vec()).collect();
+            let columns = |data, stride| HeadColumns { data, offset: 0, stride };
+            let given = [
+                columns(&q[..], heads * head_size),
+                columns(&k[..], key_heads * head_size),
+                columns(&v[..], key_heads * value_size),
+            ];
+            let by_distance = case.by_distance.as_ref().map(|(.., bias)| bias);
+            let attention =
+                Attention::new(shape, &offsets, Some(&case.offsets), given, case.bias.as_deref(), by_distance).unwrap();
+            let out_width = heads * value_size;
+            let want: Vec<f64> = rows.iter().flat_map(|row| all[row * (out_width + 2) + 1..][..out_width].to_vec()).collect();
+            for level in Level::available() {
+                let mut out = vec![9.0; rows.len() * out_width];
+                let mut scratch = vec![f32::NAN; Attention::scratch_len(head_size)];
+                let mut to = HeadColumnsMut::new(&mut out, 0, out_width);
+                attention.run(level, 0..lengths.len(), 0..heads, &mut scratch, &mut to).unwrap();
+                close(&out, &want);
+            }
+            let short = [given[0], columns(&k[1..], given[1].stride), given[2]];
+            assert!(Attention::new(shape, &offsets, Some(&case.offsets), short, None, None).is_err(), "a key is missing");
+            assert!(Attention::new(shape, &case.offsets, Some(&offsets), given, None, None).is_err(), "more queries than keys");
+        }
+    }
 }
 
 proptest! {

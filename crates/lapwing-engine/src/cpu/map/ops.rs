@@ -131,6 +131,8 @@ pub(crate) unsafe fn unary<S: Simd>(op: Unary, x: Run, to: *mut f32, n: usize) {
             Unary::Square => apply::<S, _, 1>(Square, [x], to, n),
             Unary::Exp => apply::<S, _, 1>(Exp, [x], to, n),
             Unary::Log => one_by_one(x, to, n, f32::ln),
+            Unary::Sin => one_by_one(x, to, n, f32::sin),
+            Unary::Cos => one_by_one(x, to, n, f32::cos),
             Unary::Tanh => apply::<S, _, 1>(Tanh, [x], to, n),
             Unary::Sigmoid => apply::<S, _, 1>(Sigmoid, [x], to, n),
             Unary::Erf => apply::<S, _, 1>(Erf, [x], to, n),

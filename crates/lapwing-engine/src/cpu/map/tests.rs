@@ -192,12 +192,14 @@ proptest! {
 fn smooth_functions_agree_with_f64() {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let tanh_gelu = |x: f64| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh());
-    let cases: [(Unary, &dyn Fn(f64) -> f64); 17] = [
+    let cases: [(Unary, &dyn Fn(f64) -> f64); 19] = [
         (Unary::Sqrt, &f64::sqrt),
         (Unary::Rsqrt, &|x| 1.0 / x.sqrt()),
         (Unary::Recip, &|x| 1.0 / x),
         (Unary::Exp, &f64::exp),
         (Unary::Log, &f64::ln),
+        (Unary::Sin, &f64::sin),
+        (Unary::Cos, &f64::cos),
         (Unary::Tanh, &f64::tanh),
         (Unary::Sigmoid, &sigmoid),
         (Unary::Silu, &|x| x * sigmoid(x)),

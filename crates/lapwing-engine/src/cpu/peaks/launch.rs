@@ -36,7 +36,7 @@ fn launch_ns(options: &CpuOptions) -> Result<f64, PeaksError> {
     let options = CpuOptions { precision: CpuPrecision::Fp32, ..options.clone() };
     let executor = CpuExecutor::new(chain(), options).map_err(|e| fails(e.to_string()))?;
     let (mut state, mut outputs) = (CpuState::default(), Vec::new());
-    let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
+    let batch = Batch { offsets: &[0, 1], past: &[], inputs: &[Input::F32(&[1.0])] };
     let mut fastest = u64::MAX;
     for _ in 0..RUNS {
         let began = Stamp::now();
@@ -71,7 +71,7 @@ mod tests {
     fn the_chain_adds_one_a_node() {
         let executor = CpuExecutor::new(chain(), CpuOptions::default()).unwrap();
         let mut outputs = Vec::new();
-        let batch = Batch { offsets: &[0, 1], inputs: &[Input::F32(&[1.0])] };
+        let batch = Batch { offsets: &[0, 1], past: &[], inputs: &[Input::F32(&[1.0])] };
         executor.run(&mut CpuState::default(), &batch, &mut outputs).unwrap();
         assert_eq!(outputs, [[1.0 + NODES as f32]]);
         assert!(launch_ns(&CpuOptions::default()).unwrap() > 0.0);

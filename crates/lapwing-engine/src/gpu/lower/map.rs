@@ -27,7 +27,10 @@ pub(crate) struct MapCode {
 }
 
 impl MapCode {
-    pub(crate) fn of(program: &Program) -> Self {
+    /// # Errors
+    ///
+    /// Names the function that the kernel does not have.
+    pub(crate) fn of(program: &Program) -> Result<Self, String> {
         let code = program.code();
         let mut last_use = vec![0; code.len()];
         for (at, step) in code.iter().enumerate() {
@@ -49,7 +52,7 @@ impl MapCode {
                 made.slots - 1
             });
             slots.push(slot);
-            let (opcode, operands) = made.step(step, &slots);
+            let (opcode, operands) = made.step(step, &slots)?;
             made.words.push(opcode);
             made.words.push(word(slot));
             made.words.extend(operands);
@@ -58,13 +61,13 @@ impl MapCode {
             }
             made.result = slot;
         }
-        made
+        Ok(made)
     }
 
     /// The opcode, as numbered in args.cu, and its operands.
-    fn step(&mut self, step: &Instruction, slots: &[usize]) -> (i32, [i32; 3]) {
+    fn step(&mut self, step: &Instruction, slots: &[usize]) -> Result<(i32, [i32; 3]), String> {
         let slot = |at: usize| word(slots[at]);
-        match *step {
+        Ok(match *step {
             Instruction::Arg(place) => (0, [word(place), 0, 0]),
             Instruction::Weight(id) => {
                 let known = self.weights.iter().position(|known| *known == id);
@@ -77,18 +80,18 @@ impl MapCode {
             Instruction::Scalar(number) => (2, [bits(number), 0, 0]),
             Instruction::Unary(op, x) => {
                 let power = if let Unary::Pow(power) = op { bits(power) } else { 0 };
-                (unary(op), [slot(x), power, 0])
+                (unary(op).ok_or_else(|| format!("{op:?}; the kernel has none"))?, [slot(x), power, 0])
             }
             Instruction::Binary(op, a, b) => (binary(op), [slot(a), slot(b), 0]),
             Instruction::Where(a, b, c) => (34, [slot(a), slot(b), slot(c)]),
             Instruction::Fold(fold, x) => (35, [slot(x), word(number(fold)), 0]),
-        }
+        })
     }
 }
 
 impl Lowering<'_> {
     pub(crate) fn map(&mut self, node: &Node, program: &Program, args: &[ValueId]) -> Result<(), String> {
-        let code = MapCode::of(program);
+        let code = MapCode::of(program)?;
         if args.len() > OPERANDS || code.weights.len() > OPERANDS {
             return Err(format!("a program of {} arguments and {} rows of the model", args.len(), code.weights.len()));
         }
@@ -145,8 +148,9 @@ const fn bits(number: f32) -> i32 {
     number.to_bits().cast_signed()
 }
 
-const fn unary(op: Unary) -> i32 {
-    match op {
+/// The opcode of a function; `None` if the kernel does not have it.
+const fn unary(op: Unary) -> Option<i32> {
+    Some(match op {
         Unary::Abs => 3,
         Unary::Ceil => 4,
         Unary::Erf => 5,
@@ -167,7 +171,8 @@ const fn unary(op: Unary) -> i32 {
         Unary::GeluTanh => 20,
         Unary::Silu => 21,
         Unary::Not => 22,
-    }
+        Unary::Sin | Unary::Cos => return None,
+    })
 }
 
 const fn binary(op: Binary) -> i32 {

@@ -78,6 +78,10 @@ impl PreparedPlan {
         wanted: &[bool],
         target: &LoweringTarget,
     ) -> Result<LoweredProgram, UnsupportedNode> {
+        if let Some(node) = plan.nodes.iter().find(|node| matches!(node.op, Op::Append { .. })) {
+            let reason = "there is no kernel for it".into();
+            return Err(UnsupportedNode { node: node.name.clone(), operator: node.op.name().into(), reason });
+        }
         too_large(plan, capacity)?;
         let needed = needed(plan, wanted);
         let layout = MemoryLayout::new(plan, &self.stored, capacity, &needed, wanted);
@@ -150,7 +154,7 @@ impl Lowering<'_> {
         match &node.op {
             Op::Gemm { .. } => self.product(node),
             Op::Attention { .. } => self.attention(node),
-            Op::Rotate { .. } => Err("there is no kernel for it".into()),
+            Op::Rotate { .. } | Op::Append { .. } => Err("there is no kernel for it".into()),
             Op::Embed { tables, norm } => self.embed(node, tables, norm.as_ref()),
             Op::LayerNorm { x, residual, epsilon, scale, shift } => {
                 self.norm(node, [&kernel::LAYER_NORM, &kernel::LAYER_NORM_WIDE], *x, *residual, *epsilon, [*scale, *shift])
