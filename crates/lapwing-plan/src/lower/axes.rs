@@ -7,7 +7,7 @@ use lapwing_onnx::tensor::Datatype;
 
 use super::constant::{of_floats, of_integer, of_rank, part, permuted, with_shape};
 use super::distances::by_distance;
-use super::extent::{Extent, Values, extent, past};
+use super::extent::{Extent, Values, extent, held, past};
 use super::form::{Axis, Matrix, Place, Places, Rotation};
 use super::reshape::rank;
 use super::{Lowered, Lowering, TensorForm, axis_of};
@@ -364,11 +364,6 @@ fn is_whole(stop: Values, is_of: &dyn Fn(Axis) -> bool) -> bool {
         Extent::Context => is_of(Axis::Context),
         _ => false,
     }
-}
-
-/// A number as a 32-bit one: those beyond mean an end.
-fn held(number: i64) -> i32 {
-    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
 }
 
 /// Places that are joined along a last axis of length one.

@@ -81,6 +81,11 @@ impl AxisNames {
     }
 }
 
+/// A number as a 32-bit one: those beyond mean an end.
+pub(crate) fn held(number: i64) -> i32 {
+    i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX })
+}
+
 /// A length at a point.
 type LengthOf = fn(Point) -> i32;
 

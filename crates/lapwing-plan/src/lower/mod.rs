@@ -28,7 +28,7 @@ use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::shaped::{Constant, KnownValue, ShapedGraph, ShapedNode, TensorId};
 use lapwing_onnx::tensor::Datatype;
 
-use self::extent::{AxisNames, Extent, Values};
+use self::extent::{AxisNames, Extent, Values, held};
 use self::form::{Axis, Distances, Matrix, Pairs, Places, Rotation, Scores};
 use crate::plan::{ElementType, Node, Op, Plan, Rows, Value, ValueId, Weight, WeightId};
 
@@ -278,7 +278,6 @@ impl<'m> Lowering<'m> {
         match &self.graph.tensor(tensor).value {
             KnownValue::Constant(constant) => {
                 let numbers = constant::integers(constant)?;
-                let held = |number: i64| i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX });
                 Ok(numbers.into_iter().map(|number| Some([held(number); 3])).collect())
             }
             KnownValue::Lengths(lengths) => Ok(lengths.iter().map(|length| self.names.values(length)).collect()),
