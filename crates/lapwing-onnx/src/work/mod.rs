@@ -97,8 +97,8 @@ impl ShapedGraph {
         Some(bytes)
     }
 
-    /// The shapes of the inputs for a call of `rows` rows, each of `length` tokens if axes after the first are open; `None` if an axis
-    /// is an expression that these do not give a length, or if an input has no rank.
+    /// The shapes of the inputs for a call of `rows` rows, each of `length` tokens if axes after the first are open, and of a past as long
+    /// if some are caches; `None` if an axis is an expression that these do not give a length, or if an input has no rank.
     #[must_use]
     pub fn input_shapes(&self, rows: usize, length: usize) -> Option<Vec<Vec<usize>>> {
         let mut names: HashMap<String, i64> = HashMap::new();
@@ -108,6 +108,9 @@ impl ShapedGraph {
                 let count = i64::try_from(if axis == 0 { rows } else { length }).ok()?;
                 names.entry(symbol.name.clone()).or_insert(count);
             }
+        }
+        if let Some(context) = self.context_axis() {
+            names.insert(context, i64::try_from(length.checked_mul(2)?).ok()?);
         }
         // names that stand in expressions only are lengths too
         for part in shapes().flatten().flatten().flat_map(Length::iter) {
@@ -119,6 +122,21 @@ impl ShapedGraph {
             shape.iter().map(|length| evaluate(length, &names).and_then(|length| usize::try_from(length).ok())).collect()
         };
         shapes().map(|shape| lengths(shape?)).collect()
+    }
+
+    /// The name of an axis that is as long as past and tokens together: that of the mask of a model with a cache, if nothing but its
+    /// place says so (`total`, or what an exporter numbers).
+    fn context_axis(&self) -> Option<String> {
+        let axes = |of: fn(&str) -> bool| {
+            let inputs = self.inputs.iter().map(|id| self.tensor(*id)).filter(move |input| of(&input.name));
+            let axes = inputs.filter_map(|input| input.shape.as_deref()).flat_map(|shape| shape.iter().skip(1));
+            axes.filter_map(|length| if let Length::Var(symbol) = length { Some(&symbol.name) } else { None })
+        };
+        let is_mask: fn(&str) -> bool = |name| name.contains("mask");
+        let is_past: fn(&str) -> bool = |name| name.starts_with("past");
+        axes(is_past).next()?;
+        let others = |name: &&String| !axes(|name| !name.contains("mask")).any(|other| other == *name);
+        axes(is_mask).find(others).cloned()
     }
 
     /// FLOPs of products for a call of `rows` rows, each of `length` tokens if axes after the first are open; a multiply-add is two.

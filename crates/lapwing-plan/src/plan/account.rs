@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Activation, BatchSize, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
+use super::{Activation, Angles, BatchSize, Instruction, Node, Op, Plan, Rows, ValueId, WeightId};
 
 /// The cost of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,20 +166,30 @@ impl Plan {
         total
     }
 
-    /// Number of parameters; tables of rotary positions were computed, and are none.
+    /// Number of parameters. Tables of rotary positions and of what depends on the distance of tokens (causal masks, windows, position
+    /// biases) were computed, and are none.
     #[must_use]
     pub fn parameters(&self) -> u64 {
-        let mut is_learned = vec![true; self.weights.len()];
+        let mut computed: Vec<WeightId> = Vec::new();
+        let mut angles: Vec<ValueId> = Vec::new();
         for node in &self.nodes {
-            let Op::Rotate { cos, sin, .. } = node.op else { continue };
-            for table in [cos, sin] {
-                if let Some(is_learned) = is_learned.get_mut(table.0) {
-                    *is_learned = false;
-                }
+            match &node.op {
+                Op::Rotate { angles: Angles::ByPosition { cos, sin }, .. } => computed.extend([*cos, *sin]),
+                Op::Rotate { angles: Angles::ByToken { cos, sin }, .. } => angles.extend([*cos, *sin]),
+                Op::Attention { by_distance, .. } => computed.extend(by_distance),
+                _ => {}
             }
         }
-        let learned = self.weights.iter().zip(is_learned).filter(|(_, is_learned)| *is_learned);
-        learned.map(|(weight, _)| (weight.rows * weight.width) as u64).sum()
+        // and of what angles of given positions are made: nodes are in running order
+        for node in self.nodes.iter().rev() {
+            if angles.contains(&node.output) {
+                angles.extend(node.op.reads());
+                computed.extend(node.op.weights());
+            }
+        }
+        let is_learned = |at: &usize| !computed.contains(&WeightId(*at));
+        let learned = self.weights.iter().enumerate().filter(|(at, _)| is_learned(at)).map(|(_, weight)| weight);
+        learned.map(|weight| (weight.rows * weight.width) as u64).sum()
     }
 
     /// Whether batches have sequences: some value has a row for each token.

@@ -155,10 +155,15 @@ fn a_refused_model_names_its_node() {
 
 #[test]
 fn tables_of_positions_that_are_computed_are_no_parameters() {
-    // the 2,864 that its exporter has as initializers, and the three distances that its causal mask tells apart
-    for name in ["transformers-5-llama-script", "transformers-5-llama-dynamo"] {
+    // what its exporter has as initializers
+    for (name, parameters) in [
+        ("transformers-5-llama-script", 2864),
+        ("transformers-5-llama-dynamo", 2864),
+        ("transformers-5-cache-llama-sdpa-script", 3248),
+        ("transformers-5-cache-llama-sdpa-dynamo", 3248),
+    ] {
         let about = json(&InspectArgs { json: true, batch: vec![1], length: vec![2], ..args(name) });
-        assert_eq!((about["executor"].as_str(), about["parameters"].as_u64()), (Some("plan"), Some(2867)), "{name}");
+        assert_eq!((about["executor"].as_str(), about["parameters"].as_u64()), (Some("plan"), Some(parameters)), "{name}");
     }
 }
 
