@@ -2,7 +2,9 @@
 //! opens no port.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
+use super::identities::Identities;
 use crate::config::{Sources, load};
 use lapwing_settings::Fault;
 
@@ -30,6 +32,10 @@ pub(crate) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result
 fn report(sources: &Sources, out: &mut impl Write, err: &mut impl Write) -> io::Result<i32> {
     match load(sources) {
         Ok(loaded) => {
+            if let Err(faults) = Identities::load(&loaded.config.tls, Arc::default()) {
+                write_faults(&faults, err)?;
+                return Ok(USAGE);
+            }
             for warning in &loaded.warnings {
                 writeln!(err, "lapwing: warning: {warning}")?;
             }

@@ -3,7 +3,6 @@
 //! plane only leaves closed ledgers in a queue.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,10 +25,10 @@ use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
-use lapwing_diagnosis::{ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
+use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
 use lapwing_ledger::{Ledger, Stamp, clock};
 use lapwing_metrics::{Counters, Labels, Registry, Shown};
-use lapwing_net::Target;
+use lapwing_net::{BoundListener, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{TraceSampling, UpstreamHealth};
@@ -51,9 +50,11 @@ pub(crate) struct Phases {
 
 /// The control plane's listeners.
 pub(crate) struct Listeners {
-    pub(crate) admin: TcpListener,
-    pub(crate) otlp_grpc: Option<TcpListener>,
-    pub(crate) otlp_http: Option<TcpListener>,
+    pub(crate) admin: BoundListener,
+    pub(crate) otlp_grpc: Option<BoundListener>,
+    pub(crate) otlp_http: Option<BoundListener>,
+    /// The certificates that are shown here and to upstreams.
+    pub(crate) certificates: ConfigHandle<Vec<CertificateValidity>>,
 }
 
 /// The parts of the control plane.
@@ -116,7 +117,7 @@ impl Control {
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
         let statistics = Arc::new(Statistics::default());
-        let poller = poller(&whole, &statistics, &labels, &rules, &counters);
+        let poller = poller(&whole, &target, &statistics, &labels, &rules, &counters);
         let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
@@ -133,7 +134,7 @@ impl Control {
             refusals: Arc::default(),
             stop: stop.clone(),
         };
-        let sources = telemetry_sources(&whole, &receivers);
+        let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
@@ -177,14 +178,18 @@ impl Control {
 }
 
 /// Where it shows that something of the telemetry is missing.
-fn telemetry_sources(whole: &ConfigHandle<Loaded>, receivers: &Receivers) -> TelemetrySources {
+fn telemetry_sources(
+    whole: &ConfigHandle<Loaded>,
+    receivers: &Receivers,
+    certificates: ConfigHandle<Vec<CertificateValidity>>,
+) -> TelemetrySources {
     let receives_spans = receivers.grpc.is_some() || receivers.http.is_some();
     let settings = whole.map(move |loaded| TelemetrySettings {
         receives_spans,
         samples_traces: loaded.config.trace_sampling != TraceSampling::Off,
         reads_bodies: loaded.config.protocol.read_bodies,
     });
-    TelemetrySources { counters: receivers.counters.clone(), settings, refusals: receivers.refusals.clone() }
+    TelemetrySources { counters: receivers.counters.clone(), settings, certificates, refusals: receivers.refusals.clone() }
 }
 
 /// Starts the thread that aggregates and polls.
@@ -228,6 +233,7 @@ fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<lapwing_me
 
 fn poller(
     whole: &ConfigHandle<Loaded>,
+    target: &Target,
     statistics: &Arc<Statistics>,
     labels: &Arc<Labels>,
     rules: &ConfigHandle<Rules>,
@@ -238,6 +244,7 @@ fn poller(
         poll: loaded.config.attribution.poll.clone(),
         interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
         upstream: loaded.config.upstream.clone(),
+        target: target.clone(),
         statistics: statistics.clone(),
         labels: labels.clone(),
         rules: rules.clone(),

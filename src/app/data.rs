@@ -14,13 +14,13 @@ use lapwing_attribution::adapters;
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_ledger::Ledger;
 use lapwing_metrics::{Counters, Labels};
-use lapwing_net::Sharing;
+use lapwing_net::{BoundListener, Sharing};
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
 use lapwing_proxy::{
     ConnectionSettings, ContinuedTrace, DataPlane, Profiler, StackTap, TraceSampling, Tracing, UpstreamProtocol,
 };
-use lapwing_settings::{ConfigHandle, Upstream};
+use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
 use lapwing_shadow::{PairNumbers, RecordingSwitch, Sampler, ShadowTap, TapBranch, TapParts, TargetStacks};
 
 /// The parts of the profiler that outlive each configuration.
@@ -89,7 +89,7 @@ impl Observing {
             adapters::reader(Arc::new(config.attribution.rules()), self.counters.clone()),
         );
         let upstream_protocol = match config.upstream {
-            Upstream::Http { h2: true, .. } => UpstreamProtocol::H2,
+            Upstream::Http { scheme: HttpScheme::H2c, .. } => UpstreamProtocol::H2,
             _ => config.proxy.upstream_protocol,
         };
         ConnectionSettings {
@@ -124,19 +124,19 @@ pub(crate) fn bind(address: SocketAddr, workers: usize, backlog: u32) -> io::Res
 
 /// Starts the workers. They stop accepting at `stop`, and end when their requests have ended, or after the `drain` in force then.
 pub(crate) fn spawn(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<BoundListener>,
     parts: &DataPlane,
     stop: &CancellationToken,
     drain: &ConfigHandle<Duration>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let spawn_one = |(i, listener): (usize, TcpListener)| {
+    let spawn_one = |(i, listener): (usize, BoundListener)| {
         let (parts, stop, drain) = (parts.clone(), stop.clone(), drain.clone());
         std::thread::Builder::new().name(format!("lapwing-data-{i}")).spawn(move || worker(listener, parts, stop, drain))
     };
     listeners.into_iter().enumerate().map(spawn_one).collect()
 }
 
-fn worker(listener: TcpListener, parts: DataPlane, stop: CancellationToken, drain: ConfigHandle<Duration>) -> io::Result<()> {
+fn worker(listener: BoundListener, parts: DataPlane, stop: CancellationToken, drain: ConfigHandle<Duration>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let too_late = async {
         stop.cancelled().await;

@@ -12,6 +12,7 @@ mod demo;
 pub mod engine;
 #[cfg(feature = "engine")]
 mod hosted;
+mod identities;
 mod in_force;
 mod log;
 mod receivers;

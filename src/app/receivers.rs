@@ -2,7 +2,6 @@
 //! admin server waits for it.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use crate::config::Config;
 use lapwing_attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
 use lapwing_attribution::{IncomingSpan, Rules};
 use lapwing_metrics::Counters;
+use lapwing_net::BoundListener;
 use lapwing_settings::ConfigHandle;
 
 /// How long forwarding the last telemetry may take at shutdown.
@@ -23,8 +23,8 @@ const FORWARD_DRAIN: Duration = Duration::from_secs(5);
 
 /// The receivers and what they write to.
 pub(crate) struct Receivers {
-    pub(crate) grpc: Option<TcpListener>,
-    pub(crate) http: Option<TcpListener>,
+    pub(crate) grpc: Option<BoundListener>,
+    pub(crate) http: Option<BoundListener>,
     pub(crate) own_traces: Arc<OwnTraces>,
     pub(crate) rules: ConfigHandle<Rules>,
     pub(crate) counters: Arc<Counters>,

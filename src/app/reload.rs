@@ -4,28 +4,29 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::identities::IdentityWatch;
 use super::log::LogFilter;
 use super::running::Running;
 use super::signals::Watched;
 use crate::config::{MAX_RELOADED_BYTES, Sources};
 use lapwing_ledger::Stamp;
 
-/// What was seen of the file.
+/// What was seen of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
-    /// It cannot be read.
+    /// One cannot be read.
     Absent,
-    /// It is empty: somebody is writing it.
+    /// One is empty: somebody is writing it.
     Empty,
-    /// It is larger than what is read while requests are served.
+    /// One is larger than what is read while requests are served.
     TooLarge,
-    /// A hash of what it holds.
+    /// A hash of what they hold.
     Holds(u64),
 }
 
-/// Sees when a file has another content. It follows links, so that the mounted files of a ConfigMap are seen.
+/// Sees when files have another content. It follows links, so that the mounted files of a ConfigMap or Secret are seen.
 pub(crate) struct FileWatch {
-    file: Option<PathBuf>,
+    files: Vec<PathBuf>,
     hasher: RandomState,
     seen: Content,
     /// Another content, which counts once it is the same at the next look: who writes it may not be done.
@@ -34,21 +35,21 @@ pub(crate) struct FileWatch {
 }
 
 impl FileWatch {
-    /// Sees what changes from now on: to be made before the file is read. A pipe, which can be read once, is not looked at.
-    pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        let file = file.filter(|file| std::fs::metadata(file).is_ok_and(|found| found.is_file()));
-        let mut watch = Self { file, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Stamp::now() };
+    /// Sees what changes from now on: to be made before the files are read. A pipe, which can be read once, is not looked at.
+    pub(crate) fn new(mut files: Vec<PathBuf>) -> Self {
+        files.retain(|file| std::fs::metadata(file).is_ok_and(|found| found.is_file()));
+        let mut watch = Self { files, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Stamp::now() };
         watch.begin();
         watch
     }
 
     /// Takes what is there for seen.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         (self.seen, self.arriving) = (self.content(), None);
     }
 
     /// Looks if the last look is `interval` ago. Whether another content has arrived.
-    fn has_changed(&mut self, interval: Duration) -> bool {
+    pub(crate) fn has_changed(&mut self, interval: Duration) -> bool {
         if self.arriving.is_none() && u128::from(self.looked.elapsed()) < interval.as_nanos() {
             return false;
         }
@@ -61,14 +62,20 @@ impl FileWatch {
     }
 
     fn content(&self) -> Content {
-        let Some(file) = &self.file else { return Content::Absent };
-        match std::fs::metadata(file) {
-            Ok(found) if found.len() > MAX_RELOADED_BYTES => return Content::TooLarge,
-            Ok(found) if found.is_file() && found.len() > 0 => {}
-            Ok(_) => return Content::Empty,
-            Err(_) => return Content::Absent,
+        let mut all = Vec::new();
+        for file in &self.files {
+            match std::fs::metadata(file) {
+                Ok(found) if found.len() > MAX_RELOADED_BYTES => return Content::TooLarge,
+                Ok(found) if found.is_file() && found.len() > 0 => {}
+                Ok(_) => return Content::Empty,
+                Err(_) => return Content::Absent,
+            }
+            match std::fs::read(file) {
+                Ok(bytes) => all.push(self.hasher.hash_one(bytes)),
+                Err(_) => return Content::Absent,
+            }
         }
-        std::fs::read(file).map_or(Content::Absent, |bytes| Content::Holds(self.hasher.hash_one(bytes)))
+        Content::Holds(self.hasher.hash_one(all))
     }
 }
 
@@ -77,20 +84,25 @@ pub(crate) struct Reloading<'r> {
     pub(crate) running: &'r Running,
     pub(crate) sources: Sources,
     pub(crate) watch: FileWatch,
+    pub(crate) identities: Vec<IdentityWatch>,
     pub(crate) filter: LogFilter,
 }
 
 impl Watched for Reloading<'_> {
     fn poll(&mut self) -> bool {
         let interval = self.running.config().config.config.watch.on().map(|period| period.get());
-        if interval.is_some_and(|interval| self.watch.has_changed(interval)) {
-            self.reload("the file has changed");
+        if let Some(interval) = interval {
+            if self.watch.has_changed(interval) {
+                self.reload("the file has changed");
+            }
+            self.identities.iter_mut().for_each(|identity| identity.look(interval));
         }
         self.running.has_failed()
     }
 
     fn hang_up(&mut self) {
         self.reload("SIGHUP");
+        self.identities.iter_mut().for_each(|identity| identity.reload("SIGHUP"));
     }
 }
 

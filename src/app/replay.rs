@@ -10,6 +10,7 @@ use super::check;
 use super::shadow::{self, TargetEngines};
 use crate::config::{self, Config, Flag, Sources};
 use lapwing_admin::{ComparedTargets, compared_targets};
+use lapwing_net::ClientIdentity;
 use lapwing_settings::{Bind, Fault, Period, ShadowTarget, Size};
 use lapwing_shadow::ShadowSurface;
 use lapwing_shadow::gates::{Gate, GateResult};
@@ -111,7 +112,9 @@ fn send(
     config.shadow.timeout = args.timeout;
     config.shadow.concurrency = args.max_in_flight as usize;
     let targets = targets.iter().map(|(name, target)| (name, target));
-    let (named, engines) = TargetEngines::start(targets, &config).map_err(failed)?;
+    let identity =
+        ClientIdentity::load("tls.upstream", &config.tls.upstream).map_err(|fault| ReplayFailure::Settings(vec![fault]))?;
+    let (named, engines) = TargetEngines::start(targets, &config, &identity).map_err(failed)?;
     engines.await_ready().map_err(ReplayFailure::Failed)?;
     let report = replay(args.settings(&config), named, recording.exchanges, compared).map_err(failed)?;
     engines.stop().map_err(failed)?;

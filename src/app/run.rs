@@ -45,7 +45,7 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(sources: Sources) -> ExitCode {
-    let watch = FileWatch::new(sources.file.clone());
+    let watch = FileWatch::new(sources.file.iter().cloned().collect());
     let loaded = match config::load(&sources) {
         Ok(loaded) => loaded,
         Err(faults) => {
@@ -67,7 +67,8 @@ fn serve(sources: Sources) -> ExitCode {
     };
     match start(&loaded) {
         Ok(running) => {
-            let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, filter });
+            let identities = running.watched_identities();
+            let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, identities, filter });
             tracing::info!(drain_timeout = %running.config().config.drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)
         }

@@ -11,16 +11,17 @@ use super::access_log::AccessLog;
 use super::control::{self, Control, Phases};
 use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
+use super::identities::{Identities, IdentityWatch};
 use super::in_force::InForce;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
-use crate::config::{Loaded, Reloaded, Sources};
+use crate::config::{Config, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
-use lapwing_net::{Sharing, Target};
+use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, UpstreamHealth};
@@ -59,6 +60,7 @@ pub struct Running {
     engine: Option<Hosted>,
     shadow: RunningShadow,
     in_force: InForce,
+    identities: Identities,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -71,10 +73,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let in_force = InForce::new(loaded, counters.clone());
     let whole = in_force.handle();
     let config = &loaded.config;
-    let (listen, listeners) = data::bind(config.listen.get(), config.proxy.worker_threads(), config.proxy.tcp_backlog)
-        .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
-    let admin = bind("admin", config.admin, "")?;
-    let (otlp_grpc, otlp_http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
+    let identities = Identities::load(&config.tls, counters.clone()).map_err(StartError::Tls)?;
+    let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
@@ -82,14 +82,13 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let engine = (config.engine.is_on())
         .then(|| Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout))
         .transpose()?;
-    let listeners_of_control = control::Listeners { admin, otlp_grpc, otlp_http };
     let addresses = Addresses::new(listen, &listeners_of_control, engine.as_ref())?;
 
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
     let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
-    let target = Target::from(&config.upstream);
+    let target = Target::of(&config.upstream, &identities.upstream);
     let health = Arc::<UpstreamHealth>::default();
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
@@ -107,7 +106,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         recording: Arc::default(),
         numbers: Arc::default(),
     };
-    let (shadow, shadow_runs) = shadow::start(config, &observing.target_stacks())?;
+    let (shadow, shadow_runs) = shadow::start(config, (&target, &identities.upstream), &observing.target_stacks())?;
     let optima = Arc::new(optima.with_engines(shadow_runs.optima(&config.shadow.targets)));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 
@@ -142,12 +141,35 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force, identities }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
         }
     }
+}
+
+/// Binds all addresses but the engine's: that of clients, for each worker, and those of the control plane.
+fn listeners(
+    config: &Config,
+    identities: &Identities,
+    counters: &Arc<Counters>,
+) -> Result<(SocketAddr, Vec<BoundListener>, control::Listeners), StartError> {
+    let over_tls = |listener: TcpListener, identity: &Option<Arc<ServerIdentity>>, speaks| {
+        BoundListener::from(listener).over_tls(identity.as_ref(), speaks, counters)
+    };
+    let (listen, clients) = data::bind(config.listen.get(), config.proxy.worker_threads(), config.proxy.tcp_backlog)
+        .map_err(|cause| StartError::Bind { key: "listen", address: config.listen.get(), cause, hint: "" })?;
+    let admin = bind("admin", config.admin, "")?;
+    let (grpc, http) = (receiver("otlp_grpc", &config.otlp_grpc)?, receiver("otlp_http", &config.otlp_http)?);
+    let clients = clients.into_iter().map(|listener| over_tls(listener, &identities.listen, Speaks::Both)).collect();
+    let of_control = control::Listeners {
+        admin: over_tls(admin, &identities.admin, Speaks::Http1),
+        otlp_grpc: grpc.map(|listener| over_tls(listener, &identities.otlp, Speaks::Both)),
+        otlp_http: http.map(|listener| over_tls(listener, &identities.otlp, Speaks::Both)),
+        certificates: identities.certificates(),
+    };
+    Ok((listen, clients, of_control))
 }
 
 /// What writes recordings, while a client asks for one.
@@ -164,7 +186,7 @@ fn recorder(whole: &ConfigHandle<Loaded>, observing: &Observing, phases: &Phases
 
 impl Addresses {
     fn new(listen: SocketAddr, control: &control::Listeners, engine: Option<&Hosted>) -> Result<Self, StartError> {
-        let local = |listener: &TcpListener| listener.local_addr().map_err(StartError::Thread);
+        let local = |listener: &BoundListener| listener.local_addr().map_err(StartError::Thread);
         Ok(Self {
             listen,
             admin: local(&control.admin)?,
@@ -194,6 +216,11 @@ impl Running {
     /// All faults; then nothing changes.
     pub fn reload(&self, sources: &Sources) -> Result<Reloaded, Vec<Fault>> {
         self.in_force.reload(sources)
+    }
+
+    /// What looks whether certificates and keys have changed.
+    pub(crate) fn watched_identities(&self) -> Vec<IdentityWatch> {
+        self.identities.watches()
     }
 
     /// The configuration in force.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use super::hosted::{Hosted, Models};
 use super::start_error::StartError;
 use crate::config::Config;
 use lapwing_diagnosis::cost::TargetEngine;
 use lapwing_ledger::Stamp;
+use lapwing_net::{ClientIdentity, Target};
 use lapwing_settings::ShadowTarget;
 use lapwing_shadow::{NamedTarget, ShadowParts, ShadowSettings, ShadowThreads, TargetStacks, start_shadow};
 
@@ -41,9 +43,13 @@ pub(crate) struct RunningShadow {
 /// # Errors
 ///
 /// If a model cannot be loaded, or a thread cannot be started.
-pub(crate) fn start(config: &Config, stacks: &TargetStacks) -> Result<(Option<ShadowParts>, RunningShadow), StartError> {
-    let (targets, engines) = TargetEngines::start(&config.shadow.targets, config)?;
-    let started = start_shadow(&settings(config), targets, stacks).map_err(StartError::Thread)?;
+pub(crate) fn start(
+    config: &Config,
+    (upstream, identity): (&Target, &Arc<ClientIdentity>),
+    stacks: &TargetStacks,
+) -> Result<(Option<ShadowParts>, RunningShadow), StartError> {
+    let (targets, engines) = TargetEngines::start(&config.shadow.targets, config, identity)?;
+    let started = start_shadow(&settings(config), upstream.clone(), targets, stacks).map_err(StartError::Thread)?;
     let (parts, threads) = started.unzip();
     Ok((parts, RunningShadow { threads, engines }))
 }
@@ -77,11 +83,12 @@ impl TargetEngines {
     pub(crate) fn start<'t>(
         targets: impl IntoIterator<Item = (&'t String, &'t ShadowTarget)>,
         config: &Config,
+        identity: &Arc<ClientIdentity>,
     ) -> Result<(Vec<NamedTarget>, Self), StartError> {
         let (mut named, mut engines) = (Vec::new(), Vec::new());
         for (name, target) in targets {
             named.push(match target {
-                ShadowTarget::Server(server) => NamedTarget::server(name.clone(), server),
+                ShadowTarget::Server(server) => NamedTarget::server(name.clone(), server, identity),
                 ShadowTarget::Engine(path) => {
                     let workers = config.proxy.worker_threads();
                     let engine = Hosted::start_one(&config.engine, name, path, workers, config.drain_timeout)?;

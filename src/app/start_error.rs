@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::hosted::HostError;
 use lapwing_diagnosis::cost::CostError;
 use lapwing_protocol::TokenizerError;
+use lapwing_settings::Fault;
 use lapwing_shadow::mapping::MappingError;
 
 /// Why Lapwing could not start.
@@ -23,6 +24,9 @@ pub enum StartError {
         /// What the user can do about it.
         hint: &'static str,
     },
+    /// Certificates, keys or authorities cannot be used.
+    #[error("{}", shown(.0))]
+    Tls(Vec<Fault>),
     /// The admin token cannot be read.
     #[error("{0}")]
     AdminToken(String),
@@ -50,4 +54,8 @@ pub enum StartError {
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+}
+
+fn shown(faults: &[Fault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

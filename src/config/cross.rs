@@ -8,7 +8,7 @@ use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
 use lapwing_proxy::TraceSampling;
-use lapwing_settings::{Bind, Checks, Poll, Secret, ShadowTarget, Switch, Upstream};
+use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
 
 impl Root for Config {
     fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
@@ -17,7 +17,7 @@ impl Root for Config {
         }
         // models that this process serves itself are the model server, unless another one is named
         match self.engine.address().and_then(Bind::reached_at) {
-            Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), h2: false },
+            Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), scheme: HttpScheme::Http },
             None => return vec![("upstream", "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file")],
         }
         Vec::new()

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::serving;
 use lapwing_settings::{
-    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, Period, Secret, Section, Switch, TraceContexts, TraceSampler,
-    Upstream,
+    AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, HttpScheme, Period, Secret, Section, Switch, Tls,
+    TraceContexts, TraceSampler, Upstream,
 };
 
 /// The format of log lines.
@@ -86,6 +86,9 @@ pub struct Config {
     /// server's SDK does (Python, Go, Rust, Java, JavaScript). `lapwing_otlp_spans_withheld_total` counts the others.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward_sampler: TraceSampler,
+    /// Certificates and keys: what speaks TLS, and how.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub tls: Tls,
     /// Which requests are traced.
     pub trace_sampling: lapwing_proxy::TraceSampling,
     /// Which trace contexts are written in addition to `traceparent`. `auto`: those that the client sent, except Datadog's, and
@@ -132,7 +135,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), h2: false },
+            upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), scheme: HttpScheme::Http },
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
             admin_token: Switch::Off,
@@ -144,6 +147,7 @@ impl Default for Config {
             otlp_forward: Switch::Off,
             otlp_forward_headers: BTreeMap::new(),
             otlp_forward_sampler: TraceSampler::default(),
+            tls: Tls::default(),
             trace_sampling: lapwing_proxy::TraceSampling::default(),
             trace_contexts: TraceContexts::default(),
             respond_server_timing: false,
@@ -169,6 +173,7 @@ impl Section for Config {
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("config", Form::Section(Reading::FORMS)),
+        ("tls", Form::Section(Tls::FORMS)),
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
@@ -186,6 +191,7 @@ impl Section for Config {
             checks.fault("admin_token", &self.admin_token, reason);
         }
         checks.section("config", |checks| self.config.check(checks));
+        checks.section("tls", |checks| self.tls.check(checks));
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));

@@ -111,6 +111,10 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_late_events_total": "ordinary after an early answer; in no figure of a request",
         "lapwing_config_generation": "/config has it, with what changed",
         "lapwing_config_reload_failures_total": "log and /config name every fault",
+        "lapwing_tls_handshakes_total": "connections are shown, and those that failed",
+        "lapwing_tls_handshake_microseconds_total": "part of no request",
+        "lapwing_tls_reload_failures_total": "the log names the fault",
+        "lapwing_tls_certificate_expiry_timestamp_seconds": "an alert's: docs/METRICS.md has it",
         "lapwing_upstream_pushback_total": "the failed answers themselves are shown",
         "lapwing_spans_received_total": "lapwing_spans_total has it by result",
     }

@@ -15,7 +15,7 @@ use super::answers::{Admin, deny, text};
 use super::endpoints::{ENDPOINTS, list};
 use super::surfaces::Surfaces;
 use super::{openapi, page};
-use lapwing_net::{AcceptLimits, MAX_ERROR_TEXT, ServerLimits};
+use lapwing_net::{AcceptLimits, BoundListener, MAX_ERROR_TEXT, ServerLimits};
 use lapwing_settings::AdminTokenFor;
 
 /// The time for a connection's first request to come.
@@ -36,7 +36,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// When the listener cannot be registered with the runtime.
-pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(listener: impl Into<BoundListener>, surfaces: Surfaces, stop: CancellationToken) -> io::Result<()> {
     let limits = ServerLimits {
         accept: AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections: Some(lapwing_net::control_connections()) },
         grace: DRAIN,
@@ -48,7 +48,7 @@ pub async fn serve(listener: std::net::TcpListener, surfaces: Surfaces, stop: Ca
         http1_only: true,
         ..ServerLimits::new("admin")
     };
-    lapwing_net::serve(lapwing_net::registered(listener)?, router(surfaces), limits, stop).await;
+    lapwing_net::serve(listener.into().registered()?, router(surfaces), limits, stop).await;
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use super::admin_token::TokenArgs;
 use super::printable::printable;
-use lapwing_net::{Body, Client, ClientLimits, MAX_ERROR_TEXT, Target};
-use lapwing_settings::{Bind, Upstream};
+use lapwing_net::{Body, Client, ClientIdentity, ClientLimits, MAX_ERROR_TEXT, Target};
+use lapwing_settings::{Bind, ClientTls, File, HttpScheme, Switch, Upstream};
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;
@@ -29,20 +29,50 @@ const WHOLE: ClientLimits = ClientLimits {
 /// Which Lapwing a command asks, and the token that it shows.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminArgs {
-    /// The admin address of the running Lapwing: HOST:PORT
+    /// The admin address of the running Lapwing: HOST:PORT, or https://HOST:PORT where it speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
-    admin: String,
+    admin: AdminAddress,
+    /// A PEM file with the authorities that may have signed its certificate, instead of the system's
+    #[arg(long, value_name = "FILE")]
+    admin_ca: Option<File>,
+    /// A PEM file with a certificate to show, where it asks for one
+    #[arg(long, value_name = "FILE", requires = "admin_key")]
+    admin_certificate: Option<File>,
+    /// A PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "admin_certificate")]
+    admin_key: Option<File>,
     #[command(flatten)]
     token: TokenArgs,
 }
 
-/// Checks that `text` is `HOST:PORT`, and returns it with its host: `:9464` is this machine.
-fn admin_address(text: &str) -> Result<String, String> {
+/// An admin address, as it was given but for its host: `:9464` is this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AdminAddress {
+    text: String,
+    server: Upstream,
+}
+
+/// Checks that `text` is `HOST:PORT` or a URL with no more than that.
+fn admin_address(text: &str) -> Result<AdminAddress, String> {
+    let http = |authority: String| Upstream::Http { authority, scheme: HttpScheme::Http };
+    if text.contains("://") {
+        let server = text.parse::<Upstream>().map_err(|error| error.reason)?;
+        return match &server {
+            Upstream::Http { scheme: HttpScheme::Https, .. } => Ok(AdminAddress { text: server.to_string(), server }),
+            Upstream::Http { authority, scheme: HttpScheme::Http } => Ok(AdminAddress { text: authority.clone(), server }),
+            _ => Err("the schemes are http and https".to_owned()),
+        };
+    }
     match text.parse::<Bind>() {
-        Ok(bind) => Ok(bind.reached_at().unwrap_or_else(|| bind.get()).to_string()),
+        Ok(bind) => {
+            let text = bind.reached_at().unwrap_or_else(|| bind.get()).to_string();
+            Ok(AdminAddress { server: http(text.clone()), text })
+        }
         // the name of another machine
         Err(error) => match format!("http://{text}").parse() {
-            Ok(Upstream::Http { authority, .. }) if text.contains(':') => Ok(authority),
+            Ok(Upstream::Http { authority, .. }) if text.contains(':') => {
+                Ok(AdminAddress { server: http(authority.clone()), text: authority })
+            }
             _ => Err(error.reason),
         },
     }
@@ -51,7 +81,7 @@ fn admin_address(text: &str) -> Result<String, String> {
 impl AdminArgs {
     /// The address, as an error names it.
     pub(crate) fn address(&self) -> &str {
-        &self.admin
+        &self.admin.text
     }
 
     /// A client with the bounds of answers that are read as a whole: 10 s, 64 MiB.
@@ -61,14 +91,21 @@ impl AdminArgs {
 
     /// A client with other bounds.
     pub(crate) fn client_with(&self, limits: ClientLimits) -> AdminClient {
-        AdminClient { client: Client::new(Target::Tcp(self.admin.clone()), limits), args: self.clone() }
+        let file = |file: &Option<File>| file.clone().map_or(Switch::Off, Switch::On);
+        let (ca, certificate, key) = (file(&self.admin_ca), file(&self.admin_certificate), file(&self.admin_key));
+        let tls = ClientTls { ca, certificate, key, server_name: Switch::Off };
+        // the faults name the fields of a section as the flags do
+        let identity = ClientIdentity::load("admin", &tls).map_err(|fault| fault.to_string());
+        let client = identity.map(|identity| Client::new(Target::of(&self.admin.server, &identity), limits));
+        AdminClient { client, args: self.clone() }
     }
 }
 
 /// A client of one admin address.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminClient {
-    client: Client,
+    /// The file that it cannot be used with, if there is one.
+    client: Result<Client, String>,
     args: AdminArgs,
 }
 
@@ -85,11 +122,13 @@ impl AdminClient {
     ///
     /// Address and reason, in one line that a terminal can show.
     pub(crate) async fn send(&self, request: Builder) -> Result<Response<Body>, String> {
-        let named =
-            |reason: &dyn std::fmt::Display| format!("{}: {}", self.args.admin, printable(&reason.to_string(), MAX_ERROR_TEXT));
+        let named = |reason: &dyn std::fmt::Display| {
+            format!("{}: {}", self.args.address(), printable(&reason.to_string(), MAX_ERROR_TEXT))
+        };
         let signed = self.args.token.sign(request).map_err(|reason| named(&reason))?;
         let request = signed.body(Full::<Bytes>::default()).map_err(|error| named(&error))?;
-        let response = self.client.send(request).await.map_err(|error| named(&error))?;
+        let client = self.client.as_ref().map_err(|reason| named(reason))?;
+        let response = client.send(request).await.map_err(|error| named(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -110,7 +149,7 @@ impl AdminClient {
     pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
         let response = self.send(Request::get(path).header(ACCEPT, accept)).await?;
         let body = response.into_body().collect().await;
-        body.map(http_body_util::Collected::to_bytes).map_err(|error| format!("{}: {error}", self.args.admin))
+        body.map(http_body_util::Collected::to_bytes).map_err(|error| format!("{}: {error}", self.args.address()))
     }
 }
 

@@ -89,7 +89,7 @@ pub use fit::{
     FitRefusal, FitStatistics, FittedStages, FittedValue, FittedWaiting, InferredParts, InferredStage, InferredStages,
     RefusedFit, WindowFit,
 };
-pub use gaps::{TelemetrySettings, TelemetrySources};
+pub use gaps::{CertificateValidity, TelemetrySettings, TelemetrySources};
 pub use host::{HostLoad, HostReading};
 pub use inference::{MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
 pub use outcomes::{exceeds_share, share_interval};

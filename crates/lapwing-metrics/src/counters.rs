@@ -32,6 +32,8 @@ pub enum CounterKind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// A gauge with a point in time, in seconds since 1970. Without one it is 0, and not shown.
+    Timestamp,
 }
 
 /// A row's definition. Rows of one metric share its help text up to the first colon.
@@ -135,6 +137,15 @@ rows! {
     TimeLimitClientStall: Counter "lapwing_time_limits_reached" &[("limit", "client_stall_timeout")], "Requests that a time limit of the section proxy ended, by limit: the client sent or took nothing.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
+    TlsFull: Counter "lapwing_tls_handshakes" &[("result", "full")], "TLS handshakes with clients of any listener, by result: made in full.";
+    TlsResumed: Counter "lapwing_tls_handshakes" &[("result", "resumed")], "TLS handshakes with clients of any listener, by result: a session was resumed.";
+    TlsFailed: Counter "lapwing_tls_handshakes" &[("result", "failed")], "TLS handshakes with clients of any listener, by result: failed, or ended in the middle.";
+    TlsMicros: Counter "lapwing_tls_handshake_microseconds" &[], "What the TLS handshakes that were made took, from accept to end, all together; it is part of no request.";
+    TlsReloadFailures: Counter "lapwing_tls_reload_failures" &[], "Changed certificates, keys and authorities that could not be used; those before stay in force.";
+    ExpiryListen: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "listen")], "When the first certificate of the chain in the section tls expires, by key: of the address that clients connect to.";
+    ExpiryAdmin: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "admin")], "When the first certificate of the chain in the section tls expires, by key: of the admin address.";
+    ExpiryOtlp: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "otlp")], "When the first certificate of the chain in the section tls expires, by key: of the addresses that receive spans.";
+    ExpiryUpstream: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "upstream")], "When the first certificate of the chain in the section tls expires, by key: shown to an upstream.";
     ConfigGeneration: Gauge "lapwing_config_generation" &[], "How often the configuration was loaded: once at the start, and at each reload that succeeded.";
     ConfigReloadFailures: Counter "lapwing_config_reload_failures" &[], "Reloads that were refused because the configuration has faults, which /config names; the one before stays in force.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";

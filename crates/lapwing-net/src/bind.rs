@@ -44,13 +44,3 @@ pub fn bind(address: SocketAddr, backlog: u32, sharing: Sharing) -> io::Result<T
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
 }
-
-/// Registers `listener` with the current tokio runtime.
-///
-/// # Errors
-///
-/// The system's error.
-pub fn registered(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
-    listener.set_nonblocking(true)?;
-    tokio::net::TcpListener::from_std(listener)
-}

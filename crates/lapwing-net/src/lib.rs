@@ -9,13 +9,14 @@
 //!
 //! ```
 //! use lapwing_metrics::Counters;
-//! use lapwing_net::{AcceptLimits, Accepted, Sharing, Tasks, accept, bind, registered};
+//! use lapwing_net::{AcceptLimits, Accepted, BoundListener, Sharing, Tasks, accept, bind};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let listener = registered(bind("127.0.0.1:0".parse()?, 8, Sharing::Alone)?)?;
+//! let listener = BoundListener::from(bind("127.0.0.1:0".parse()?, 8, Sharing::Alone)?);
 //! let mut client = tokio::net::TcpStream::connect(listener.local_addr()?).await?;
+//! let listener = listener.registered()?;
 //! let (tasks, stop, counters) = (Tasks::default(), tokio_util::sync::CancellationToken::new(), Counters::default());
 //! let greet = |mut accepted: Accepted| async move {
 //!     let _ = accepted.socket.write_all(b"hello").await;
@@ -29,16 +30,6 @@
 //! # Ok(())
 //! # }
 //! ```
-//!
-//! # Where TLS would be added
-//!
-//! - The stream, in a file `tls.rs` here: a [`Listener`] around an accepted one, and a further variant of [`Socket`], whose
-//!   [`Socket::may_be_read`], [`Socket::poll_readable`] and [`Socket::peer_closed`] ask the session too. The handshake belongs in
-//!   the socket's first read or write, which happen in the connection's own task; in [`Listener::accept`] a slow client would hold
-//!   up every client that connects after it.
-//! - Outside this crate: certificates among the settings, the data plane's listener in the command, a counter of handshakes that
-//!   failed, the documents.
-//! - TLS to an upstream: [`Target::connect`], and the scheme of the upstream's setting.
 
 #![forbid(unsafe_code)]
 
@@ -62,18 +53,20 @@ mod socket;
 mod target;
 mod tasks;
 mod throttle;
+mod tls;
 
 pub use accept::{AcceptLimits, AcceptObserver, Accepted, accept};
-pub use bind::{Sharing, bind, registered};
+pub use bind::{Sharing, bind};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{client_connections, control_connections, descriptors, engine_connections, raise_descriptor_limit};
 pub use drain::until_stopped;
 pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};
-pub use listener::Listener;
+pub use listener::{BoundListener, Listener, RegisteredListener};
 pub use local::{LocalAddress, LocalListener, local};
 pub use peer_closed::PeerClosed;
 pub use server::{Peer, ServerLimits, serve};
 pub use socket::Socket;
-pub use target::{ConnectError, Target};
+pub use target::{ConnectError, Target, TlsTo};
 pub use tasks::Tasks;
 pub use throttle::WarningThrottle;
+pub use tls::{ClientIdentity, HttpVersion, ServerIdentity, Speaks, TlsStream, Validity};

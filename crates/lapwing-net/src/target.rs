@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -12,13 +13,16 @@ use tokio::time::timeout;
 use super::bind::KEEPALIVE;
 use super::local::LocalAddress;
 use super::socket::Socket;
-use lapwing_settings::Upstream;
+use super::tls::{ClientIdentity, HttpVersion, TlsStream};
+use lapwing_settings::{HttpScheme, Upstream};
 
 /// The address of a server that Lapwing sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `host:port`. The host is resolved again for each connection.
     Tcp(String),
+    /// `host:port` over TLS.
+    Tls(String, TlsTo),
     /// The path of a Unix socket.
     Unix(PathBuf),
     /// A server inside this process.
@@ -33,6 +37,18 @@ pub enum Target {
     Simulated(super::simulated::SimulatedAddress),
 }
 
+/// Who a server over TLS must prove to be. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct TlsTo(pub Arc<ClientIdentity>);
+
+impl PartialEq for TlsTo {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for TlsTo {}
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -44,19 +60,20 @@ pub enum ConnectError {
     Timeout(Duration),
 }
 
-impl From<&Upstream> for Target {
-    fn from(upstream: &Upstream) -> Self {
-        match upstream {
-            Upstream::Http { authority, .. } => Self::Tcp(authority.clone()),
-            Upstream::Unix { path } => Self::Unix(path.clone()),
-        }
+impl ConnectError {
+    /// Whether the server refused the version of HTTP that the connection was for (`no_application_protocol`, RFC 7301 3.2).
+    #[must_use]
+    pub fn is_about_version(&self) -> bool {
+        let Self::Io(error) = self else { return false };
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        matches!(inner, Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)))
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(authority) => f.write_str(authority),
+            Self::Tcp(authority) | Self::Tls(authority, _) => f.write_str(authority),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Local(_) => f.write_str("this process"),
             #[cfg(any(test, feature = "testing"))]
@@ -68,10 +85,20 @@ impl fmt::Display for Target {
 }
 
 impl Target {
+    /// The address of `upstream`; over TLS, it has to prove itself to `identity`.
+    #[must_use]
+    pub fn of(upstream: &Upstream, identity: &Arc<ClientIdentity>) -> Self {
+        match upstream {
+            Upstream::Http { authority, scheme: HttpScheme::Https } => Self::Tls(authority.clone(), TlsTo(identity.clone())),
+            Upstream::Http { authority, .. } => Self::Tcp(authority.clone()),
+            Upstream::Unix { path } => Self::Unix(path.clone()),
+        }
+    }
+
     /// The port, if it is reached over TCP and its address names one.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
-        let Self::Tcp(authority) = self else { return None };
+        let (Self::Tcp(authority) | Self::Tls(authority, _)) = self else { return None };
         authority.rsplit_once(':')?.1.parse().ok()
     }
 
@@ -79,7 +106,7 @@ impl Target {
     #[must_use]
     pub fn authority(&self) -> &str {
         match self {
-            Self::Tcp(authority) => authority,
+            Self::Tcp(authority) | Self::Tls(authority, _) => authority,
             Self::Unix(_) | Self::Local(_) => "localhost",
             #[cfg(any(test, feature = "testing"))]
             Self::Memory(_) => "localhost",
@@ -88,21 +115,25 @@ impl Target {
         }
     }
 
-    /// Connects within `limit`, name resolution included; sets `TCP_NODELAY`.
+    /// Whether it is reached over TLS.
+    #[must_use]
+    pub const fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(..))
+    }
+
+    /// Connects within `limit`, name resolution and handshake included; sets `TCP_NODELAY`. Over TLS, the server is told that the
+    /// connection is for `version`.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Io`] when the system refuses, [`ConnectError::Timeout`] when the limit passes.
-    pub async fn connect(&self, limit: Duration) -> Result<Socket, ConnectError> {
+    /// [`ConnectError::Io`] when the system refuses or the server does not prove itself, [`ConnectError::Timeout`] when the limit passes.
+    pub async fn connect(&self, version: HttpVersion, limit: Duration) -> Result<Socket, ConnectError> {
         let connecting = async {
             match self {
-                Self::Tcp(authority) => {
-                    let stream = TcpStream::connect(authority.as_str()).await?;
-                    stream.set_nodelay(true)?;
-                    if !stream.peer_addr()?.ip().is_loopback() {
-                        SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
-                    }
-                    Ok(Socket::Tcp(stream))
+                Self::Tcp(authority) => tcp(authority).await.map(Socket::Tcp),
+                Self::Tls(authority, TlsTo(identity)) => {
+                    let stream = TlsStream::connect(tcp(authority).await?, identity, authority, version).await?;
+                    Ok(Socket::Tls(Box::new(stream)))
                 }
                 Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
                 Self::Local(address) => address.connect().await.map(Socket::Unix),
@@ -124,6 +155,15 @@ impl Target {
     ///
     /// As for [`Target::connect`].
     pub async fn probe(&self, limit: Duration) -> Result<(), ConnectError> {
-        self.connect(limit).await.map(drop)
+        self.connect(HttpVersion::None, limit).await.map(drop)
     }
+}
+
+async fn tcp(authority: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(authority).await?;
+    stream.set_nodelay(true)?;
+    if !stream.peer_addr()?.ip().is_loopback() {
+        SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;
+    }
+    Ok(stream)
 }

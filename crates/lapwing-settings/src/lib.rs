@@ -38,6 +38,7 @@ mod share;
 mod size;
 mod switch;
 mod text;
+mod tls;
 mod trace_contexts;
 mod trace_sampler;
 mod upstream;
@@ -62,9 +63,10 @@ pub use shadow_target::ShadowTarget;
 pub use share::Share;
 pub use size::Size;
 pub use switch::Switch;
+pub use tls::{ClientTls, ServerTls, Tls};
 pub use trace_contexts::{ContextKind, ContextSet, TraceContexts};
 pub use trace_sampler::{RootSampler, TraceSampler};
-pub use upstream::Upstream;
+pub use upstream::{HttpScheme, Upstream};
 
 #[cfg(test)]
 mod tests;

@@ -89,6 +89,7 @@ fn canonical_text_is_what_people_write() {
         ("http://Model:8000/", "http://model:8000"),
         ("http://model", "http://model:80"),
         ("h2c://[::1]:9", "h2c://[::1]:9"),
+        ("HTTPS://Model/", "https://model:443"),
         ("unix:///run/m.sock", "unix:/run/m.sock"),
         ("unix:////run//m.sock", "unix:/run//m.sock"),
         ("unix://///m", "unix:/m"),
@@ -125,7 +126,7 @@ fn what_is_refused_is_told_why() {
     refused::<Bind>("http://127.0.0.1:80", "is a URL");
     refused::<Bind>("127.0.0.1:70000", "0 to 65535");
     refused::<Upstream>("127.0.0.1:8000", "needs a scheme");
-    refused::<Upstream>("https://model:8000", "TLS to the upstream is not supported; Lapwing sits in the same pod");
+    refused::<Upstream>("grpcs://model:8000", "gRPC upstreams over TLS are written https://host:port");
     refused::<Upstream>("http://model:8000/v2", "must not have a path");
     refused::<Upstream>("http://model:0", "needs a port");
     refused::<Upstream>("http://:8000", "needs a host");

@@ -1,4 +1,4 @@
-//! The address of the model server: `http://host:port`, `h2c://host:port`, `unix:/path`. Also the parser of authorities.
+//! The address of the model server: `http://host:port`, `h2c://host:port`, `https://host:port`, `unix:/path`. Also the parser of authorities.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -10,12 +10,12 @@ use super::{Invalid, text::text_serde};
 /// The model server that requests are forwarded to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Upstream {
-    /// Over TCP. Text: `http://host:port`, or `h2c://host:port` for HTTP/2 only; the port defaults to 80.
+    /// Over TCP. Text: `http://host:port`, `h2c://host:port`, `https://host:port`; the port defaults to 80, with TLS to 443.
     Http {
         /// `host:port`; an IPv6 address is in brackets.
         authority: String,
-        /// Whether HTTP/2 is used regardless of the client's version.
-        h2: bool,
+        /// What is spoken.
+        scheme: HttpScheme,
     },
     /// Over a Unix socket. Text: `unix:/path`.
     Unix {
@@ -24,9 +24,36 @@ pub enum Upstream {
     },
 }
 
+/// What is spoken to a server over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HttpScheme {
+    /// HTTP without TLS.
+    Http,
+    /// HTTP/2 without TLS, regardless of the client's version.
+    H2c,
+    /// HTTP over TLS.
+    Https,
+}
+
+impl HttpScheme {
+    /// Its name in a URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::H2c => "h2c",
+            Self::Https => "https",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        if matches!(self, Self::Https) { 443 } else { 80 }
+    }
+}
+
 text_serde!(Upstream, "a URL, as in http://127.0.0.1:8000 or unix:/run/model.sock", {
-    "title": "server", "type": "string", "pattern": r"^\s*(([hH][tT][tT][pP]|[hH]2[cC])://[^/?#@\s]+/?|unix:(//)?/.+)\s*$",
-    "examples": ["http://127.0.0.1:8000", "h2c://127.0.0.1:8001", "unix:/run/model.sock"]
+    "title": "server", "type": "string", "pattern": r"^\s*(([hH][tT][tT][pP][sS]?|[hH]2[cC])://[^/?#@\s]+/?|unix:(//)?/.+)\s*$",
+    "examples": ["http://127.0.0.1:8000", "h2c://127.0.0.1:8001", "https://model.example:8443", "unix:/run/model.sock"]
 });
 
 impl FromStr for Upstream {
@@ -47,26 +74,26 @@ impl FromStr for Upstream {
         let Some((scheme, rest)) = trimmed.split_once("://") else {
             return Err(invalid("needs a scheme, as in http://127.0.0.1:8000 or unix:/run/model.sock"));
         };
-        let h2 = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "h2c" => true,
-            "https" => return Err(invalid("TLS to the upstream is not supported; Lapwing sits in the same pod")),
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => HttpScheme::Http,
+            "h2c" => HttpScheme::H2c,
+            "https" => HttpScheme::Https,
             "grpc" => return Err(invalid("gRPC upstreams are written h2c://host:port, or http://host:port")),
-            _ => return Err(invalid("has an unknown scheme; the schemes are http, h2c and unix")),
+            "grpcs" => return Err(invalid("gRPC upstreams over TLS are written https://host:port")),
+            _ => return Err(invalid("has an unknown scheme; the schemes are http, h2c, https and unix")),
         };
         let (authority, path) = split(rest);
         if !matches!(path, "" | "/") {
             return Err(invalid("must not have a path: requests keep the path that the client asked for"));
         }
-        Ok(Self::Http { authority: authority_of(authority, Some(80)).map_err(invalid)?, h2 })
+        Ok(Self::Http { authority: authority_of(authority, Some(scheme.default_port())).map_err(invalid)?, scheme })
     }
 }
 
 impl fmt::Display for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Http { authority, h2: false } => write!(f, "http://{authority}"),
-            Self::Http { authority, h2: true } => write!(f, "h2c://{authority}"),
+            Self::Http { authority, scheme } => write!(f, "{}://{authority}", scheme.name()),
             Self::Unix { path } => write!(f, "unix:{}", path.display()),
         }
     }

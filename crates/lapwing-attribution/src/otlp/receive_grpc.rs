@@ -22,7 +22,7 @@ use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
 use lapwing_compression::UnpackError;
-use lapwing_net::Peer;
+use lapwing_net::{BoundListener, Peer};
 use lapwing_protocol::BytesCodec;
 
 const STATUS: &str = "grpc-status";
@@ -38,13 +38,13 @@ const FRAME: usize = 5;
 ///
 /// When the listener cannot be registered with the runtime.
 pub async fn serve_grpc(
-    listener: std::net::TcpListener,
+    listener: impl Into<BoundListener>,
     handler: ExportHandler,
     max_body: u64,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let limits = limits::grpc(handler.counters());
-    lapwing_net::serve(lapwing_net::registered(listener)?, router(handler, max_body), limits, stop).await;
+    lapwing_net::serve(listener.into().registered()?, router(handler, max_body), limits, stop).await;
     Ok(())
 }
 

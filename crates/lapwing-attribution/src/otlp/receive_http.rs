@@ -25,7 +25,7 @@ use super::refusals::{RefusalCause, is_export};
 use super::status;
 use crate::collector::{Encoding, Signal};
 use lapwing_compression::{BodyCoding, UnpackError};
-use lapwing_net::Peer;
+use lapwing_net::{BoundListener, Peer};
 
 /// Receives OTLP/HTTP on `listener` until `stop`, then lets open requests end for at most two seconds. Bodies larger than
 /// `max_body` bytes, compressed or not, are refused. Must be polled in a tokio runtime.
@@ -34,13 +34,13 @@ use lapwing_net::Peer;
 ///
 /// When the listener cannot be registered with the runtime.
 pub async fn serve_http(
-    listener: std::net::TcpListener,
+    listener: impl Into<BoundListener>,
     handler: ExportHandler,
     max_body: u64,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let limits = limits::http(handler.counters());
-    lapwing_net::serve(lapwing_net::registered(listener)?, router(handler, max_body), limits, stop).await;
+    lapwing_net::serve(listener.into().registered()?, router(handler, max_body), limits, stop).await;
     Ok(())
 }
 

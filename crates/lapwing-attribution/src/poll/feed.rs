@@ -14,7 +14,7 @@ use super::triton::{self, EnsembleSteps};
 use super::waiting::{Reading, WaitingModels};
 use lapwing_ledger::{Server, Stamp};
 use lapwing_metrics::{Labels, PolledInterval, PolledKey, PolledStage};
-use lapwing_net::error_text;
+use lapwing_net::{Target, error_text};
 use lapwing_protocol::servers::{ReportedField, table};
 use lapwing_settings::{ConfigHandle, Upstream};
 
@@ -27,7 +27,7 @@ const MAX_PROCESSES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Feed {
     server: Server,
-    at: Upstream,
+    at: Target,
     path: String,
     form: FeedFormat,
     rows: Vec<&'static ReportedField>,
@@ -88,7 +88,7 @@ pub(crate) fn of(server: Server, candidate: &Candidate, body: &Bytes) -> Option<
 }
 
 impl Feed {
-    fn triton(at: Upstream) -> Self {
+    fn triton(at: Target) -> Self {
         let rows = table::statistics(Server::Triton).map(|(_, row)| row).collect();
         let form = FeedFormat::Triton { steps: EnsembleSteps::new(), waiting: WaitingModels::default() };
         Self { server: Server::Triton, at, path: triton::STATS.to_owned(), form, rows, last: BTreeMap::new() }

@@ -8,7 +8,6 @@ use http::{Request, StatusCode};
 use http_body_util::Empty;
 
 use lapwing_net::{Client, ClientError, ClientLimits, Target};
-use lapwing_settings::Upstream;
 
 /// For one request, connecting included.
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ impl Error {
 }
 
 /// Asks `from` for `path` over HTTP/1.1; returns the body of a 200.
-pub(crate) async fn get(from: &Upstream, path: &str) -> Result<Bytes, Error> {
+pub(crate) async fn get(from: &Target, path: &str) -> Result<Bytes, Error> {
     let request = Request::get(path)
         .header(USER_AGENT, AGENT)
         .header(ACCEPT, "*/*")
@@ -47,7 +46,7 @@ pub(crate) async fn get(from: &Upstream, path: &str) -> Result<Bytes, Error> {
         .body(Empty::<Bytes>::new())?;
     let limits =
         ClientLimits { connect_timeout: LIMIT, timeout: LIMIT, max_body: MAX_BYTES, max_idle: 0, ..ClientLimits::default() };
-    let response = Box::pin(Client::new(Target::from(from), limits).send(request)).await?;
+    let response = Box::pin(Client::new(from.clone(), limits).send(request)).await?;
     if response.status() != StatusCode::OK {
         return Err(Error::Status(response.status()));
     }

@@ -31,7 +31,8 @@ pub use self::statistics::Statistics;
 use super::rules::Rules;
 use lapwing_ledger::Server;
 use lapwing_metrics::{Counter, Counters, Labels};
-use lapwing_settings::{ConfigHandle, Poll, Upstream};
+use lapwing_net::Target;
+use lapwing_settings::{ConfigHandle, HttpScheme, Poll, Upstream};
 
 /// How often the poller checks for a first request; the first query is delayed by as much.
 const FIRST_DELAY: Duration = Duration::from_secs(2);
@@ -51,6 +52,8 @@ pub struct Poller {
     pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
+    /// Where it is reached.
+    pub target: Target,
     /// Where the results are stored.
     pub statistics: Arc<Statistics>,
     /// The interned names of models and routes. Statistics of models that no client asked for are not kept, and a path that clients
@@ -122,7 +125,7 @@ impl Poller {
             (Poll::Off, _) => None,
             (Poll::At { authority, path }, _) => Some(State::Looking(Search::new(detect::configured(authority, path), None))),
             // an upstream with HTTP/2 prior knowledge is queried by no other protocol
-            (Poll::Auto, Upstream::Http { h2: true, .. }) => None,
+            (Poll::Auto, Upstream::Http { scheme: HttpScheme::H2c, .. }) => None,
             (Poll::Auto, _) => Some(State::Waiting),
         }
     }
@@ -177,7 +180,7 @@ impl Poller {
             path,
             "asking the server for its own statistics; set attribution.poll to off to ask nothing"
         );
-        let candidate = Candidate { at: self.upstream.clone(), path: path.to_owned() };
+        let candidate = Candidate { at: self.target.clone(), path: path.to_owned() };
         Some(Search::new(vec![candidate], Some(server)))
     }
 

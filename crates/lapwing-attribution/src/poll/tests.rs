@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use super::*;
 use lapwing_ledger::{LabelId, Ledger, Phase, ServerEvidence, Stage, Stamp};
 use lapwing_metrics::{PolledInterval, PolledKey};
-use lapwing_net::ClientError;
+use lapwing_net::{ClientError, ClientIdentity};
+use lapwing_settings::ClientTls;
 
 const TEXT: &str = include_str!("../../../../tests/fixtures/vllm/metrics.txt");
 const STATS: &str = include_str!("../../../../tests/fixtures/triton/triton_2.51_stats.json");
@@ -38,7 +39,7 @@ impl FakeServer {
 async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
     let server = FakeServer::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
+    let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), scheme: HttpScheme::Http };
     let answering = server.clone();
     let router = axum::Router::new().fallback(move |request: axum::extract::Request| async move {
         let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
@@ -53,6 +54,10 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
     (server, upstream, serving)
 }
 
+fn target(upstream: &Upstream) -> Target {
+    Target::of(upstream, &ClientIdentity::load("tls.upstream", &ClientTls::default()).unwrap())
+}
+
 /// A poller, and its state.
 struct Polling {
     poller: Poller,
@@ -65,6 +70,7 @@ impl Polling {
         let poller = Poller {
             poll: Poll::Auto,
             interval: ConfigHandle::fixed(Duration::from_secs(5)),
+            target: target(&upstream),
             upstream,
             statistics: Arc::default(),
             labels: Arc::new(Labels::new(8, 8, 8)),
@@ -77,7 +83,7 @@ impl Polling {
     /// The same for an address of the configuration, without a path.
     fn at(upstream: &Upstream) -> Self {
         let Upstream::Http { authority, .. } = upstream else { panic!("{upstream}") };
-        let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
+        let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), scheme: HttpScheme::Http };
         let polling = Self::of(elsewhere);
         let poller = Poller { poll: Poll::At { authority: authority.clone(), path: String::new() }, ..polling.poller };
         Self { state: poller.start(), poller, results: HashMap::new() }
@@ -199,8 +205,8 @@ async fn a_path_that_clients_use_is_not_asked() {
 #[test]
 fn what_is_never_asked() {
     let poller = |poll, upstream| Poller { poll, ..Polling::of(upstream).poller };
-    let h1 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: false };
-    let h2 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), h2: true };
+    let h1 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), scheme: HttpScheme::Http };
+    let h2 = Upstream::Http { authority: "127.0.0.1:1".to_owned(), scheme: HttpScheme::H2c };
     assert!(poller(Poll::Off, h1.clone()).start().is_none());
     assert!(poller(Poll::Auto, h2).start().is_none(), "it speaks no other protocol");
     let polling = Polling::of(h1);
@@ -358,6 +364,7 @@ async fn a_configured_server_without_statistics_is_asked_ever_more_rarely() {
 #[tokio::test]
 async fn what_is_too_large_or_no_text_is_no_answer() {
     let (server, upstream, _serving) = serve().await;
+    let upstream = target(&upstream);
     server.answer("/large", &"x".repeat(http::MAX_BYTES + 1));
     server.answer("/fits", &"x".repeat(http::MAX_BYTES));
     assert!(matches!(http::get(&upstream, "/large").await, Err(http::Error::Exchange(ClientError::BodyTooLarge(_)))));
@@ -369,7 +376,7 @@ async fn what_is_too_large_or_no_text_is_no_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_costs_two_seconds() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), h2: false };
+    let upstream = Target::Tcp(listener.local_addr().unwrap().to_string());
     let started = sleep(Duration::ZERO).deadline();
     assert!(matches!(http::get(&upstream, "/metrics").await, Err(http::Error::Exchange(ClientError::Timeout(_)))));
     let passed = sleep(Duration::ZERO).deadline() - started;

@@ -29,6 +29,17 @@ pub struct TelemetrySettings {
     pub reads_bodies: bool,
 }
 
+/// When a certificate of Lapwing's is valid, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateValidity {
+    /// Its key in the section `tls`.
+    pub key: &'static str,
+    /// From then on.
+    pub from_s: u64,
+    /// Until then.
+    pub until_s: u64,
+}
+
 /// Where what is missing shows.
 #[derive(Clone, Debug)]
 pub struct TelemetrySources {
@@ -36,6 +47,8 @@ pub struct TelemetrySources {
     pub counters: Arc<Counters>,
     /// What the configuration lets arrive.
     pub settings: ConfigHandle<TelemetrySettings>,
+    /// The certificates that Lapwing shows.
+    pub certificates: ConfigHandle<Vec<CertificateValidity>>,
     /// What the latest refused exports had.
     pub refusals: Arc<OtlpRefusals>,
 }

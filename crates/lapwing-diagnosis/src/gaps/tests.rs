@@ -25,3 +25,28 @@ fn the_document_has_every_cause_in_its_order() {
         assert_eq!(serde_json::json!(cause), cause.name());
     }
 }
+
+#[test]
+fn a_certificate_is_named_when_less_than_a_tenth_of_its_life_is_left() {
+    let said = |from_s: u64, until_s: u64, now_s: u64| {
+        let certificates = vec![CertificateValidity { key: "listen", from_s, until_s }];
+        let settings = TelemetrySettings { receives_spans: true, samples_traces: true, reads_bodies: true };
+        let sources = TelemetrySources {
+            counters: Arc::default(),
+            settings: ConfigHandle::fixed(settings),
+            certificates: ConfigHandle::fixed(certificates),
+            refusals: Arc::default(),
+        };
+        let gaps = GapWatch::new(sources).of_certificates(now_s);
+        gaps.first().map(|gap| gap.sentence.clone())
+    };
+    const DAY: u64 = 86_400;
+    assert_eq!(said(0, 90 * DAY, 80 * DAY), None);
+    let named = |when: &str| Some(format!("the certificate of tls.listen {when}: whoever checks it is lost then"));
+    assert_eq!(said(0, 90 * DAY, 82 * DAY), named("expires in 8 days"));
+    assert_eq!(said(0, 90 * DAY, 89 * DAY), named("expires in 24 hours"));
+    assert_eq!(said(0, 90 * DAY, 91 * DAY), named("has expired"));
+    // one that is renewed every half an hour
+    assert_eq!(said(1000, 4600, 4000), None);
+    assert_eq!(said(1000, 4600, 4300), named("expires in 5 minutes"));
+}

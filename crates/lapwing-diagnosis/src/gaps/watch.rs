@@ -2,10 +2,10 @@
 
 use super::history::{CounterGrowth, CounterHistory};
 use super::table::{GAPS, GapRule};
-use super::{GapCause, TelemetryGap, TelemetrySources};
+use super::{CertificateValidity, GapCause, TelemetryGap, TelemetrySources};
 use crate::outcomes::Unread;
 use lapwing_attribution::otlp::RefusalCause;
-use lapwing_ledger::{Server, Stamp};
+use lapwing_ledger::{Server, Stamp, clock};
 use lapwing_metrics::Counter;
 
 /// Of fewer requests nothing is said: their spans may still be on their way.
@@ -14,6 +14,8 @@ const MIN_REQUESTS: u64 = 20;
 const MIN_SHARE: f64 = 0.2;
 /// The share of requests of which a server reports nothing, from which on it is said.
 const UNREPORTED_SHARE: f64 = 0.5;
+/// Of a certificate's life, the part of which less is left when it is said: tools renew after two thirds.
+const LIFE_LEFT: u64 = 10;
 
 /// What the series count.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +52,7 @@ impl GapWatch {
         let growth = self.history.growth(&self.sources.counters, from);
         let mut gaps: Vec<TelemetryGap> = GAPS.iter().filter_map(|rule| self.of_counters(rule, &growth)).collect();
         gaps.extend(self.of_settings(series));
+        gaps.extend(self.of_certificates(clock::unix_ns() / 1_000_000_000));
         gaps.extend(self.of_exports(&growth));
         gaps.extend(of_bodies(series));
         let has_reason = |gap: &TelemetryGap| {
@@ -116,6 +119,23 @@ impl GapWatch {
             ));
         }
         gaps
+    }
+
+    /// Certificates that were not renewed in time: less than a tenth of their life is left.
+    pub(crate) fn of_certificates(&self, now_s: u64) -> Vec<TelemetryGap> {
+        let one = |one: &CertificateValidity| {
+            let (left_s, life_s) = (one.until_s.saturating_sub(now_s), one.until_s.saturating_sub(one.from_s));
+            let when = match left_s {
+                0 => "has expired".to_owned(),
+                1..7_200 => format!("expires in {} minutes", left_s / 60),
+                7_200..172_800 => format!("expires in {} hours", left_s / 3_600),
+                _ => format!("expires in {} days", left_s / 86_400),
+            };
+            let sentence = format!("the certificate of tls.{} {when}: whoever checks it is lost then", one.key);
+            let change = "renew it: what renews the file has failed, or nothing does; a new file is read where it lies";
+            (left_s < life_s / LIFE_LEFT).then(|| gap(GapCause::CertificateExpires, &sentence, 1, None, change))
+        };
+        self.sources.certificates.load().iter().filter_map(one).collect()
     }
 
     fn of_exports(&self, growth: &CounterGrowth) -> Vec<TelemetryGap> {

@@ -197,6 +197,7 @@ impl Trouble {
         let sources = TelemetrySources {
             counters: counters.clone(),
             settings: ConfigHandle::fixed(self.settings),
+            certificates: ConfigHandle::fixed(Vec::new()),
             refusals: Arc::<OtlpRefusals>::default(),
         };
         let mut diagnostician = Diagnostician::new(std::collections::BTreeMap::new(), labels).watching(sources);

@@ -194,7 +194,7 @@ pub fn row_families() -> Vec<RowFamily> {
         }
         let kind = match row.kind {
             CounterKind::Counter => MetricKind::Counter,
-            CounterKind::Gauge => MetricKind::Gauge,
+            CounterKind::Gauge | CounterKind::Timestamp => MetricKind::Gauge,
         };
         families.push(RowFamily { name: row.metric, kind, help: row.help.to_owned(), rows: vec![*counter] });
     }

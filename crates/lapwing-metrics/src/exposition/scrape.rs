@@ -8,7 +8,7 @@ use super::encode::{Encoder, FamilyHead, SampleLabels, count, family, gauge};
 use super::process;
 use super::series::{ScrapeScope, ScrapedSeries, seconds};
 use crate::defs::{self, MetricFamily, MetricKind};
-use crate::{Counter, Counters, NAME_TABLES, PolledSnapshot, Registry, Window, gather};
+use crate::{Counter, CounterKind, Counters, NAME_TABLES, PolledSnapshot, Registry, Window, gather};
 
 /// The values that one scrape shows, copied out of the registry.
 #[derive(Debug)]
@@ -117,6 +117,9 @@ impl Scrape {
         for (rows, values) in &self.counters {
             encoder.begin(&FamilyHead { name: rows.name, kind: rows.kind, unit: None, help: &rows.help })?;
             for (row, value) in rows.rows.iter().zip(values) {
+                if row.row().kind == CounterKind::Timestamp && *value == 0 {
+                    continue;
+                }
                 let labels = SampleLabels::from(row.row().labels.to_vec());
                 match rows.kind {
                     MetricKind::Counter => count(encoder, labels, *value)?,

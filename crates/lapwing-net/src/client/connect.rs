@@ -10,11 +10,13 @@ use hyper_util::rt::TokioIo;
 
 use crate::socket::Socket;
 use crate::target::{ConnectError, Target};
+use crate::tls::HttpVersion;
 
 /// Connects to `target` within `limit`.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     pub(crate) target: Target,
+    pub(crate) version: HttpVersion,
     pub(crate) limit: Duration,
 }
 
@@ -28,8 +30,8 @@ impl tower::Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { target, limit } = self.clone();
-        Box::pin(async move { target.connect(limit).await.map(TokioIo::new) })
+        let Self { target, version, limit } = self.clone();
+        Box::pin(async move { target.connect(version, limit).await.map(TokioIo::new) })
     }
 }
 

@@ -26,6 +26,7 @@ use self::connect::Connector;
 pub use self::error::ClientError;
 pub use self::limits::ClientLimits;
 use super::target::Target;
+use super::tls::HttpVersion;
 
 /// A client of one server. Clones share its connections; the last one that is dropped closes those that are idle.
 ///
@@ -70,7 +71,8 @@ where
     }
 
     fn speaking(version: Version, target: Target, limits: ClientLimits) -> Self {
-        let connector = Connector { target: target.clone(), limit: limits.connect_timeout };
+        let spoken = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
+        let connector = Connector { target: target.clone(), version: spoken, limit: limits.connect_timeout };
         let inner = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

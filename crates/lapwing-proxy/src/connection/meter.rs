@@ -100,11 +100,16 @@ impl Wake for SocketMeter {
 impl SocketMeter {
     /// Bytes were read.
     pub(crate) fn on_read(&self) {
-        let now = Stamp::now().as_ns();
+        let now = Stamp::now();
+        self.on_came((now, now));
+    }
+
+    /// Bytes were read that came in several reads, of which these are the first and the last.
+    pub(crate) fn on_came(&self, (first, last): (Stamp, Stamp)) {
         if self.first_read.load(Relaxed) == 0 {
-            self.first_read.store(now, Relaxed);
+            self.first_read.store(first.as_ns(), Relaxed);
         }
-        self.last_read.store(now, Relaxed);
+        self.last_read.store(last.as_ns(), Relaxed);
         self.is_rested.store(false, Relaxed);
     }
 

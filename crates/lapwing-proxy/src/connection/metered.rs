@@ -89,6 +89,12 @@ impl MeteredSocket {
         if self.meter.open.load(Relaxed) > 0 {
             return Poll::Pending;
         }
+        if let Some(since) = self.socket.owed_since() {
+            if !client.deadline.has_expired(cx, since, client.timeouts.head) {
+                return Poll::Pending;
+            }
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
+        }
         if let Some(began) = self.meter.first_read().filter(|_| !self.meter.is_multiplexed.load(Relaxed)) {
             if client.deadline.has_expired(cx, began, client.timeouts.head) {
                 client.time_out(&self.meter);
@@ -244,6 +250,18 @@ impl MeteredSocket {
         Poll::Ready(Ok(()))
     }
 
+    /// Sends what a TLS session holds. What it sends now, the socket takes now.
+    fn poll_session_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.socket).poll_flush(cx);
+        if result.is_pending() {
+            ready!(self.after_write(cx, None, &Poll::Pending))?;
+        } else if let Some(since) = self.blocked.take() {
+            self.meter.on_write(Stamp::now());
+            self.meter.on_unblocked(since);
+        }
+        result
+    }
+
     /// Stamps a write. Time in which a write waits is the client's: egress, not the model's.
     fn after_write(
         &mut self,
@@ -291,7 +309,10 @@ impl AsyncRead for MeteredSocket {
                         self.meter.is_multiplexed.store(true, Relaxed);
                         self.shared_by = Some(self.meter.clone());
                     }
-                    self.meter.on_read();
+                    match self.socket.came() {
+                        None => self.meter.on_read(),
+                        Some(came) => self.meter.on_came(came),
+                    }
                 }
                 self.look_at_upstream(&buf.filled()[before..]);
                 Poll::Ready(Ok(()))
@@ -361,9 +382,11 @@ impl AsyncWrite for MeteredSocket {
                 _ => ready!(this.poll_gathered_sent(cx))?,
             }
         }
-        // a socket buffers nothing that a flush would write: the bytes it took are on their way
-        self.meter.on_flushed();
-        let this = &mut *self;
+        // a socket buffers nothing that a flush would write: the bytes it took are on their way. A TLS session may
+        if this.socket.holds_writes() {
+            ready!(this.poll_session_sent(cx))?;
+        }
+        this.meter.on_flushed();
         if let Some(client) = &mut this.client {
             client.await_next(cx, &this.meter);
         }

@@ -2,7 +2,8 @@
 //!
 //! Over cleartext nobody says beforehand what is spoken (RFC 9113, 3.1). So the first request of an HTTP/2 client waits for the upstream's
 //! `SETTINGS`, which any server of HTTP/2 sends first; one that answers anything else gets that request, and all that follow, over HTTP/1.1. An
-//! HTTP/1.1 client's requests go over HTTP/1.1 until the upstream is found to speak HTTP/2 only. What TLS negotiates (ALPN) will be learnt here too.
+//! HTTP/1.1 client's requests go over HTTP/1.1 until the upstream is found to speak HTTP/2 only. Over TLS the version is agreed on (ALPN),
+//! and what the server chose is learnt here too.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -144,6 +145,12 @@ impl Spoken {
         self.http2.load(Relaxed) == YES
     }
 
+    /// Whether a server that is reached over TLS chooses HTTP/1.1 where HTTP/2 is asked for.
+    pub(crate) async fn agrees_on_http1(&self, target: &Target, limit: Duration) -> bool {
+        let greeting = ask::greeting(target, limit).await;
+        greeting.inspect(|greeting| self.on_greeting(target, *greeting)) == Some(Greeting::Http1)
+    }
+
     /// Another server may be there from now on.
     pub(crate) fn forget(&self) {
         self.http1.store(UNKNOWN, Relaxed);
@@ -196,7 +203,7 @@ impl Spoken {
                 )
             }
             (_, Greeting::Tls) => format!(
-                "the upstream {target} speaks TLS, and Lapwing sends HTTP without it: set upstream to a port where it speaks plain HTTP"
+                "the upstream {target} speaks TLS, and Lapwing sends HTTP without it: write https:// in upstream, or set it to a port where it speaks plain HTTP"
             ),
             (Version::HTTP_2, Greeting::Other) => format!(
                 "the upstream {target} does not speak HTTP/2: if it speaks HTTP/1.1, set proxy.upstream_protocol to auto or h1, and the \

@@ -36,7 +36,7 @@ use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, 
 use super::stack::{HyperService, StackSettings, StackSource, stack};
 use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, Upstream, UpstreamContext};
 use lapwing_metrics::{Counter, Counters};
-use lapwing_net::{AcceptLimits, Accepted, Listener, LocalListener, Target, Tasks};
+use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Target, Tasks};
 use lapwing_settings::ConfigHandle;
 
 /// The pause after a failed accept.
@@ -60,8 +60,8 @@ pub struct DataPlane {
 /// # Errors
 ///
 /// If the listener cannot be registered with the runtime.
-pub async fn serve(listener: std::net::TcpListener, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
-    serve_with(lapwing_net::registered(listener)?, parts, stop, stack).await;
+pub async fn serve(listener: impl Into<BoundListener>, parts: DataPlane, stop: CancellationToken) -> io::Result<()> {
+    serve_with(listener.into().registered()?, parts, stop, stack).await;
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
-use lapwing_net::Tasks;
+use lapwing_net::{HttpVersion, Tasks};
 
 /// A stream's window in bytes: how much may be sent ahead to a slow reader.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -202,7 +202,12 @@ impl H2Connection {
 
 /// Opens a connection, which a task of its own drives.
 async fn open(upstream: &UpstreamContext, account: &RequestAccount, client: &Arc<SocketMeter>) -> Result<Sender, Error> {
-    let socket = connect(upstream, account).await?;
+    let socket = connect(upstream, account, HttpVersion::Http2).await?;
+    if socket.agreed() == Some(HttpVersion::Http1) {
+        let (spoken, protocol) = (&upstream.health.spoken, account.context.config.upstream_protocol);
+        let found = spoken.explain(&upstream.target, protocol, Version::HTTP_2, Greeting::Http1);
+        return Err(found.unwrap_or(Error::StreamCut));
+    }
     let meter = Arc::<SocketMeter>::default();
     let io = MeteredSocket::shared_upstream(socket, meter.clone(), client.clone());
     let (streams, connection) = client::Builder::new()

@@ -41,7 +41,7 @@ use super::tap::TapParts;
 use lapwing_compare::outputs::Comparer;
 use lapwing_ledger::{LabelId, Ledger, Stamp};
 use lapwing_metrics::{Counters, Labels, Registry};
-use lapwing_net::{LocalListener, Tasks};
+use lapwing_net::{LocalListener, Target, Tasks};
 use lapwing_proxy::DataPlane;
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
@@ -133,6 +133,7 @@ pub struct ShadowThreads {
 /// If a thread cannot be started.
 pub fn start_shadow(
     settings: &ShadowSettings,
+    upstream: Target,
     mut targets: Vec<NamedTarget>,
     stacks: &TargetStacks,
 ) -> io::Result<Option<(ShadowParts, ShadowThreads)>> {
@@ -141,7 +142,7 @@ pub fn start_shadow(
     }
     let config = &settings.shadow;
     if config.noise.get() > 0.0 {
-        targets.push(NamedTarget::upstream_again(&settings.upstream));
+        targets.push(NamedTarget::upstream_again(&settings.upstream, upstream));
     }
     let tap = TapParts::new(
         TAP_QUEUE,

@@ -16,11 +16,11 @@ use crate::tap::CopyRecognition;
 use lapwing_attribution::adapters;
 use lapwing_ledger::{Ledger, TraceMark};
 use lapwing_metrics::{Counters, Labels};
-use lapwing_net::{LocalAddress, LocalListener, Target};
+use lapwing_net::{ClientIdentity, LocalAddress, LocalListener, Target};
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
 use lapwing_proxy::{ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
-use lapwing_settings::{ConfigHandle, Switch, Upstream};
+use lapwing_settings::{ConfigHandle, HttpScheme, Switch, Upstream};
 
 /// A target that copies can be sent to.
 #[derive(Debug)]
@@ -35,14 +35,18 @@ pub struct NamedTarget {
 }
 
 impl NamedTarget {
-    /// A server.
+    /// A server; over TLS, it has to prove itself to `identity`.
     #[must_use]
-    pub fn server(name: String, server: &Upstream) -> Self {
+    pub fn server(name: String, server: &Upstream, identity: &Arc<ClientIdentity>) -> Self {
+        Self::at(name, server, Target::of(server, identity))
+    }
+
+    fn at(name: String, server: &Upstream, target: Target) -> Self {
         Self {
             name,
             address: server.to_string(),
-            target: Target::from(server),
-            is_h2: matches!(server, Upstream::Http { h2: true, .. }),
+            target,
+            is_h2: matches!(server, Upstream::Http { scheme: HttpScheme::H2c, .. }),
             is_upstream: false,
             mappings: Arc::default(),
         }
@@ -72,8 +76,8 @@ impl NamedTarget {
     }
 
     /// The upstream, which is asked a second time.
-    pub(crate) fn upstream_again(upstream: &Upstream) -> Self {
-        Self { is_upstream: true, ..Self::server(UPSTREAM_AGAIN.to_owned(), upstream) }
+    pub(crate) fn upstream_again(upstream: &Upstream, target: Target) -> Self {
+        Self { is_upstream: true, ..Self::at(UPSTREAM_AGAIN.to_owned(), upstream, target) }
     }
 
     /// Its name.

@@ -7,8 +7,8 @@ use super::reading::family;
 use super::text::MetricLine;
 use super::triton;
 use lapwing_ledger::Server;
+use lapwing_net::Target;
 use lapwing_protocol::servers::table;
-use lapwing_settings::Upstream;
 
 /// Where a server of the Open Inference Protocol describes itself.
 pub(crate) const METADATA: &str = "/v2";
@@ -21,7 +21,7 @@ const USUAL: [&str; 4] = [METADATA, METRICS, "/monitoring/prometheus/metrics", T
 /// An address that may serve statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    pub(crate) at: Upstream,
+    pub(crate) at: Target,
     pub(crate) path: String,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const fn own_path(server: Server) -> Option<&'static str> {
 
 /// The addresses to ask where the configuration names one, in order.
 pub(crate) fn configured(authority: &str, path: &str) -> Vec<Candidate> {
-    let at = Upstream::Http { authority: authority.to_owned(), h2: false };
+    let at = Target::Tcp(authority.to_owned());
     let candidate = |path: &str| Candidate { at: at.clone(), path: path.to_owned() };
     if path.is_empty() { USUAL.map(candidate).to_vec() } else { vec![candidate(path)] }
 }

@@ -37,7 +37,7 @@ use crate::upstream::Upstream;
 use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing};
 use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
-use lapwing_net::{Client, ClientLimits, Target, Tasks, bind, registered};
+use lapwing_net::{BoundListener, Client, ClientLimits, Target, Tasks, bind};
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_settings::ConfigHandle;
@@ -137,7 +137,7 @@ impl Proxy {
             DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = registered(listener).unwrap();
+        let listener = BoundListener::from(listener).registered().unwrap();
         tasks.spawn(serve_with(listener, parts.clone(), stop.clone(), move |settings, meter, upstream| {
             client_side(settings, meter, extra.layer(upstream_side(settings, upstream)))
         }));

@@ -1,0 +1,91 @@
+//! The section `tls`: the files of certificates and keys. lapwing-net reads them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Checks, File, Form, Section, Switch};
+
+/// The section `tls`. What is not given speaks without TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, expecting = "a section of keys")]
+pub struct Tls {
+    /// The address that clients connect to.
+    pub listen: ServerTls,
+    /// The admin address.
+    pub admin: ServerTls,
+    /// The addresses that receive spans.
+    pub otlp: ServerTls,
+    /// An upstream and shadow targets with the scheme `https`.
+    pub upstream: ClientTls,
+}
+
+impl Tls {
+    /// The listeners, by their keys.
+    #[must_use]
+    pub const fn servers(&self) -> [(&'static str, &ServerTls); 3] {
+        [("listen", &self.listen), ("admin", &self.admin), ("otlp", &self.otlp)]
+    }
+}
+
+impl Section for Tls {
+    const FORMS: &'static [(&'static str, Form)] = &[];
+
+    fn check(&self, checks: &mut Checks) {
+        for (key, server) in self.servers() {
+            checks.section(key, |checks| {
+                pair(&server.certificate, &server.key, checks);
+                if server.client_ca.on().is_some() && !server.is_on() {
+                    checks.fault(
+                        "client_ca",
+                        &server.client_ca,
+                        "needs certificate and key: without them nothing speaks TLS here",
+                    );
+                }
+            });
+        }
+        checks.section("upstream", |checks| pair(&self.upstream.certificate, &self.upstream.key, checks));
+    }
+}
+
+/// A certificate needs its key, and a key its certificate.
+fn pair(certificate: &Switch<File>, key: &Switch<File>, checks: &mut Checks) {
+    match (certificate.on(), key.on()) {
+        (Some(_), None) => checks.fault("key", key, "is missing: a certificate needs its private key"),
+        (None, Some(_)) => checks.fault("certificate", certificate, "is missing: a private key needs its certificate"),
+        _ => {}
+    }
+}
+
+/// How a listener speaks TLS 1.2 and 1.3.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, expecting = "a section of keys")]
+pub struct ServerTls {
+    /// Its certificate, and behind it those of the authorities between it and a root.
+    pub certificate: Switch<File>,
+    /// The certificate's private key (PKCS #8, PKCS #1 or SEC 1).
+    pub key: Switch<File>,
+    /// The authorities of clients' certificates: a client without one is refused.
+    pub client_ca: Switch<File>,
+}
+
+impl ServerTls {
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.certificate.on().is_some() && self.key.on().is_some()
+    }
+}
+
+/// How TLS is spoken to a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, expecting = "a section of keys")]
+pub struct ClientTls {
+    /// The authorities that may have signed the server's certificate. `off`: those of the system.
+    pub ca: Switch<File>,
+    /// Lapwing's own certificate, for servers that ask for one.
+    pub certificate: Switch<File>,
+    /// The certificate's private key.
+    pub key: Switch<File>,
+    /// The name that the server's certificate must have, and that is asked for (SNI). `off`: the host of its address.
+    pub server_name: Switch<String>,
+}

@@ -1,0 +1,131 @@
+//! The certificates, keys and authorities of the section `tls`: read at the start, and again when their files change.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reload::FileWatch;
+use lapwing_diagnosis::CertificateValidity;
+use lapwing_metrics::{Counter, Counters};
+use lapwing_net::{ClientIdentity, ServerIdentity, Validity};
+use lapwing_settings::{ConfigCell, ConfigHandle, Fault, Tls};
+
+/// What each end shows and asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Identities {
+    pub(crate) listen: Option<Arc<ServerIdentity>>,
+    pub(crate) admin: Option<Arc<ServerIdentity>>,
+    pub(crate) otlp: Option<Arc<ServerIdentity>>,
+    pub(crate) upstream: Arc<ClientIdentity>,
+    /// When their certificates are valid, by their keys in the section.
+    certificates: Arc<ConfigCell<Vec<CertificateValidity>>>,
+    counters: Arc<Counters>,
+}
+
+impl Identities {
+    /// Reads the files. `counters` has when certificates expire, and the failures to read them again.
+    ///
+    /// # Errors
+    ///
+    /// All files that cannot be used.
+    pub(crate) fn load(tls: &Tls, counters: Arc<Counters>) -> Result<Self, Vec<Fault>> {
+        let servers = tls.servers().map(|(key, server)| ServerIdentity::load(&format!("tls.{key}"), server));
+        let upstream = ClientIdentity::load("tls.upstream", &tls.upstream);
+        match (servers, upstream) {
+            ([Ok(listen), Ok(admin), Ok(otlp)], Ok(upstream)) => {
+                let this = Self { listen, admin, otlp, upstream, certificates: Arc::new(ConfigCell::new(Vec::new())), counters };
+                this.show_expiries();
+                Ok(this)
+            }
+            (servers, upstream) => Err(servers.into_iter().filter_map(Result::err).chain(upstream.err()).collect()),
+        }
+    }
+
+    fn show_expiries(&self) {
+        let of = |identity: &Option<Arc<ServerIdentity>>| identity.as_ref().map(|identity| identity.validity());
+        let all = [
+            ("listen", Counter::ExpiryListen, of(&self.listen)),
+            ("admin", Counter::ExpiryAdmin, of(&self.admin)),
+            ("otlp", Counter::ExpiryOtlp, of(&self.otlp)),
+            ("upstream", Counter::ExpiryUpstream, self.upstream.validity()),
+        ];
+        let mut certificates = Vec::new();
+        for (key, counter, validity) in all {
+            self.counters.set(counter, validity.map_or(0, |validity| validity.until_s));
+            certificates.extend(validity.map(|Validity { from_s, until_s }| CertificateValidity { key, from_s, until_s }));
+        }
+        self.certificates.replace(certificates);
+    }
+
+    /// When certificates are valid.
+    pub(crate) fn certificates(&self) -> ConfigHandle<Vec<CertificateValidity>> {
+        self.certificates.handle()
+    }
+
+    /// What looks whether their files have changed: to be made before they are read.
+    pub(crate) fn watches(&self) -> Vec<IdentityWatch> {
+        let servers = [&self.listen, &self.admin, &self.otlp].into_iter().flatten().cloned().map(Identity::Server);
+        let all = servers.chain([Identity::Client(self.upstream.clone())]);
+        all.filter_map(|identity| IdentityWatch::new(identity, self.clone())).collect()
+    }
+}
+
+#[derive(Debug)]
+enum Identity {
+    Server(Arc<ServerIdentity>),
+    Client(Arc<ClientIdentity>),
+}
+
+impl Identity {
+    fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Server(identity) => identity.files(),
+            Self::Client(identity) => identity.files(),
+        }
+    }
+
+    fn reload(&self) -> Result<(), Fault> {
+        match self {
+            Self::Server(identity) => identity.reload(),
+            Self::Client(identity) => identity.reload(),
+        }
+    }
+}
+
+/// Looks whether the files of one identity have changed.
+pub(crate) struct IdentityWatch {
+    identity: Identity,
+    all: Identities,
+    files: FileWatch,
+}
+
+impl IdentityWatch {
+    /// `None` if it has no files.
+    fn new(identity: Identity, all: Identities) -> Option<Self> {
+        let files = identity.files();
+        (!files.is_empty()).then(|| Self { files: FileWatch::new(files), identity, all })
+    }
+
+    /// Looks if the last look is `interval` ago, and reads the files again if they have changed.
+    pub(crate) fn look(&mut self, interval: Duration) {
+        if self.files.has_changed(interval) {
+            self.reload("files have changed");
+        }
+    }
+
+    /// Reads the files again.
+    pub(crate) fn reload(&mut self, why: &str) {
+        self.files.begin();
+        let files = self.identity.files();
+        match self.identity.reload() {
+            Ok(()) => {
+                self.all.show_expiries();
+                tracing::info!(?files, "{why}: new connections use them");
+            }
+            Err(fault) => {
+                self.all.counters.bump(Counter::TlsReloadFailures);
+                tracing::error!("{why}: {fault}; what was read before stays in force");
+            }
+        }
+    }
+}

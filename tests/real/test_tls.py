@@ -1,0 +1,406 @@
+"""TLS at each listener and to the upstream: clients, servers and tools that speak it, certificates that are swapped, and who is refused."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from certificates import Authority, Secret
+from lapwing import NO_SPANS
+from ports import free_port
+from process import wait_for, wait_listening
+from raw_server import RawServer
+
+pytestmark = pytest.mark.beside
+IN_EFFECT_S = 3
+"""Within what time a new certificate is in effect."""
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    made = Authority(tmp_path_factory.mktemp("tls"))
+    made.issue("s")
+    return made
+
+
+def tls_of(authority, **more):
+    """The section `tls` as variables."""
+    shown = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key"}
+    sections = {"LISTEN": shown, "UPSTREAM": {"CA": authority.ca}, **more}
+    return {f"LAPWING_TLS__{section}__{key}": str(value) for section, keys in sections.items() for key, value in keys.items()}
+
+
+class Polite(ssl.SSLSocket):
+    """Ends its session before its connection."""
+
+    def close(self):
+        try:
+            self.unwrap()
+        except (OSError, ValueError):
+            pass
+        super().close()
+
+
+class TlsServer(RawServer):
+    """The raw server, over TLS."""
+
+    def __init__(self, context, is_polite=True):
+        super().__init__()
+        self.context = context
+        if is_polite:
+            context.sslsocket_class = Polite
+
+    def __enter__(self):
+        super().__enter__()
+        self.url = f"https://localhost:{self.port}"
+        return self
+
+    def serve(self, connection):
+        try:
+            super().serve(self.context.wrap_socket(connection, server_side=True))
+        except (ssl.SSLError, OSError):
+            connection.close()
+
+
+def connect(lapwing, context, timeout=20):
+    return http.client.HTTPSConnection("localhost", lapwing.port, timeout=timeout, context=context)
+
+
+def metric(lapwing, name):
+    (line,) = [one for one in lapwing.metrics().splitlines() if one.startswith(name + " ")]
+    return float(line.split()[-1])
+
+
+# --- bytes and versions
+
+def test_bytes_are_as_without_tls_on_both_sides(start_lapwing, authority):
+    answers = {}
+    for is_tls in (False, True):
+        with TlsServer(authority.server_context("s")) if is_tls else RawServer() as server:
+            lapwing = start_lapwing(server.url, env=NO_SPANS | (tls_of(authority) if is_tls else {}))
+            answers[is_tls] = []
+            for name in server.canned.keys() - {"head"}:
+                plain = socket.create_connection(("localhost", lapwing.port), timeout=20)
+                with authority.context().wrap_socket(plain, server_hostname="localhost") if is_tls else plain as client:
+                    head = f"GET /canned/{name} HTTP/1.1\r\nHost: model\r\nConnection: close\r\n\r\n"
+                    client.sendall(head.encode())
+                    answer = b""
+                    while piece := client.recv(65536):
+                        answer += piece
+                    answers[is_tls].append((name, answer))
+            body = os.urandom(3_000_001)
+            client = connect(lapwing, authority.context()) if is_tls else http.client.HTTPConnection("localhost", lapwing.port)
+            client.request("POST", "/head", body=body, headers={"x-Name": "a,  b"})
+            answer = client.getresponse().read()
+            assert server.seen[-1][1] == body and answer.endswith(body) and b"\r\nx-Name: a,  b\r\n" in answer
+    assert answers[True] == answers[False]
+
+
+@pytest.mark.parametrize("version, name", [("--http1.1", "1.1"), ("--http2", "2")])
+@pytest.mark.parametrize("upstream", [("http/1.1",), ("h2", "http/1.1")], ids=["http/1.1", "h2"])
+def test_curl_and_nginx_agree_on_a_version(start_lapwing, processes, authority, tmp_path, version, name, upstream):
+    """Whatever the two sides chose: an upstream of one version answers clients of the other."""
+    if not (binary := shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")):
+        pytest.skip("no nginx: apt-get install nginx-light")
+    port = free_port()
+    (tmp_path / "conf").write_text(f"""
+daemon off; error_log {tmp_path}/error; pid {tmp_path}/pid; events {{}}
+http {{
+  access_log {tmp_path}/access; client_body_temp_path {tmp_path}/body; proxy_temp_path {tmp_path}/proxy;
+  fastcgi_temp_path {tmp_path}/f; uwsgi_temp_path {tmp_path}/u; scgi_temp_path {tmp_path}/s;
+  server {{
+    listen 127.0.0.1:{port} ssl{" http2" if "h2" in upstream else ""}; ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_certificate {authority.folder}/s.pem; ssl_certificate_key {authority.folder}/s.key;
+    location / {{ return 200 "$server_protocol $ssl_protocol $uri"; }}
+  }}
+}}""")
+    processes("nginx", [binary, "-c", str(tmp_path / "conf")])
+    wait_listening(port)
+    lapwing = start_lapwing(f"https://localhost:{port}", env=NO_SPANS | tls_of(authority))
+    for n in range(3):
+        curl = ["curl", "-sS", version, "--cacert", str(authority.ca), "-w", " %{http_version}", f"https://localhost:{lapwing.port}/a{n}"]
+        spoken = "HTTP/2.0" if name == "2" and "h2" in upstream else "HTTP/1.1"
+        assert subprocess.check_output(curl, text=True, timeout=30) == f"{spoken} TLSv1.3 /a{n} {name}"
+    wait_for(lambda: lapwing.count() == 3, 20, "all are counted")
+    assert lapwing.outcomes()["ok"] == 3
+    assert metric(lapwing, 'lapwing_tls_handshakes_total{result="failed"}') == 0
+
+
+class Echo(grpc.GenericRpcHandler):
+    """Answers every call with its bytes."""
+
+    def service(self, details):
+        if details.method.endswith("Stream"):
+            return grpc.stream_stream_rpc_method_handler(lambda requests, context: requests)
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
+
+
+def test_grpc_passes_with_certificates_on_both_sides(start_lapwing, authority):
+    """Each side asks for the other's certificate: grpcio as client and as server."""
+    own = authority.issue("client")
+    pem = {name: (authority.folder / name).read_bytes() for name in ("ca.pem", "s.pem", "s.key", "client.pem", "client.key")}
+    server = grpc.server(futures.ThreadPoolExecutor(8), handlers=[Echo()])
+    shown = grpc.ssl_server_credentials([(pem["s.key"], pem["s.pem"])], pem["ca.pem"], require_client_auth=True)
+    port = server.add_secure_port("localhost:0", shown)
+    server.start()
+    ours = {"CA": authority.ca, "CERTIFICATE": own[0], "KEY": own[1]}
+    asks = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key", "CLIENT_CA": authority.ca}
+    lapwing = start_lapwing(f"https://localhost:{port}", env=NO_SPANS | tls_of(authority, LISTEN=asks, UPSTREAM=ours))
+    channel = grpc.secure_channel(
+        f"localhost:{lapwing.port}", grpc.ssl_channel_credentials(pem["ca.pem"], pem["client.key"], pem["client.pem"])
+    )
+    with channel:
+        call = channel.unary_unary("/echo.Echo/Call")
+        bodies = [os.urandom(size) for size in (0, 1, 5_000, 300_000)]
+        assert [call(body, timeout=20) for body in bodies] == bodies
+        streamed = [os.urandom(70_000) for _ in range(20)]
+        assert list(channel.stream_stream("/echo.Echo/Stream")(iter(streamed), timeout=20)) == streamed
+    stranger = grpc.secure_channel(f"localhost:{lapwing.port}", grpc.ssl_channel_credentials(pem["ca.pem"]))
+    with stranger, pytest.raises(grpc.RpcError) as refused:
+        stranger.unary_unary("/echo.Echo/Call")(b"x", timeout=10)
+    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    server.stop(None)
+    wait_for(lambda: metric(lapwing, 'lapwing_tls_handshakes_total{result="failed"}') > 0, 20, "the refusal is counted")
+    wait_for(lambda: lapwing.count() == 5, 20, "every call is counted once")
+    assert lapwing.outcomes()["ok"] == 5
+
+
+@pytest.mark.skipif(not shutil.which("h2load"), reason="h2load is not installed")
+@pytest.mark.parametrize("version", [["--h1"], []], ids=["h1", "h2"])
+def test_h2load_loses_nothing(start_lapwing, authority, version):
+    with TlsServer(authority.server_context("s", "http/1.1")) as server:
+        server.canned["ok"] = b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n" + b"x" * 1024
+        lapwing = start_lapwing(server.url, env=NO_SPANS | tls_of(authority))
+        command = ["h2load", *version, "-n", "600", "-c", "8", "-m", "4", f"https://localhost:{lapwing.port}/canned/ok"]
+        said = subprocess.check_output(command, text=True, timeout=60)
+        assert "600 succeeded, 0 failed, 0 errored" in said, said
+        wait_for(lambda: lapwing.count() == 600, 20, "all are counted")
+        assert metric(lapwing, 'lapwing_tls_handshakes_total{result="full"}') + metric(
+            lapwing, 'lapwing_tls_handshakes_total{result="resumed"}'
+        ) == 8
+
+
+# --- truth
+
+def test_stages_are_as_without_tls(start_lapwing, authority):
+    """A slow upload, a slow server: the time is where it is without TLS, and the handshake is in no request."""
+    slow_s, upload_s = 0.15, 0.2
+    figures = {}
+    for is_tls in (False, True):
+        with TlsServer(authority.server_context("s")) if is_tls else RawServer() as server:
+            lapwing = start_lapwing(server.url, env=NO_SPANS | (tls_of(authority) if is_tls else {}))
+            plain = socket.create_connection(("localhost", lapwing.port), timeout=20)
+            client = authority.context().wrap_socket(plain, server_hostname="localhost") if is_tls else plain
+            time.sleep(0.3)  # after the handshake, before the first byte: nobody's time
+            client.sendall(b"POST /head?ms=%d HTTP/1.1\r\nHost: m\r\nContent-Length: 8\r\n\r\n1234" % (slow_s * 1000))
+            time.sleep(upload_s)
+            client.sendall(b"5678")
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+            (exchange,) = wait_for(lapwing.exchanges, 20, "the exchange is merged")
+            figures[is_tls] = {one["stage"]: one["ns"] / 1e9 for one in exchange["stages"]} | {"total": exchange["total_ns"] / 1e9}
+            client.close()
+    for name, truth in (("ingress", upload_s), ("upstream", slow_s), ("total", slow_s + upload_s)):
+        for is_tls in (False, True):
+            assert truth - 0.02 <= figures[is_tls].get(name, 0) <= truth + 0.06, (name, is_tls, figures)
+
+
+# --- files that change
+
+class Handshakes:
+    """Opens a connection after the other, each with a request, and keeps one open; notes the serial number that each is shown."""
+
+    def __init__(self, lapwing, authority):
+        self.lapwing, self.context = lapwing, authority.context()
+        self.stopped, self.failed, self.serial, self.answered = threading.Event(), [], None, 0
+        self.threads = [threading.Thread(target=self.run, args=(keep,)) for keep in (False, False, True)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def run(self, keep):
+        connection = None
+        while not self.stopped.is_set():
+            try:
+                if connection is None:
+                    connection = connect(self.lapwing, self.context)
+                    connection.connect()
+                    if not keep:
+                        self.serial = int(connection.sock.getpeercert()["serialNumber"], 16)
+                connection.request("POST", "/head", body=b"12345678")
+                response = connection.getresponse()
+                response.read()
+                assert response.status == 200, response.status
+                self.answered += 1
+                if not keep:
+                    connection.close()
+                    connection = None
+            except Exception as error:
+                self.failed.append(repr(error))
+                return
+            time.sleep(0.005)
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join(20)
+
+
+@pytest.mark.parametrize("swaps", [4, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_certificates_are_swapped_under_load(start_lapwing, raw_server, authority, tmp_path, swaps):
+    secret = Secret(tmp_path / "secret")
+    secret.write(*authority.issue("first", serial=1000))
+    shown = {"CERTIFICATE": secret.certificate, "KEY": secret.key}
+    lapwing = start_lapwing(raw_server.url, env=NO_SPANS | tls_of(authority, LISTEN=shown))
+    expiry = 'lapwing_tls_certificate_expiry_timestamp_seconds{certificate="listen"}'
+    with Handshakes(lapwing, authority) as load:
+        wait_for(lambda: load.serial == 1000, 20, "the first certificate is shown")
+        for swap in range(1, swaps + 1):
+            secret.write(*authority.issue("next", serial=1000 + swap, days=10 + swap))
+            wait_for(lambda: load.failed or load.serial == 1000 + swap, IN_EFFECT_S + 1, f"swap {swap} is in effect", 0.02)
+            assert not load.failed, load.failed
+        before = metric(lapwing, expiry)
+        assert abs(before - time.time() - (10 + swaps) * 86400) < 7200
+        # a key of another certificate: nothing changes, and it is said
+        other = authority.issue("other", serial=9)
+        secret.write(authority.folder / "next.pem", other[1])
+        wait_for(lambda: metric(lapwing, "lapwing_tls_reload_failures_total") == 1, 8, "the faulty file is seen")
+        time.sleep(0.3)
+    assert not load.failed and load.serial == 1000 + swaps
+    assert metric(lapwing, expiry) == before
+    assert re.search(r"tls\.listen\.key: .*/tls\.key: is not the key of the certificate in .*/tls\.crt", lapwing.process.output())
+    wait_for(lambda: lapwing.count() == load.answered, 20, "every request is counted once")
+    assert lapwing.outcomes()["ok"] == load.answered
+
+
+def test_an_upstream_with_another_authority_is_trusted_once_its_file_says_so(start_lapwing, tmp_path):
+    (tmp_path / "new").mkdir()
+    old, new = Authority(tmp_path), Authority(tmp_path / "new", "new")
+    new.issue("s")
+    trusted = tmp_path / "trusted.pem"
+    shutil.copy(old.ca, trusted)
+    with TlsServer(new.server_context("s")) as server:
+        lapwing = start_lapwing(server.url, env=NO_SPANS | {"LAPWING_TLS__UPSTREAM__CA": str(trusted)})
+        client = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+        client.request("GET", "/head")
+        answer = client.getresponse()
+        assert answer.status == 502 and "UnknownIssuer" in answer.read().decode(), answer.headers
+        shutil.copy(new.ca, trusted)
+
+        def is_served():
+            client.request("GET", "/head")
+            return client.getresponse().read().startswith(b"GET /head")
+
+        wait_for(is_served, IN_EFFECT_S + 1, "the new authority is in effect")
+
+
+# --- who is refused, and what is bounded
+
+def test_handshakes_and_records_that_do_not_end_are_ended(start_lapwing, raw_server, authority):
+    """As a head that does not end. Others are served meanwhile."""
+    limit = {"LAPWING_PROXY__CLIENT_HEADER_TIMEOUT": "1s"}
+    lapwing = start_lapwing(raw_server.url, env=NO_SPANS | limit | tls_of(authority))
+    silent = [socket.create_connection(("localhost", lapwing.port), timeout=20) for _ in range(20)]
+    for at, one in enumerate(silent):
+        one.sendall([b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", os.urandom(3)][at % 4])
+    started = time.monotonic()
+    amid = authority.context().wrap_socket(socket.create_connection(("localhost", lapwing.port), timeout=20), server_hostname="localhost")
+    socket.socket(fileno=os.dup(amid.fileno())).sendall(b"\x17\x03\x03\x00\x80abc")  # the beginning of a record
+    client = connect(lapwing, authority.context())
+    client.request("GET", "/head")
+    assert client.getresponse().status == 200
+    for one in silent:
+        try:
+            while one.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+    os.read(amid.fileno(), 65536)
+    assert time.monotonic() - started < 8
+    slow = 'lapwing_client_connections_failed_total{reason="slow_head"}'
+    wait_for(lambda: metric(lapwing, slow) >= 11, 10, "they are counted")
+
+
+def test_plain_http_gets_no_answer_and_is_counted(start_lapwing, raw_server, authority):
+    lapwing = start_lapwing(raw_server.url, env=NO_SPANS | tls_of(authority))
+    client = http.client.HTTPConnection("localhost", lapwing.port, timeout=20)
+    with pytest.raises((http.client.BadStatusLine, OSError)):
+        client.request("GET", "/head")
+        client.getresponse()
+    wait_for(lambda: metric(lapwing, 'lapwing_tls_handshakes_total{result="failed"}') == 1, 10, "it is counted")
+    assert lapwing.count() == 0
+
+
+def test_an_answer_that_is_cut_off_is_not_whole(start_lapwing, authority):
+    """The end of a body that only the end of the connection tells needs TLS's own (close_notify): else anybody could cut it off."""
+    with TlsServer(authority.server_context("s"), is_polite=False) as server:
+        server.canned["cut"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nnot the whole"
+        lapwing = start_lapwing(server.url, env=NO_SPANS | tls_of(authority))
+        client = connect(lapwing, authority.context())
+        client.request("GET", "/canned/cut")
+        with pytest.raises((http.client.IncompleteRead, ssl.SSLError, ConnectionError)):
+            client.getresponse().read()
+
+
+def test_faults_are_all_said_at_once(binary, authority, tmp_path):
+    config = tmp_path / "lapwing.yaml"
+    listen = f"{{certificate: {authority.folder}/s.pem, key: {authority.ca}}}"
+    config.write_text(f"upstream: http://m:1\ntls: {{listen: {listen}, upstream: {{ca: /none.pem}}}}\n")
+    for command in ("check", "serve"):
+        done = subprocess.run([binary, command, "--config", config], capture_output=True, text=True, timeout=20)
+        assert done.returncode != 0, done
+        assert f"tls.listen.key: {authority.ca}: has no private key that can be read without a password" in done.stderr
+        assert "tls.upstream.ca: /none.pem: No such file or directory" in done.stderr
+    config.write_text("upstream: http://m:1\ntls: {admin: {key: /k}, otlp: {client_ca: /ca}}\n")
+    done = subprocess.run([binary, "check", "--config", config], capture_output=True, text=True, timeout=20)
+    assert "tls.admin.certificate: off: is missing: a private key needs its certificate" in done.stderr
+    assert "tls.otlp.client_ca: /ca: needs certificate and key" in done.stderr
+
+
+# --- the other listeners
+
+def test_commands_and_exporters_reach_them(processes, binary, raw_server, authority, monkeypatch):
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)  # requests prefers them to what the exporter names
+    shown = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key"}
+    ports = {name: free_port() for name in ("listen", "admin", "otlp-grpc", "otlp-http")}
+    flags = [text for name, port in ports.items() for text in (f"--{name}", f"127.0.0.1:{port}")]
+    env = dict(os.environ, **tls_of(authority, ADMIN=shown, OTLP=shown, LISTEN={}))
+    processes("lapwing-tls", [binary, "--upstream", raw_server.url, *flags], env=env)
+    wait_listening(ports["admin"])
+    curl = ["curl", "-sS", "--cacert", str(authority.ca), f"https://localhost:{ports['admin']}/livez"]
+    assert subprocess.check_output(curl, text=True, timeout=20).strip() == "alive"
+    stats = [binary, "stats", "--json", "--admin", f"https://localhost:{ports['admin']}"]
+    trusted = subprocess.run([*stats, "--admin-ca", authority.ca], capture_output=True, text=True, timeout=20)
+    assert json.loads(trusted.stdout)["series"] == [], trusted
+    stranger = subprocess.run(stats, capture_output=True, text=True, timeout=20)
+    assert stranger.returncode == 69 and "UnknownIssuer" in stranger.stderr, stranger
+    pem = grpc.ssl_channel_credentials(authority.ca.read_bytes())
+    exporters = [
+        GrpcExporter(endpoint=f"https://localhost:{ports['otlp-grpc']}", credentials=pem),
+        HttpExporter(endpoint=f"https://localhost:{ports['otlp-http']}/v1/traces", certificate_file=str(authority.ca)),
+    ]
+    for exporter in exporters:
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        provider.get_tracer("t").start_span("forward").end()
+        provider.shutdown()
+    metrics = ["curl", "-sS", "--cacert", str(authority.ca), f"https://localhost:{ports['admin']}/metrics"]
+    wait_for(
+        lambda: "\nlapwing_spans_received_total 2\n" in subprocess.check_output(metrics, text=True, timeout=20), 20, "both spans came"
+    )
