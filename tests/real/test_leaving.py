@@ -85,9 +85,10 @@ def test_uvicorn_drains_under_sigterm(start_lapwing, logs):
         caller.thread.join(10)
         statuses = [status for _, status, _, _ in caller.answers]
         failed = [a for a in caller.answers if a[1] == 502]
-        ports = [port for _, _, port, _ in failed]
         assert set(statuses) <= {200, 502, 0}
-        assert len(ports) == len(set(ports)) and None not in ports, "a connection failed twice"
+        # a port may come back later, with another connection
+        pairs = zip(caller.answers, caller.answers[1:])
+        assert not [a for a, then in pairs if a[1] == 502 and a[2] in (None, then[2])], "a connection failed twice"
         assert all("close" in connection for *_, connection in failed), failed[:3]
         assert statuses.count(0) <= 1, "a request met the end of its connection"
     assert lapwing.process.output().count("takes no connections") == 1

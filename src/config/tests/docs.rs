@@ -143,7 +143,7 @@ fn a_page_that_has_no_place_for_a_key_is_refused() {
     let text = tables.markdown();
     assert!(text.contains("\n`proxy.workers`† ⚑ | number | `0` | 0–64 | How many threads"), "{text}");
     let page = "a\n<!-- settings: top level -->\nold\n<!-- end of settings -->\nb\n";
-    assert!(tables.fill(page).unwrap_err().starts_with("no table for config."), "{:?}", tables.fill(page));
+    assert!(tables.fill(page).unwrap_err().starts_with("no table for tls."), "{:?}", tables.fill(page));
     assert!(tables.fill("<!-- settings: proxy -->").unwrap_err().contains("has no"));
 }
 

@@ -1,3 +1,5 @@
+//! Both ends of TLS against one another: bytes, versions, tickets, stamps, who is refused, files that change.
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;

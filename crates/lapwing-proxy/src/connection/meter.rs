@@ -98,14 +98,9 @@ impl Wake for SocketMeter {
 }
 
 impl SocketMeter {
-    /// Bytes were read.
-    pub(crate) fn on_read(&self) {
-        let now = Stamp::now();
-        self.on_came((now, now));
-    }
-
-    /// Bytes were read that came in several reads, of which these are the first and the last.
-    pub(crate) fn on_came(&self, (first, last): (Stamp, Stamp)) {
+    /// Bytes were read, which came now or, of a record, between these times.
+    pub(crate) fn on_read(&self, came: Option<(Stamp, Stamp)>) {
+        let (first, last) = came.unwrap_or_else(|| [Stamp::now(); 2].into());
         if self.first_read.load(Relaxed) == 0 {
             self.first_read.store(first.as_ns(), Relaxed);
         }
@@ -390,13 +385,13 @@ mod tests {
     #[test]
     fn a_head_begins_at_the_first_byte_since_the_last_message() {
         let meter = SocketMeter::default();
-        meter.on_read();
+        meter.on_read(None);
         let first = meter.head_began();
-        meter.on_read();
+        meter.on_read(None);
         assert_eq!(meter.head_began(), first);
         meter.on_message_read();
         assert_eq!(meter.head_began(), meter.last_read().unwrap());
-        meter.on_read();
+        meter.on_read(None);
         assert!(meter.head_began() > first);
     }
 }

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::client_side::{ClientSide, ClientTimeouts, OnRefusal, REST};
+use super::client_side::{ClientSide, ClientTimeouts, OnRefusal};
 use super::failure::ClientTimedOut;
 use super::gathered::{Flush, Gathered};
 use super::greeting::Greeted;
@@ -28,7 +28,7 @@ const SMALL: usize = 2048;
 /// A socket whose reads and writes are stamped.
 #[derive(Debug)]
 pub(crate) struct MeteredSocket {
-    socket: Socket,
+    pub(crate) socket: Socket,
     pub(crate) meter: Arc<SocketMeter>,
     pub(crate) client: Option<Box<ClientSide>>,
     blocked: Option<Stamp>,
@@ -83,44 +83,8 @@ impl MeteredSocket {
         self.socket.poll_readable(cx)
     }
 
-    /// Ends the connection of a client that neither completes its head nor goes away. Has one that is idle for a while rest.
-    pub(crate) fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(client) = &mut self.client else { return Poll::Pending };
-        if self.meter.open.load(Relaxed) > 0 {
-            return Poll::Pending;
-        }
-        if let Some(since) = self.socket.owed_since() {
-            if !client.deadline.has_expired(cx, since, client.timeouts.head) {
-                return Poll::Pending;
-            }
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
-        }
-        if let Some(began) = self.meter.first_read().filter(|_| !self.meter.is_multiplexed.load(Relaxed)) {
-            if client.deadline.has_expired(cx, began, client.timeouts.head) {
-                client.time_out(&self.meter);
-                // a client that takes nothing is not waited for
-                if self.poll_ahead(cx).is_ready() {
-                    self.meter.on_flushed();
-                }
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
-            }
-            return Poll::Pending;
-        }
-        let since = client.idle_since(&self.meter);
-        if client.may_rest(&self.meter) {
-            if !client.deadline.has_expired(cx, since, REST) {
-                return Poll::Pending;
-            }
-            self.meter.rest();
-        }
-        if client.deadline.has_expired(cx, since, client.timeouts.idle) {
-            return Poll::Ready(Ok(())); // end of file: an idle connection ends without an error
-        }
-        Poll::Pending
-    }
-
     /// Writes what goes out before hyper's bytes.
-    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(client) = &mut self.client else { return Poll::Ready(Ok(())) };
         if client.ahead.is_none() {
             client.ahead = self.meter.take_interim().map(|bytes| (bytes, 0));
@@ -190,7 +154,7 @@ impl MeteredSocket {
         for _ in 0..32 {
             let mut buf = ReadBuf::new(&mut space);
             match self.reader.poll_read(&mut self.socket, cx, &mut buf) {
-                Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(),
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => self.meter.on_read(None),
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
                     let moved = self.meter.last_read().map_or(since, |read| read.max(since));
@@ -309,10 +273,7 @@ impl AsyncRead for MeteredSocket {
                         self.meter.is_multiplexed.store(true, Relaxed);
                         self.shared_by = Some(self.meter.clone());
                     }
-                    match self.socket.came() {
-                        None => self.meter.on_read(),
-                        Some(came) => self.meter.on_came(came),
-                    }
+                    self.meter.on_read(self.socket.came());
                 }
                 self.look_at_upstream(&buf.filled()[before..]);
                 Poll::Ready(Ok(()))

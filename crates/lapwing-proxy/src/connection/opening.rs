@@ -1,4 +1,5 @@
-//! The first bytes of a client's connection, or the first after a rest: they tell which protocol it speaks, and are read again by hyper.
+//! The first bytes of a client's connection, or the first after a rest: they tell which protocol it speaks, and are read again by hyper. And
+//! how long a client may take with them.
 
 use std::io;
 use std::pin::Pin;
@@ -8,6 +9,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use tokio_util::io::poll_read_buf;
 
+use super::client_side::REST;
+use super::failure::ClientTimedOut;
 use super::metered::MeteredSocket;
 
 /// How much is read before hyper is there: what it would read at first.
@@ -53,6 +56,42 @@ impl MeteredSocket {
                 return Poll::Ready(Ok(if is_begun { Opening::Http1 } else { Opening::End }));
             }
         }
+    }
+
+    /// Ends the connection of a client that neither completes its head nor goes away. Has one that is idle for a while rest.
+    pub(crate) fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(client) = &mut self.client else { return Poll::Pending };
+        if self.meter.open.load(Relaxed) > 0 {
+            return Poll::Pending;
+        }
+        if let Some(since) = self.socket.owed_since() {
+            if !client.deadline.has_expired(cx, since, client.timeouts.head) {
+                return Poll::Pending;
+            }
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
+        }
+        if let Some(began) = self.meter.first_read().filter(|_| !self.meter.is_multiplexed.load(Relaxed)) {
+            if client.deadline.has_expired(cx, began, client.timeouts.head) {
+                client.time_out(&self.meter);
+                // a client that takes nothing is not waited for
+                if self.poll_ahead(cx).is_ready() {
+                    self.meter.on_flushed();
+                }
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, ClientTimedOut::Head)));
+            }
+            return Poll::Pending;
+        }
+        let since = client.idle_since(&self.meter);
+        if client.may_rest(&self.meter) {
+            if !client.deadline.has_expired(cx, since, REST) {
+                return Poll::Pending;
+            }
+            self.meter.rest();
+        }
+        if client.deadline.has_expired(cx, since, client.timeouts.idle) {
+            return Poll::Ready(Ok(())); // end of file: an idle connection ends without an error
+        }
+        Poll::Pending
     }
 
     /// What the client speaks, once its first bytes have told.

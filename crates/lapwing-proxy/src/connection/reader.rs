@@ -188,7 +188,7 @@ mod tests {
     fn a_read_is_small_where_a_request_begins_and_where_nobody_waits() {
         let meter = SocketMeter::default();
         assert_eq!(read_size(&meter), BEGINNING);
-        meter.on_read();
+        meter.on_read(None);
         assert_eq!(read_size(&meter), usize::MAX, "the head goes on");
         meter.on_body_left(Some(1 << 20));
         assert_eq!(read_size(&meter), AHEAD, "nobody waits for the body yet");

@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn a_configured_address_is_asked_alone_and_a_server_at_its_usual_paths() {
     let asked = |path: &str| configured("n:9", path).iter().map(|c| format!("{}{}", c.at, c.path)).collect::<Vec<_>>();
-    assert_eq!(asked("/m"), ["http://n:9/m"]);
+    assert_eq!(asked("/m"), ["n:9/m"]);
     let usual = ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"];
-    assert_eq!(asked(""), usual.map(|path| format!("http://n:9{path}")));
+    assert_eq!(asked(""), usual.map(|path| format!("n:9{path}")));
 }
 
 #[test]
