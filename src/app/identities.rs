@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reload::FileWatch;
+use super::file_watch::FileWatch;
 use lapwing_diagnosis::CertificateValidity;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{ClientIdentity, ServerIdentity, Validity};

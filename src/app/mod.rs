@@ -10,6 +10,7 @@ mod data;
 mod demo;
 #[cfg(feature = "engine")]
 pub mod engine;
+mod file_watch;
 #[cfg(feature = "engine")]
 mod hosted;
 mod identities;

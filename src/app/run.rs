@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use super::cli::Command;
-use super::reload::{FileWatch, Reloading};
+use super::file_watch::FileWatch;
+use super::reload::Reloading;
 use super::running::{self, Running};
 use super::{check, cli, demo, engine, log, replay, signals, upstream_flags};
 use crate::config::{self, Loaded, Sources};
