@@ -104,10 +104,10 @@ def run(binary, *args, env=None):
 
 def test_check_tells_every_fault_at_once(binary, tmp_path):
     path = tmp_path / "lapwing.yaml"
-    path.write_text("upstream: https://m:1\nlisten: nowhere\nproxy:\n  conect_timeout: 1s\n  max_in_flight: 0\n")
+    path.write_text("upstream: ftp://m:1\nlisten: nowhere\nproxy:\n  conect_timeout: 1s\n  max_in_flight: 0\n")
     code, out, err = run(binary, "check", "--config", str(path))
     assert (code, out) == (64, "")
-    for part in ("upstream", "https://m:1", "listen", "nowhere", "proxy.conect_timeout", "connect_timeout", "proxy.max_in_flight"):
+    for part in ("upstream", "ftp://m:1", "listen", "nowhere", "proxy.conect_timeout", "connect_timeout", "proxy.max_in_flight"):
         assert part in err, err
 
 
