@@ -60,17 +60,7 @@ pub(crate) fn device() -> Arc<CudaDevice> {
 }
 
 /// How the names begin of fixtures whose plans need what no kernel does.
-const NOT_ON_GPUS: [&str; 9] = [
-    "relative",
-    "transformers-5-mpnet",
-    "transformers-5-modernbert",
-    "transformers-5-llama",
-    "transformers-5-grouped",
-    "transformers-5-cache",
-    "transformers-4-gpt2",
-    "transformers-4-cache",
-    "transformers-5-gpt2",
-];
+const NOT_ON_GPUS: [&str; 2] = ["transformers-5-cache", "transformers-4-cache"];
 
 /// The names of the fixtures that have a plan and kernels for it.
 pub(crate) fn fixtures() -> Vec<String> {
@@ -153,6 +143,19 @@ impl OwnedBatch {
         };
         let columns = (0..plan.inputs.len()).map(column).collect();
         Self { offsets, columns }
+    }
+
+    /// Masks the first `count` tokens of each sequence out too.
+    pub(crate) fn mask_first(&mut self, plan: &Plan, count: usize) {
+        let mask = plan.mask().unwrap();
+        for token in self.offsets.windows(2).flat_map(|ends| ends[0]..ends[1].min(ends[0] + count)) {
+            match &mut self.columns[mask] {
+                Column::I64(mask) => mask[token] = 0,
+                Column::I32(mask) => mask[token] = 0,
+                Column::F32(mask) => mask[token] = 0.0,
+                Column::Bool(mask) => mask[token] = false,
+            }
+        }
     }
 
     /// Replaces the first id of the first id input by one that is in no table.

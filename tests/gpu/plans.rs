@@ -2,7 +2,7 @@
 
 use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
 use lapwing_plan::exec::{Batch, GpuPrecision};
-use lapwing_plan::plan::Plan;
+use lapwing_plan::plan::{Angles, Columns, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
 
 use super::common::{OwnedBatch, Random, compare, device, fixtures, libraries, looks_up, on_cpu, plan};
 
@@ -40,33 +40,99 @@ fn batches(plan: &Plan) -> Vec<Vec<usize>> {
     }
 }
 
-#[test]
-fn every_plan_agrees_with_the_cpu() {
-    let device = device();
-    let mut random = Random::new(7);
+/// Runs batches on the device in every precision and returns how they differ from the CPU's results by more than is allowed.
+fn differences(name: &str, plan: &Plan, batches: &[OwnedBatch]) -> Vec<String> {
     let mut faults = Vec::new();
-    for name in fixtures() {
-        let plan = plan(&name);
-        for (precision, tolerance, least) in precisions() {
-            let executor = CudaExecutor::new(plan.clone(), &device, precision.clone(), GemmPolicy::Own).unwrap();
-            let mut state = CudaState::default();
-            for lengths in batches(&plan) {
-                let owned = OwnedBatch::new(&plan, &lengths, &mut random);
-                let wanted = on_cpu(&plan, &owned);
-                for (port, (got, wanted)) in plan.outputs.iter().zip(run(&executor, &mut state, &owned).iter().zip(&wanted)) {
-                    let (absolute, relative) = allowed(&precision, tolerance, wanted);
-                    let (worst, cosine) = compare(got, wanted, absolute, relative);
-                    if worst > 1.0 || cosine < least {
-                        let (output, precision) = (&port.name, precision.name());
-                        faults.push(format!(
-                            "{name}.{output} {lengths:?} {precision}: {worst:.2} of the allowed deviation, cosine {cosine:.6}"
-                        ));
-                    }
+    for (precision, tolerance, least) in precisions() {
+        let executor = CudaExecutor::new(plan.clone(), &device(), precision.clone(), GemmPolicy::Own).unwrap();
+        let mut state = CudaState::default();
+        for owned in batches {
+            let wanted = on_cpu(plan, owned);
+            for (port, (got, wanted)) in plan.outputs.iter().zip(run(&executor, &mut state, owned).iter().zip(&wanted)) {
+                let (absolute, relative) = allowed(&precision, tolerance, wanted);
+                let (worst, cosine) = compare(got, wanted, absolute, relative);
+                if worst > 1.0 || cosine < least {
+                    let (output, ends, precision) = (&port.name, &owned.offsets, precision.name());
+                    faults.push(format!(
+                        "{name}.{output} {ends:?} {precision}: {worst:.2} of the allowed deviation, cosine {cosine:.6}"
+                    ));
                 }
             }
         }
     }
+    faults
+}
+
+#[test]
+fn every_plan_agrees_with_the_cpu() {
+    let mut random = Random::new(7);
+    let mut faults = Vec::new();
+    for name in fixtures() {
+        let plan = plan(&name);
+        let batches: Vec<OwnedBatch> =
+            batches(&plan).iter().map(|lengths| OwnedBatch::new(&plan, lengths, &mut random)).collect();
+        faults.extend(differences(&name, &plan, &batches));
+    }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Biases by distance, windows, causal masks and rotations over several tiles of tokens, and queries without a key.
+#[test]
+fn tokens_apart_and_masked_agree_with_the_cpu() {
+    let mut random = Random::new(17);
+    let mut faults = Vec::new();
+    for name in
+        ["relative", "transformers-5-mpnet-script", "transformers-5-modernbert-sdpa-dynamo", "transformers-5-grouped-sdpa-script"]
+    {
+        let plan = plan(name);
+        let longest = plan.longest().unwrap().min(130);
+        let mut batches = [[longest, 3, 17], [9, 1, 4]].map(|lengths| OwnedBatch::new(&plan, &lengths, &mut random));
+        if name != "relative" {
+            batches[1].mask_first(&plan, 3);
+        }
+        faults.extend(differences(name, &plan, &batches));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A plan that rotates three heads of 8 of its input, by weights for four positions or by values of each token.
+fn rotation(is_by_token: bool) -> Plan {
+    let value = |width| Value { rows: Rows::Token, width, kind: ElementType::F32 };
+    let port = |(at, name): (usize, &str), width| PlanPort { name: name.into(), value: ValueId(at), features: vec![width] };
+    let weight =
+        |name: &str| Weight { name: name.into(), rows: 4, width: 8, data: (0..32).map(|at| (at as f32).sin()).collect() };
+    let angles = match is_by_token {
+        true => Angles::ByToken { cos: ValueId(2), sin: ValueId(3) },
+        false => Angles::ByPosition { cos: WeightId(0), sin: WeightId(1) },
+    };
+    let inputs = [(0, "x", 25), (2, "cos", 8), (3, "sin", 8)].map(|(at, name, width)| port((at, name), width));
+    let op = Op::Rotate { x: Columns { value: ValueId(0), from: 1 }, heads: 3, head: 8, angles };
+    let plan = Plan {
+        values: [25, 24, 8, 8].map(value).into(),
+        weights: ["cosines", "sines"].map(weight).into(),
+        inputs: inputs[..if is_by_token { 3 } else { 1 }].to_vec(),
+        outputs: vec![port((1, "y"), 24)],
+        nodes: vec![Node { name: "rotate".into(), op, output: ValueId(1) }],
+    };
+    plan.check().unwrap();
+    plan
+}
+
+#[test]
+fn rotations_by_position_and_by_token_agree_with_the_cpu() {
+    let mut random = Random::new(19);
+    for is_by_token in [false, true] {
+        let plan = rotation(is_by_token);
+        let batches = [&[4, 1, 3][..], &[2]].map(|lengths| OwnedBatch::new(&plan, lengths, &mut random));
+        assert_eq!(differences("rotation", &plan, &batches), Vec::<String>::new());
+    }
+    let plan = rotation(false);
+    let executor = CudaExecutor::new(plan.clone(), &device(), GpuPrecision::Fp32, GemmPolicy::Own).unwrap();
+    let (mut state, mut outputs) = (CudaState::default(), Vec::new());
+    let owned = OwnedBatch::new(&plan, &[2, 5], &mut random);
+    let batch = Batch { offsets: &owned.offsets, past: &[], inputs: &owned.inputs() };
+    let message = executor.run(&mut state, &batch, &[true], &mut outputs).unwrap_err().to_string();
+    assert!(message.ends_with("table cosines has 4 rows, token 6 asks for row 4"), "{message}");
 }
 
 #[test]

@@ -62,17 +62,40 @@ struct GemmArgs {
     int split;            // gemv: warps that share a column: 1, 2, 4, 8
 };
 
-/// softmax(scale · q · kᵀ + bias of the key) · v, for each head over each sequence's own tokens: attention_*.
+/// softmax(scale · q · kᵀ + bias of the key + bias of the distance) · v, for each head over each sequence's own tokens:
+/// attention_*. Scores below the lowest finite number count as that number.
 struct AttentionArgs {
     const int *header;
     Mat q, k, v;   // [tokens][stride]; the heads lie side by side, from the first columns below on
     Mat bias;      // [tokens][1] f32, or null
+    const float *by_distance; // rows of 2 · reach + 1, of the key `reach` tokens before the query first; or null
     Mat y;         // [tokens][heads · head_out]
     Tail tail;
     int q_from, k_from, v_from;
     int heads, head, head_out;
     float scale;
+    int group;     // heads for each head of k and v
+    int reach;     // distances beyond it count as the reach
+    int apart;     // elements from a head's row of by_distance to the next head's; 0: all heads have one row
+    int zeros;     // 1: a query whose every score is the lowest number gets zeros, not the mean of the values
     int zero;      // padding
+};
+
+/// y = x · cos + turned · sin for each head, where `turned` is the head with its halves swapped and the then first one
+/// negated: rotate_heads.
+struct RotateArgs {
+    Rows rows;
+    const int *header;  // offsets, if rows of cos and sin are positions in a sequence; null: they are rows of x
+    Mat x;              // the heads lie side by side from column x_from on
+    Mat cos, sin;       // [positions][head] f32, or [rows][head]
+    Mat y;              // [rows][heads · head]
+    int *fault;         // like EmbedArgs, for a position that is not in the tables
+    Tail tail;
+    int x_from;
+    int heads, head;    // an even number of columns
+    int positions;
+    int node;
+    int zero;
 };
 
 /// The norm of (x + residual) over each row: layer_norm, rms_norm.

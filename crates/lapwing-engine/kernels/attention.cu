@@ -6,7 +6,7 @@
 // by FFMA and, about equally, by the reads from shared memory for it (8 wavefronts for 32 FFMA of a warp).
 //
 // Exponentials have base e, and operations have the order of ONNX, so that a row whose keys all have a bias of -1e9 has the same
-// result. 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376.
+// result. Biases by distance are read through the first-level cache: a warp's 32 have 17 neighbouring places. 256 threads; grid: (most tiles, heads); shared memory, bytes: 35840 + 256 · (head_out rounded up to 32), at most 101376.
 // The second term is needed only for sequences of more than 64 tokens.
 
 enum {
@@ -60,7 +60,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
     if ((int)blockIdx.x >= args.header[HEADER_TILES]) return;
     const Place place = place_of(args.header, blockIdx.x);
     const float lowest = -3.402823466e38f;
-    const int thread = threadIdx.x, head = blockIdx.y;
+    const int thread = threadIdx.x, head = blockIdx.y, key_head = head / args.group;
     const int row = thread >> 4, column = thread & 15; // rows row + 16 i; keys column + 16 j; 16 lanes share rows
     float *const q = shared, *const k = q + 64 * PART_STRIDE, *const v = k; // [64][36], [64][36]; [64][32] in place of k
     float *const weights = k + 64 * PART_STRIDE, *const out = weights + 64 * WEIGHT_STRIDE; // [64][68], [64][round]
@@ -81,12 +81,12 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             __syncthreads(); // all threads have read the previous contents
             if (first == 0 || args.head > COLUMNS)
                 fetch(q, PART_STRIDE, args.q, place.begin + place.first, queries, args.q_from + head * args.head + from, columns);
-            fetch(k, PART_STRIDE, args.k, place.begin + first, keys, args.k_from + head * args.head + from, columns);
+            fetch(k, PART_STRIDE, args.k, place.begin + first, keys, args.k_from + key_head * args.head + from, columns);
             if (from == 0 && thread < KEYS) {
                 float bias = 0;
                 if (thread >= keys) bias = from_half(0xfc00); // minus infinity: no such key
                 else if (args.bias.data != nullptr)
-                    bias = static_cast<const float *>(args.bias.data)[(long long)(place.begin + first + thread) * args.bias.stride];
+                    bias = finite_bias(static_cast<const float *>(args.bias.data)[(long long)(place.begin + first + thread) * args.bias.stride]);
                 biases[thread * PART_STRIDE] = bias;
             }
             __syncthreads();
@@ -110,16 +110,25 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
             }
         }
 
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) score[i][j] = score[i][j] * args.scale + biases[(column + 16 * j) * PART_STRIDE];
+        if (args.by_distance != nullptr) {
+            const int distance = first + column - (place.first + row);
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) score[i][j] = with_distance(score[i][j], distance_bias(args, head, distance + 16 * (j - i)));
+        }
+
         // The online softmax. 16 lanes of one warp hold a row's 64 scores.
         float less[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             float top = most[i];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                score[i][j] = score[i][j] * args.scale + biases[(column + 16 * j) * PART_STRIDE];
-                top = fmaxf(top, score[i][j]);
-            }
+            for (int j = 0; j < 4; ++j) top = fmaxf(top, score[i][j]);
 #pragma unroll
             for (int mask = 1; mask <= 8; mask *= 2) top = fmaxf(top, shuffle_xor(top, mask));
             less[i] = expf(most[i] - top);
@@ -139,7 +148,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
         const bool is_last = keys <= KEYS;
         for (int from = 0; from < args.head_out; from += COLUMNS) {
             __syncthreads(); // all threads have their scores, or have read the previous columns
-            fetch(v, COLUMNS, args.v, place.begin + first, keys, args.v_from + head * args.head_out + from, args.head_out - from);
+            fetch(v, COLUMNS, args.v, place.begin + first, keys, args.v_from + key_head * args.head_out + from, args.head_out - from);
             __syncthreads();
             float part[4][2];
 #pragma unroll
@@ -174,6 +183,7 @@ DEVICE void attend(const AttentionArgs &args, float *shared) {
                     *so_far = now;
                 } else if (row + 16 * i < queries) {
                     const int y_row = place.begin + place.first + row + 16 * i, at = from + column * 2;
+                    if (args.zeros && most[i] <= lowest) now = {0.0f, 0.0f};
                     if (at < args.head_out) store(args.y, y_row, head * args.head_out + at, now.x / sum[i]);
                     if (at + 1 < args.head_out) store(args.y, y_row, head * args.head_out + at + 1, now.y / sum[i]);
                 }

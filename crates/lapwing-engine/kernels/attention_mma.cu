@@ -6,11 +6,12 @@
 // for each tile. Scores are computed 32 keys at a time, to need few registers. On short sequences (MiniLM: 128 tokens, heads of
 // 32) it is bound by the reads of q, k, v from L2 and by the exponentials, about 2 us each on an H200, and by the latency of a
 // few dependent reads. Therefore all of its 768 blocks should be resident at once: six on each of 132 multiprocessors, with 25 KB
-// and, on sm_90, 80 registers each. One more register that lives across the loop would leave room for only five.
+// and, on sm_90, 80 registers each. One more register that lives across the loop would leave room for only five. Hence
+// attention_f16_32 takes no biases by distance; the others take heads of any size with them.
 //
 // `head` and `head_out` are multiples of 8, at most the number in the name; missing columns are filled with zeros. q, k, v are
 // f16, their first columns multiples of 8; y is f16 or f32. 128 threads; grid: (most tiles, heads). Shared memory, bytes:
-// stages · (2 · 64 · number · 2 + 64 · 4), so 25344 (three stages), 49920 (three), 66048 (two).
+// stages · (2 · 64 · number · 2 + 64 · 4), so 25344 (three stages), 49920 (three), 66048 (two); with biases by distance 1536 more.
 
 /// The location of 8 halves within a tile. The 16-byte pieces of a row are permuted (swizzled) by the row's number, so
 /// that the same piece of eight rows, which ldmatrix reads at once, lies in different banks.
@@ -23,18 +24,20 @@ struct alignas(8) Pair {
 };
 
 template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, unsigned char *shared) {
-    enum { PIECES = HEAD / 8, STEPS = HEAD / 16, TILE = 64 * HEAD, KEYS = 64, SPAN = 32 };
+    enum { PIECES = HEAD / 8, STEPS = HEAD / 16, TILE = 64 * HEAD, KEYS = 64, SPAN = 32, SPREAD = 128, HAS_DISTANCES = HEAD > 32 };
     const float log2e = 1.4426950408889634f, lowest = -3.402823466e38f;
     if ((int)blockIdx.x >= args.header[HEADER_TILES]) return;
     const Place place = place_of(args.header, blockIdx.x);
     const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5, head = blockIdx.y;
     unsigned short *const stages = reinterpret_cast<unsigned short *>(shared); // each has keys, then values
     float *const biases = reinterpret_cast<float *>(stages + STAGES * 2 * TILE);
+    float *const distances = biases + STAGES * KEYS; // for each stage biases of the 127 distances from its queries to its keys
 
     // A thread loads the same piece of several rows of each tile, 128 / PIECES rows apart, which have the same swizzle.
     const int piece = thread % PIECES, row = thread / PIECES, to = piece_at<HEAD>(row, piece);
     const bool k_there = piece * 8 < args.head, v_there = piece * 8 < args.head_out;
-    const int k_column = head * args.head + (k_there ? piece * 8 : 0), v_column = head * args.head_out + (v_there ? piece * 8 : 0);
+    const int key_head = head / args.group;
+    const int k_column = key_head * args.head + (k_there ? piece * 8 : 0), v_column = key_head * args.head_out + (v_there ? piece * 8 : 0);
     const unsigned short *const k = static_cast<const unsigned short *>(args.k.data) + (long long)place.begin * args.k.stride + args.k_from + k_column;
     const unsigned short *const v = static_cast<const unsigned short *>(args.v.data) + (long long)place.begin * args.v.stride + args.v_from + v_column;
     auto fill = [&](int tile, int stage) {
@@ -48,23 +51,28 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
             cp_async_16(keys + i * 1024 + TILE, v + at * args.v.stride, there && v_there ? 16 : 0);
         }
     };
-    // The bias of a tile's key, loaded before the tile is requested and stored when there is time: using it at once
-    // would wait for memory. Keys that do not exist get minus infinity, and nothing else masks them.
+    // The biases of a tile's key and of a distance, loaded before the tile is requested and stored when there is time: using
+    // them at once would wait for memory. Keys that do not exist get minus infinity, and nothing else masks them.
     auto bias_of = [&](int tile) {
         const int key = tile * KEYS + thread;
-        if (thread >= KEYS || key >= place.length) return from_half(0xfc00);
-        if (args.bias.data == nullptr) return 0.0f;
-        return static_cast<const float *>(args.bias.data)[(long long)(place.begin + key) * args.bias.stride];
+        const bool there = thread < KEYS && key < place.length;
+        Pair bias = {there ? 0.0f : from_half(0xfc00), 0.0f};
+        if (there && args.bias.data != nullptr)
+            bias.x = finite_bias(static_cast<const float *>(args.bias.data)[(long long)(place.begin + key) * args.bias.stride]);
+        if (HAS_DISTANCES && args.by_distance != nullptr) bias.y = distance_bias(args, head, key - place.first - (KEYS - 1));
+        return bias;
     };
     // In base 2. A finite bias stays finite: if all biases of a row are the lowest number, none of its keys may be
     // skipped.
-    auto keep = [&](float bias, int stage) {
-        if (thread < KEYS) biases[stage * KEYS + thread] = bias < lowest ? bias : fmaxf(bias * log2e, lowest);
+    auto keep = [&](Pair bias, int stage) {
+        if (thread < KEYS) biases[stage * KEYS + thread] = bias.x < lowest ? bias.x : fmaxf(bias.x * log2e, lowest);
+        if (HAS_DISTANCES && args.by_distance != nullptr) distances[stage * SPREAD + thread] = bias.y * log2e;
     };
 
     // The queries use the stage that is filled last, until they are in registers.
     unsigned short *const queries = stages + (STAGES - 1) * 2 * TILE;
-    const unsigned short *const from = static_cast<const unsigned short *>(args.q.data) + (long long)place.begin * args.q.stride + args.q_from + k_column;
+    const int q_column = args.q_from + head * args.head + (k_there ? piece * 8 : 0);
+    const unsigned short *const from = static_cast<const unsigned short *>(args.q.data) + (long long)place.begin * args.q.stride + q_column;
 #pragma unroll
     for (int i = 0; i < STEPS; ++i) {
         const int at = place.first + row + i * (128 / PIECES);
@@ -72,7 +80,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         cp_async_16(queries + to + i * 1024, from + (there ? at : 0ll) * args.q.stride, there && k_there ? 16 : 0);
     }
     const int tiles = (place.length + KEYS - 1) / KEYS;
-    float bias_ahead[STAGES - 1];
+    Pair bias_ahead[STAGES - 1];
 #pragma unroll
     for (int tile = 0; tile < STAGES - 1; ++tile) bias_ahead[tile] = bias_of(tile);
 #pragma unroll
@@ -103,7 +111,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         __syncthreads(); // this tile has arrived, and all threads have read the previous one
         if (tile + STAGES - 1 < tiles) {
             const int next = stage == 0 ? STAGES - 1 : stage - 1;
-            const float bias = bias_of(tile + STAGES - 1);
+            const Pair bias = bias_of(tile + STAGES - 1);
             fill(tile + STAGES - 1, next);
             keep(bias, next);
         }
@@ -128,7 +136,6 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
                 }
             }
 
-            float top_a = most_a, top_b = most_b;
 #pragma unroll
             for (int i = 0; i < SPAN / 8; ++i) {
                 const Pair add = *reinterpret_cast<const Pair *>(bias + i * 8);
@@ -136,6 +143,18 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
                 score[i][1] = score[i][1] * scale + add.y;
                 score[i][2] = score[i][2] * scale + add.x;
                 score[i][3] = score[i][3] * scale + add.y;
+            }
+            if (HAS_DISTANCES && args.by_distance != nullptr) {
+                const float *const of_score = distances + (stage * SPREAD + span + column + KEYS - 1 - (query & (KEYS - 1)));
+#pragma unroll
+                for (int i = 0; i < SPAN / 8; ++i)
+#pragma unroll
+                    for (int j = 0; j < 4; ++j)
+                        score[i][j] = with_distance(score[i][j], of_score[i * 8 + (j & 1) - (j >> 1) * 8]);
+            }
+            float top_a = most_a, top_b = most_b;
+#pragma unroll
+            for (int i = 0; i < SPAN / 8; ++i) {
                 top_a = fmaxf(top_a, fmaxf(score[i][0], score[i][1]));
                 top_b = fmaxf(top_b, fmaxf(score[i][2], score[i][3]));
             }
@@ -189,7 +208,7 @@ template <int HEAD, int STAGES> DEVICE void attend(const AttentionArgs &args, un
         sum_a += shuffle_xor(sum_a, mask);
         sum_b += shuffle_xor(sum_b, mask);
     }
-    const float by_a = 1.0f / sum_a, by_b = 1.0f / sum_b;
+    const float by_a = args.zeros && most_a <= lowest ? 0.0f : 1.0f / sum_a, by_b = args.zeros && most_b <= lowest ? 0.0f : 1.0f / sum_b;
     const long long y_row = place.begin + query;
     if (args.y.kind == F32) {
         float *const y = static_cast<float *>(args.y.data) + y_row * args.y.stride + head * args.head_out + column;
@@ -232,7 +251,7 @@ KERNEL(attention_f16_64, AttentionArgs, 128) {
     finish(args.tail);
 }
 
-KERNEL(attention_f16_128, AttentionArgs, 128) {
+KERNEL(attention_f16_128, AttentionArgs, BLOCKS(128, 2)) {
     SHARED(unsigned char, shared);
     attend<128, 2>(args, shared);
     finish(args.tail);

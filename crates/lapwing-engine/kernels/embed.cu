@@ -51,11 +51,7 @@ DEVICE int pick(const EmbedArgs &args, int which, int row, int lane) {
     const Table &table = args.tables[which];
     const long long id = asked(args, table, row), from_start = id < 0 ? id + table.table_rows : id;
     if (from_start >= 0 && from_start < table.table_rows) return (int)from_start;
-    if (lane == which && atomicCAS(args.fault, 0, 1 + args.node) == 0) {
-        args.fault[1] = which;
-        args.fault[2] = row;
-        args.fault[3] = (int)(id > 2147483647 ? 2147483647 : id < -2147483647 ? -2147483647 : id);
-    }
+    if (lane == which) report_row(args.fault, args.node, which, row, id);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// Copies columns to another matrix, converting the element type, and quantises rows to 8 bits.
+// Copies columns to another matrix, converting the element type, rotates heads by angles, and quantises rows to 8 bits.
 //
 // Bound by memory: four elements per load where both sides allow it, neighbouring threads at neighbouring addresses.
 
@@ -11,6 +11,36 @@ template <class T> DEVICE void read_four(float (&v)[4], const Mat &m, int row, i
     const Four<T> raw = *reinterpret_cast<const Four<T> *>(place<T>(m, row, column));
 #pragma unroll
     for (int j = 0; j < 4; ++j) v[j] = number(raw.v[j]);
+}
+
+/// Four elements from `column` on, of which `left` are wanted; `fours` says that they can be read at once.
+DEVICE void take_four(float (&v)[4], const Mat &m, int row, int column, int left, bool fours) {
+    // the padding of a row whose end is not a multiple of four has room for them
+    if (fours && m.kind == F32) read_four<float>(v, m, row, column);
+    else if (fours) read_four<unsigned short>(v, m, row, column);
+    else
+#pragma unroll
+        for (int j = 0; j < 4; ++j) v[j] = j < left ? load(m, row, column + j) : 0.0f;
+}
+/// Writes what take_four reads.
+DEVICE void put_four(const float (&v)[4], const Mat &m, int row, int column, int left, bool fours) {
+    if (fours && left > 3 && m.kind == F32) *reinterpret_cast<Four<float> *>(place<float>(m, row, column)) = {{v[0], v[1], v[2], v[3]}};
+    else if (fours && left > 3)
+        *reinterpret_cast<Four<unsigned short> *>(place<unsigned short>(m, row, column)) = {
+            {to_half(v[0]), to_half(v[1]), to_half(v[2]), to_half(v[3])}};
+    else
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            if (j < left) store(m, row, column + j, v[j]);
+}
+
+/// The row of cosines and sines of a row of x; 0 if there is none, which is reported.
+DEVICE int angle_of(const RotateArgs &args, int row) {
+    if (args.header == nullptr) return row;
+    const int position = row - args.header[HEADER_OFFSETS + sequence_of(args.header, row)];
+    if (position < args.positions) return position;
+    report_row(args.fault, args.node, 0, row, position);
+    return 0;
 }
 
 /// A float as a signed byte: to the nearest, ties to even, at most ±127.
@@ -61,21 +91,38 @@ KERNEL(copy_columns, CopyArgs, 256) {
     for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += all) {
         const int row = (int)(at / pieces), column = (int)(at % pieces) * 4;
         float v[4];
-        // the padding of a row whose end is not a multiple of four has room for them
-        if (reads && args.x.kind == F32) moves::read_four<float>(v, args.x, row, args.x_from + column);
-        else if (reads) moves::read_four<unsigned short>(v, args.x, row, args.x_from + column);
-        else
+        moves::take_four(v, args.x, row, args.x_from + column, args.width - column, reads);
+        moves::put_four(v, args.y, row, args.y_from + column, args.width - column, writes);
+        if (count - at <= all) break; // at + all might not fit
+    }
+    finish(args.tail);
+}
+
+// One thread for four columns of a head (or fewer at the end of its half) and the four that they are rotated with, in a
+// grid-stride loop.
+KERNEL(rotate_heads, RotateArgs, 256) {
+    const int half = args.head / 2, pieces = (half + 3) / 4, all_pieces = args.heads * pieces;
+    const unsigned count = (unsigned)rows_of(args.rows) * (unsigned)all_pieces, all = gridDim.x * blockDim.x;
+    const bool fours = half % 4 == 0 && in_fours(args.x, args.x_from) && in_fours(args.cos) && in_fours(args.sin) && in_fours(args.y);
+    for (unsigned at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += all) {
+        const int row = (int)(at / (unsigned)all_pieces), piece = (int)(at % (unsigned)all_pieces);
+        const int head = piece / pieces * args.head, column = piece % pieces * 4, left = half - column;
+        const int angle = moves::angle_of(args, row);
+        float x[2][4], cos[2][4], sin[2][4];
 #pragma unroll
-            for (int j = 0; j < 4; ++j) v[j] = column + j < args.width ? load(args.x, row, args.x_from + column + j) : 0.0f;
-        if (writes && column + 3 < args.width && args.y.kind == F32)
-            *reinterpret_cast<Four<float> *>(moves::place<float>(args.y, row, args.y_from + column)) = {{v[0], v[1], v[2], v[3]}};
-        else if (writes && column + 3 < args.width)
-            *reinterpret_cast<Four<unsigned short> *>(moves::place<unsigned short>(args.y, row, args.y_from + column)) = {
-                {to_half(v[0]), to_half(v[1]), to_half(v[2]), to_half(v[3])}};
-        else
+        for (int i = 0; i < 2; ++i) {
+            moves::take_four(x[i], args.x, row, args.x_from + head + i * half + column, left, fours);
+            moves::take_four(cos[i], args.cos, angle, i * half + column, left, fours);
+            moves::take_four(sin[i], args.sin, angle, i * half + column, left, fours);
+        }
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                if (column + j < args.width) store(args.y, row, args.y_from + column + j, v[j]);
+        for (int j = 0; j < 4; ++j) {
+            const float first = x[0][j] * cos[0][j] - x[1][j] * sin[0][j];
+            x[1][j] = x[1][j] * cos[1][j] + x[0][j] * sin[1][j];
+            x[0][j] = first;
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) moves::put_four(x[i], args.y, row, head + i * half + column, left, fours);
         if (count - at <= all) break; // at + all might not fit
     }
     finish(args.tail);

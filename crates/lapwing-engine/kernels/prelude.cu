@@ -276,6 +276,28 @@ DEVICE Place place_of(const int *header, int tile) {
     return Place{begin, offsets[low + 1] - begin, (tile - tiles[low]) * PRELUDE_TILE};
 }
 
+/// The bias of a key that exists, and the sum of a score and its bias by distance: at least the lowest finite number. The score
+/// of a key that does not exist is below and stays there.
+DEVICE float finite_bias(float bias) {
+    const float lowest = -3.402823466e38f;
+    return bias < lowest ? lowest : bias;
+}
+DEVICE float with_distance(float score, float bias) {
+    return score < -3.402823466e38f ? score : finite_bias(score + bias);
+}
+/// The bias of the distance from a query to a key.
+template <class Args> DEVICE float distance_bias(const Args &args, int head, int distance) {
+    return args.by_distance[(long long)head * args.apart + args.reach + min(max(distance, -args.reach), args.reach)];
+}
+
+/// Reports once that a node asks for a row that no table has, as EmbedArgs describes.
+DEVICE void report_row(int *fault, int node, int table, int row, long long id) {
+    if (atomicCAS(fault, 0, 1 + node) != 0) return;
+    fault[1] = table;
+    fault[2] = row;
+    fault[3] = (int)(id > 2147483647 ? 2147483647 : id < -2147483647 ? -2147483647 : id);
+}
+
 /// The end of every kernel, called by all threads of every block, including blocks without work: the grid's last block
 /// notifies the host, if a Tail requests it. The barrier and the counter's release and acquire order the writes of all
 /// blocks before the last block's release of the flag, which therefore publishes them too: causality order is

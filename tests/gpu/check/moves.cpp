@@ -1,4 +1,5 @@
-// Checks of copying columns between matrices of all kinds, of quantising rows to 8 bits, and of the kernels that measure the device.
+// Checks of copying columns between matrices of all kinds, of rotating heads, of quantising rows to 8 bits, and of the kernels that
+// measure the device.
 #include <algorithm>
 
 #include <limits>
@@ -39,6 +40,55 @@ CHECK(columns_copied) {
                 t.close("columns of kind " + std::to_string(from_kind), y.read(), want, 0, 0);
                 t.is_true(tail.is_set(), "the tail of copy_columns");
             }
+}
+
+CHECK(heads_rotated) {
+    for (int head : {2, 6, 8, 10, 16, 64})
+        for (int again = 0; again < 12; ++again) {
+            // by position, by position with one that is not in the tables, and by token
+            const bool by_token = again % 3 == 2, wrong = again % 3 == 1;
+            const int heads = t.whole(1, 4), width = heads * head, kind = again % 2 ? F16 : F32, to_kind = again / 2 % 2 ? F16 : F32;
+            const std::vector<int> lengths = {3, 1, 0, 9, 2};
+            const int tokens = 15, room = tokens + t.whole(0, 4), positions = wrong ? 8 : 9 + t.whole(0, 3);
+            RotateArgs args = {};
+            args.x_from = again % 4 ? t.whole(0, 3) : 8;
+            const int x_width = args.x_from + width + t.whole(0, 2), angles = by_token ? room : positions;
+            auto x = t.matrix(kind, room, x_width, t.uniform(size_t(room * x_width), -2, 2));
+            auto cos = t.matrix(F32, angles, head, t.uniform(size_t(angles * head), -1, 1));
+            auto sin = t.matrix(F32, angles, head, t.uniform(size_t(angles * head), -1, 1));
+            auto y = t.matrix(to_kind, room, width);
+            auto header = t.buffer(t.header(lengths, 7));
+            auto fault = t.buffer(std::vector<int>(4, 0));
+            auto tail = t.tail();
+            args.rows = {header.as<int>(), HEADER_TOKENS, 0};
+            args.header = by_token ? nullptr : header.as<int>();
+            args.x = x;
+            args.cos = cos;
+            args.sin = sin;
+            args.y = y;
+            args.fault = fault.as<int>();
+            args.tail = tail;
+            args.heads = heads;
+            args.head = head;
+            args.positions = positions;
+            args.node = 4;
+            const auto values = x.read(), cosines = cos.read(), sines = sin.read();
+            std::vector<float> want(size_t(room * width), NAN);
+            for (int s = 0, row = 0; s < int(lengths.size()); ++s)
+                for (int position = 0; position < lengths[size_t(s)]; ++position, ++row)
+                    for (int c = 0; c < width; ++c) {
+                        const int in = c % head, half = head / 2, at = (by_token ? row : position < positions ? position : 0) * head + in;
+                        const double own = double(values[size_t(row * x_width + args.x_from + c)]);
+                        const double other = double(values[size_t(row * x_width + args.x_from + c + (in < half ? half : -half))]);
+                        const double turned = in < half ? -other : other;
+                        want[size_t(row * width + c)] = float(own * double(cosines[size_t(at)]) + turned * double(sines[size_t(at)]));
+                    }
+            t.launch("moves", "rotate_heads", unsigned(t.whole(1, 2)), 1, 256, 0, args);
+            const float tolerance = to_kind == F16 ? 2e-3f : 1e-6f;
+            t.close("rotated heads of " + std::to_string(head), y.read(), want, tolerance, tolerance);
+            t.equal("the fault", t.read<int>(fault), wrong ? std::vector<int>{5, 0, 12, 8} : std::vector<int>(4, 0));
+            t.is_true(tail.is_set(), "the tail of rotate_heads");
+        }
 }
 
 CHECK(rows_in_8_bits) {

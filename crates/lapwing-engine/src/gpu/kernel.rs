@@ -79,13 +79,18 @@ pub static MAP_ROWS: Kernel = kernel("map", "map_rows", 256, 0);
 /// `moves.cu`
 pub static COPY: Kernel = kernel("moves", "copy_columns", 256, 0);
 /// `moves.cu`
+pub static ROTATE: Kernel = kernel("moves", "rotate_heads", 256, 0);
+/// `moves.cu`
 pub static QUANTIZE: Kernel = kernel("moves", "quantize_rows", 128, 0);
 
-/// Additional shared memory in bytes of the attention kernel for values of `head_out` columns per head.
+/// Additional shared memory in bytes of the attention kernel for values of `head_out` columns per head, and for biases by distance.
 #[must_use]
-pub fn attention_shared(kernel: &Kernel, head_out: usize) -> u32 {
+pub fn attention_shared(kernel: &Kernel, head_out: usize, has_distances: bool) -> u32 {
     let columns = head_out.next_multiple_of(32);
-    if kernel.name == ATTENTION.name { u32::try_from(256 * columns).unwrap_or(u32::MAX) } else { 0 }
+    if kernel.name == ATTENTION.name {
+        return u32::try_from(256 * columns).unwrap_or(u32::MAX);
+    }
+    if has_distances { 1536 } else { 0 }
 }
 
 static ATTENTION_F16: [(usize, Kernel); 3] = [
@@ -176,10 +181,11 @@ pub const fn tiles(kind: Kind, is_tf32: bool) -> &'static [Tile] {
     }
 }
 
-/// The fp16 attention kernel for heads of `head` columns; `None` above 128.
+/// The fp16 attention kernel for heads of `head` columns; `None` above 128. That of the smallest heads has no biases by distance.
 #[must_use]
-pub fn attention_f16(head: usize) -> Option<&'static Kernel> {
-    ATTENTION_F16.iter().find(|(most, _)| head <= *most).map(|(_, kernel)| kernel)
+pub fn attention_f16(head: usize, has_distances: bool) -> Option<&'static Kernel> {
+    let kernels = &ATTENTION_F16[usize::from(has_distances)..];
+    kernels.iter().find(|(most, _)| head <= *most).map(|(_, kernel)| kernel)
 }
 
 /// All kernels that programs use.
@@ -201,6 +207,7 @@ pub fn all() -> impl Iterator<Item = &'static Kernel> {
         &MAP_FLAT,
         &MAP_ROWS,
         &COPY,
+        &ROTATE,
         &QUANTIZE,
     ];
     gemv.chain(tiles).chain(attention).chain(rest)

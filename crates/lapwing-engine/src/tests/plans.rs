@@ -59,17 +59,7 @@ pub(crate) fn every() -> Vec<String> {
 
 /// How the names begin of fixtures that a GPU refuses, and the operation that it has no kernel for.
 #[cfg(feature = "cuda")]
-pub(crate) const NOT_ON_GPUS: [(&str, &str); 9] = [
-    ("relative", "attention"),
-    ("transformers-5-mpnet", "attention"),
-    ("transformers-5-modernbert", "rotate"),
-    ("transformers-5-llama", "rotate"),
-    ("transformers-5-grouped", "rotate"),
-    ("transformers-5-cache", "append"),
-    ("transformers-4-gpt2", "attention"),
-    ("transformers-4-cache", "append"),
-    ("transformers-5-gpt2", "attention"),
-];
+pub(crate) const NOT_ON_GPUS: [(&str, &str); 2] = [("transformers-5-cache", "append"), ("transformers-4-cache", "append")];
 
 /// The names of the others.
 #[cfg(feature = "cuda")]

@@ -8,10 +8,10 @@ use crate::gpu::args::Control;
 use crate::gpu::layout::ValueLocation;
 use crate::gpu::lower::PortSlot;
 use lapwing_plan::exec::{IdError, RunError};
-use lapwing_plan::plan::{BatchSize, ElementType, Op};
+use lapwing_plan::plan::{Angles, BatchSize, ElementType, Op};
 
 impl PreparedRun<'_> {
-    /// Checks whether a lookup reported an id that is out of its table's range.
+    /// Checks whether a lookup or a rotation reported an id or a position that is out of its table's range.
     pub(crate) fn check_fault(&mut self) -> Result<(), GpuError> {
         let Self { executor, memory, .. } = self;
         if memory.control.flag(Control::FAULT)? == 0 {
@@ -24,10 +24,12 @@ impl PreparedRun<'_> {
         }
         let [node, table, token, value] = words;
         let plan = executor.plan();
-        let tables = plan.nodes.get((node as usize).wrapping_sub(1)).map(|node| &node.op);
-        let Some(Op::Embed { tables, .. }) = tables else { return Ok(()) };
-        let Some((id, _)) = tables.get(table as usize) else { return Ok(()) };
-        let weight = plan.weight(*id);
+        let id = match plan.nodes.get((node as usize).wrapping_sub(1)).map(|node| &node.op) {
+            Some(Op::Embed { tables, .. }) => tables.get(table as usize).map(|(id, _)| *id),
+            Some(Op::Rotate { angles: Angles::ByPosition { cos, .. }, .. }) => Some(*cos),
+            _ => None,
+        };
+        let Some(weight) = id.map(|id| plan.weight(id)) else { return Ok(()) };
         let (token, value) = (token as usize, i64::from(value.cast_signed()));
         let error = IdError { table: weight.name.clone(), rows: weight.rows, token, value };
         Err(RunError::Id(error).into())

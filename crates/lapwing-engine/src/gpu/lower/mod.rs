@@ -28,6 +28,8 @@ pub use self::step::{Launch, Product, Step};
 
 /// Query rows per block of attention.
 pub const QUERIES: usize = 64;
+/// Why a node is refused that nothing else is wrong with.
+const NO_KERNEL: &str = "there is no kernel for it";
 
 /// A plan, lowered for batches up to a capacity.
 #[derive(Clone, Debug)]
@@ -79,7 +81,7 @@ impl PreparedPlan {
         target: &LoweringTarget,
     ) -> Result<LoweredProgram, UnsupportedNode> {
         if let Some(node) = plan.nodes.iter().find(|node| matches!(node.op, Op::Append { .. })) {
-            let reason = "there is no kernel for it".into();
+            let reason = NO_KERNEL.into();
             return Err(UnsupportedNode { node: node.name.clone(), operator: node.op.name().into(), reason });
         }
         too_large(plan, capacity)?;
@@ -154,7 +156,12 @@ impl Lowering<'_> {
         match &node.op {
             Op::Gemm { .. } => self.product(node),
             Op::Attention { .. } => self.attention(node),
-            Op::Rotate { .. } | Op::Append { .. } => Err("there is no kernel for it".into()),
+            Op::Rotate { x, heads, head, angles } => {
+                self.rotate(node, *x, [*heads, *head], *angles);
+                Ok(())
+            }
+            // before anything is lowered, a plan with it is refused
+            Op::Append { .. } => Err(NO_KERNEL.into()),
             Op::Embed { tables, norm } => self.embed(node, tables, norm.as_ref()),
             Op::LayerNorm { x, residual, epsilon, scale, shift } => {
                 self.norm(node, [&kernel::LAYER_NORM, &kernel::LAYER_NORM_WIDE], *x, *residual, *epsilon, [*scale, *shift])

@@ -1,28 +1,25 @@
-//! Lowers row operations: attention, norms, lookups, folds, and column copies.
+//! Lowers row operations: attention, rotations, norms, lookups, folds, and column copies.
 
 use super::{Lowering, QUERIES};
 use crate::gpu::args::{Address, Control, KernelArgs, MatrixRef, Region};
 use crate::gpu::kernel::{self, Kernel};
 use crate::gpu::layout::{Kind, stride};
 use crate::gpu::weights::WeightForm;
-use lapwing_plan::plan::{Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
+use lapwing_plan::plan::{Angles, Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
 
 /// Rows per block of kernels with one warp per row.
 const WARPS: usize = 4;
 /// The most tables of a lookup.
 const TABLES: usize = 4;
+/// Where kernels report a row that no table has.
+const FAULT: Address = Address::new(Region::Control, 4 * Control::FAULT);
 
 impl Lowering<'_> {
     pub(crate) fn attention(&mut self, node: &Node) -> Result<(), String> {
-        let Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, .. } = &node.op else {
+        let Op::Attention { q, k, v, heads, key_heads, head, head_out, scale, bias, by_distance, is_zero_if_masked } = &node.op
+        else {
             return Ok(());
         };
-        if key_heads != heads {
-            return Err(format!("{heads} heads that share {key_heads} of keys; the kernel has none shared"));
-        }
-        if by_distance.is_some() {
-            return Err("a bias by the distance of query and key; the kernel has none".into());
-        }
         if (*head).max(*head_out) > kernel::WIDEST_HEAD {
             return Err(format!("heads of {} columns; at most {} are supported", head.max(head_out), kernel::WIDEST_HEAD));
         }
@@ -30,21 +27,45 @@ impl Lowering<'_> {
         let is_half = parts.iter().all(|part| self.mat(part.value).kind == Kind::F16);
         let is_fit = |part: &&Columns| part.from.is_multiple_of(8);
         let kernel = if is_half && head % 8 == 0 && head_out % 8 == 0 && parts.iter().all(is_fit) {
-            kernel::attention_f16((*head).max(*head_out)).unwrap_or(&kernel::ATTENTION)
+            kernel::attention_f16((*head).max(*head_out), by_distance.is_some()).unwrap_or(&kernel::ATTENTION)
         } else {
             &kernel::ATTENTION
         };
         let kind = if is_half { Kind::F16 } else { Kind::F32 };
         let [q_mat, k_mat, v_mat] = parts.map(|part| self.as_kind(part.value, kind));
         let bias = bias.map(|id| self.as_kind(id, Kind::F32));
-        let header = self.header();
+        let (reach, apart) = by_distance.map(|id| self.plan.weight(id)).map_or((0, 0), |table| {
+            let apart = if table.rows == 1 { 0 } else { table.width };
+            (table.width / 2, apart)
+        });
+        let (header, distances) = (self.header(), self.row(*by_distance));
         let args = KernelArgs::default().pointer(Some(header)).mat(Some(q_mat)).mat(Some(k_mat)).mat(Some(v_mat)).mat(bias);
-        let args = args.mat(Some(self.mat(node.output))).tail();
-        let args = args.int(q.from).int(k.from).int(v.from).int(*heads).int(*head).int(*head_out).float(*scale).int(0);
+        let args = args.pointer(distances).mat(Some(self.mat(node.output))).tail();
+        let args = args.int(q.from).int(k.from).int(v.from).int(*heads).int(*head).int(*head_out).float(*scale);
+        let args = args.int(heads / key_heads).int(reach).int(apart).int(usize::from(*is_zero_if_masked)).int(0);
         let tiles = self.most(Rows::Token) / QUERIES + self.most(Rows::Batch);
-        let shared = kernel.shared + kernel::attention_shared(kernel, *head_out);
+        let shared = kernel.shared + kernel::attention_shared(kernel, *head_out, by_distance.is_some());
         self.launch_with(kernel, (tiles.min(self.most(Rows::Token)), *heads), shared, args);
         Ok(())
+    }
+
+    pub(crate) fn rotate(&mut self, node: &Node, x: Columns, [heads, head]: [usize; 2], angles: Angles) {
+        let rows = self.plan.value(node.output).rows;
+        let (header, cos, sin, positions) = match angles {
+            Angles::ByPosition { cos, sin } => {
+                let [cos_table, sin_table] = [cos, sin].map(|id| {
+                    let at = self.form(WeightForm::Table(id, Kind::F32));
+                    MatrixRef { at, stride: stride(head), kind: Kind::F32 }
+                });
+                (Some(self.header()), cos_table, sin_table, self.plan.weight(cos).rows)
+            }
+            Angles::ByToken { cos, sin } => (None, self.mat(cos), self.mat(sin), 0),
+        };
+        let args = self.rows(KernelArgs::default(), rows).pointer(header).mat(Some(self.mat(x.value))).mat(Some(cos));
+        let args = args.mat(Some(sin)).mat(Some(self.mat(node.output))).pointer(Some(FAULT)).tail();
+        let args = args.int(x.from).int(heads).int(head).int(positions).int(self.node).int(0);
+        let blocks = (self.most(rows) * heads * (head / 2).div_ceil(4)).div_ceil(kernel::ROTATE.threads as usize);
+        self.launch(&kernel::ROTATE, (blocks.min(16 * self.target.processors), 1), args);
     }
 
     pub(crate) fn norm(
@@ -88,8 +109,7 @@ impl Lowering<'_> {
             args = args.mat(Some(table)).mat(ids).int(from).int(weight.rows);
         }
         let (scale, shift) = (self.row(norm.and_then(|norm| norm.scale)), self.row(norm.and_then(|norm| norm.shift)));
-        let fault = Address::new(Region::Control, 4 * Control::FAULT);
-        let args = args.pointer(scale).pointer(shift).mat(Some(self.mat(node.output))).pointer(Some(fault)).tail();
+        let args = args.pointer(scale).pointer(shift).mat(Some(self.mat(node.output))).pointer(Some(FAULT)).tail();
         let args = args.int(tables.len()).int(out.width).float(norm.map_or(0.0, |norm| norm.epsilon));
         let args = args.int(usize::from(norm.is_some())).int(self.node).int(0);
         self.launch(&kernel::EMBED, (self.most(out.rows).div_ceil(WARPS), 1), args);

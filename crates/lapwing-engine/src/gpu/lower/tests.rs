@@ -156,6 +156,22 @@ fn what_has_no_kernel_is_refused_by_its_node() {
 }
 
 #[test]
+fn biases_by_distance_are_added_by_a_kernel_that_takes_them() {
+    let mut counts = [0; 2];
+    for name in every_on_gpus() {
+        let (plan, program) = program(&name, &GpuPrecision::Fp16, BatchSize::uniform(3, 40));
+        for launch in launches(&program).into_iter().filter(|launch| launch.kernel.module == "attention_mma") {
+            let Op::Attention { by_distance, .. } = &plan.nodes[launch.node].op else { panic!("{name}") };
+            let is_with = by_distance.is_some();
+            assert_eq!(launch.kernel.name, if is_with { "attention_f16_64" } else { "attention_f16_32" }, "{name}");
+            assert_eq!(launch.shared, launch.kernel.shared + if is_with { 1536 } else { 0 }, "{name}");
+            counts[usize::from(is_with)] += 1;
+        }
+    }
+    assert!(counts.iter().all(|count| *count > 4), "{counts:?}");
+}
+
+#[test]
 fn tiles_are_chosen_by_how_many_blocks_there_are() {
     let kernel = |rows, n| products::best(kernel::tiles(Kind::F16, false), rows, n, 132).kernel.name;
     assert_eq!(kernel(4096, 1536), "gemm_f16_128x128");
