@@ -1,8 +1,11 @@
 //! Every fixture's plan in every precision compared with the CPU; repeated launches; wanted outputs; memory.
 
+use lapwing_engine::gpu::lower::Step;
 use lapwing_engine::gpu::{CudaExecutor, CudaState, GemmPolicy};
 use lapwing_plan::exec::{Batch, GpuPrecision};
-use lapwing_plan::plan::{Angles, Columns, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId};
+use lapwing_plan::plan::{
+    Angles, BatchSize, Columns, ElementType, Node, Op, Plan, PlanPort, Rows, Value, ValueId, Weight, WeightId,
+};
 
 use super::common::{OwnedBatch, Random, compare, device, fixtures, libraries, looks_up, on_cpu, plan};
 
@@ -228,6 +231,10 @@ fn products_by_the_library_agree_with_the_cpu() {
             }
             let is_whole = matches!(precision, GpuPrecision::Int8(_));
             assert!(!is_always || is_whole || state.library_products() > 0, "{}", precision.name());
+            // those with an activation that the library does not have among them
+            let program = executor.program(BatchSize::of(lengths), &vec![true; plan.outputs.len()]).unwrap();
+            let is_product = |step: &&Step| matches!(step, Step::Product(_));
+            assert!(!is_always || state.library_products() == program.steps.iter().filter(is_product).count());
         }
     }
 }

@@ -190,14 +190,15 @@ struct MapArgs {
     int result;        // the slot of the result
 };
 
-/// y[:, y_from ..] = x[:, x_from ..], converting the element type if it differs: copy_columns.
+/// y[:, y_from ..] = activation(x[:, x_from ..]), converting the element type if it differs: copy_columns. Both may be the same
+/// columns.
 struct CopyArgs {
     Rows rows;
     Mat x, y;
     Tail tail;
     int x_from, y_from;
     int width;
-    int zero;
+    int activation;
 };
 
 /// Quantises each row to 8 bits: y = round(x / scale), scale = max |x| / 127 (1 if all are 0, NaN if one is not

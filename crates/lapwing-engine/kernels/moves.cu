@@ -1,4 +1,4 @@
-// Copies columns to another matrix, converting the element type, rotates heads by angles, and quantises rows to 8 bits.
+// Copies columns to another matrix, converting the element type, or activates them in place; rotates heads by angles, and quantises rows to 8 bits.
 //
 // Bound by memory: four elements per load where both sides allow it, neighbouring threads at neighbouring addresses.
 
@@ -92,6 +92,9 @@ KERNEL(copy_columns, CopyArgs, 256) {
         const int row = (int)(at / pieces), column = (int)(at % pieces) * 4;
         float v[4];
         moves::take_four(v, args.x, row, args.x_from + column, args.width - column, reads);
+        if (args.activation != ACT_NONE)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) v[j] = activate(args.activation, v[j]);
         moves::put_four(v, args.y, row, args.y_from + column, args.width - column, writes);
         if (count - at <= all) break; // at + all might not fit
     }

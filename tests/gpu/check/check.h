@@ -260,6 +260,19 @@ class Check {
     double worst_ = 0;
 };
 
+/// enum Activation of args.cu in double precision.
+inline double activated(int activation, double x) {
+    switch (activation) {
+    case ACT_RELU: return x > 0 ? x : 0;
+    case ACT_GELU: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+    case ACT_GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ACT_SIGMOID: return 1 / (1 + std::exp(-x));
+    case ACT_TANH: return std::tanh(x);
+    case ACT_SILU: return x / (1 + std::exp(-x));
+    default: return x;
+    }
+}
+
 struct Registered {
     const char *name;
     void (*run)(Check &);

@@ -49,18 +49,6 @@ float rounded_to_tf32(float v) {
     return v;
 }
 
-double activated(int activation, double x) {
-    switch (activation) {
-    case ACT_RELU: return x > 0 ? x : 0;
-    case ACT_GELU: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
-    case ACT_GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case ACT_SIGMOID: return 1 / (1 + std::exp(-x));
-    case ACT_TANH: return std::tanh(x);
-    case ACT_SILU: return x / (1 + std::exp(-x));
-    default: return x;
-    }
-}
-
 struct Case {
     // The grid is made for `room` rows; those behind `rows` are NaN and must not be written.
     int rows, room, n, k;
@@ -144,7 +132,7 @@ void run(check::Check &t, const Kernel &kernel, const Case &c) {
             if (w_scaled) sum *= w_scales[size_t(column)];
             if (c.bias) sum += biases[size_t(column)];
             const size_t at = size_t(row) * size_t(c.n) + size_t(column);
-            sum = activated(c.activation, sum);
+            sum = check::activated(c.activation, sum);
             if (c.residual) sum += rs[at];
             want[at] = float(sum);
         }

@@ -42,6 +42,29 @@ CHECK(columns_copied) {
             }
 }
 
+CHECK(columns_activated_in_place) {
+    for (int kind : {F32, F16})
+        for (int activation = ACT_NONE; activation <= ACT_SILU; ++activation)
+            for (int width : {1, 3, 8, 129, 384}) {
+                const int rows = t.whole(1, 9), room = rows + t.whole(0, 4);
+                auto x = t.matrix(kind, room, width, t.uniform(size_t(room * width), -6, 6));
+                auto tail = t.tail();
+                CopyArgs args = {};
+                args.rows = {nullptr, 0, rows};
+                args.x = x;
+                args.y = x;
+                args.tail = tail;
+                args.width = width;
+                args.activation = activation;
+                auto want = x.read();
+                for (size_t i = 0; i < size_t(rows * width); ++i) want[i] = float(check::activated(activation, double(want[i])));
+                t.launch("moves", "copy_columns", unsigned(t.whole(1, 2)), 1, 256, 0, args);
+                const float tolerance = activation == ACT_NONE ? 0.0f : kind == F16 ? 1e-3f : 1e-6f;
+                t.close("activation " + std::to_string(activation), x.read(), want, tolerance, tolerance);
+                t.is_true(tail.is_set(), "the tail of copy_columns");
+            }
+}
+
 CHECK(heads_rotated) {
     for (int head : {2, 6, 8, 10, 16, 64})
         for (int again = 0; again < 12; ++again) {

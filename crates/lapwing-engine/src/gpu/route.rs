@@ -89,11 +89,7 @@ impl TransferPlan {
 /// How many thread blocks read inputs; each may read all of them.
 fn readers(program: &LoweredProgram) -> usize {
     let reads = |field: &ArgField| matches!(field, ArgField::Pointer(Some(Address { region: Region::Inputs, .. })));
-    let launches = program.steps.iter().map(|step| match step {
-        Step::Launch(launch) => launch,
-        Step::Product(product) => &product.own,
-    });
-    let reading = launches.filter(|launch| launch.args.fields().iter().any(reads));
+    let reading = program.steps.iter().flat_map(Step::launches).filter(|launch| launch.args.fields().iter().any(reads));
     reading.map(|launch| launch.grid.0 as usize * launch.grid.1 as usize).sum()
 }
 

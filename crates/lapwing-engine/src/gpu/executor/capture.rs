@@ -95,12 +95,13 @@ pub(crate) fn capture(
     let layout = &program.layout;
     // kernels are looked up before: a capture must not load modules
     let mut functions = Vec::with_capacity(program.steps.len());
-    for step in &program.steps {
-        let launch = match step {
-            Step::Launch(launch) => launch,
-            Step::Product(product) => &product.own,
+    for (at, step) in program.steps.iter().enumerate() {
+        let launch = match (step, selected.get(at)) {
+            (Step::Launch(launch), _) => Some(launch),
+            (Step::Product(product), Some(SelectedKernel::Library(..))) => product.then.as_deref(),
+            (Step::Product(product), _) => Some(&*product.own),
         };
-        functions.push((launch, executor.function(launch.kernel)?));
+        functions.push(launch.map(|launch| Ok::<_, GpuError>((launch, executor.function(launch.kernel)?))).transpose()?);
     }
     let ThreadMemory { stream, arena, inputs, outputs, to_device, to_host, lt, .. } = memory;
     let capture = Capture::begin(stream)?;
@@ -111,21 +112,21 @@ pub(crate) fn capture(
     }
     mark(events.map(|events| &events.copied_in))?;
     let last = functions.len().saturating_sub(1);
-    for (at, (launch, function)) in functions.iter().enumerate() {
+    for (at, ours) in functions.iter().enumerate() {
         if let (Some(SelectedKernel::Library(plan, operands)), Some(lt)) = (selected.get(at), lt.as_ref()) {
             // SAFETY: the operands lie in the weights and in this thread's memory, like those of our own kernels (see
             // below)
             unsafe { capture.enqueue(lt, plan, operands)? };
-            mark(events.and_then(|events| events.steps.get(at)))?;
-            continue;
         }
-        let is_last = at == last && route.outputs == Transfer::Mapped;
-        let args = launch.args.bytes(bases, is_last);
-        let shape = LaunchShape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
-        // SAFETY: the arguments are the fields of the kernel's parameter struct. Their addresses lie in the weights,
-        // which the executor owns, and in this thread's memory, in regions that are as large as the program requires.
-        // Graphs are dropped before either of them
-        unsafe { capture.launch(function, shape, &args)? };
+        if let Some((launch, function)) = ours {
+            let is_last = at == last && route.outputs == Transfer::Mapped;
+            let args = launch.args.bytes(bases, is_last);
+            let shape = LaunchShape { grid: launch.grid, threads: launch.kernel.threads, shared_bytes: launch.shared };
+            // SAFETY: the arguments are the fields of the kernel's parameter struct. Their addresses lie in the weights,
+            // which the executor owns, and in this thread's memory, in regions that are as large as the program requires.
+            // Graphs are dropped before either of them
+            unsafe { capture.launch(function, shape, &args)? };
+        }
         mark(events.and_then(|events| events.steps.get(at)))?;
     }
     mark(events.map(|events| &events.computed))?;

@@ -12,7 +12,7 @@ use crate::gpu::lower::{LoweredProgram, PreparedPlan, Step};
 use crate::gpu::{Capacity, GpuPrecision, LoweringTarget, ptx, route};
 use lapwing_onnx::UnsupportedNode;
 use lapwing_plan::exec::RunError;
-use lapwing_plan::plan::{BatchSize, Plan};
+use lapwing_plan::plan::{Activation, BatchSize, Plan};
 
 /// Why a plan cannot run on a device, or a batch failed there.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +72,8 @@ pub struct CudaExecutor {
     pub(crate) precision: GpuPrecision,
     /// Which kernels compute products; `Own` if the library was looked for and not found.
     pub(crate) gemm: GemmPolicy,
-    /// Times of our own kernels for products that cublasLt supports too.
-    pub(crate) own_times: Mutex<HashMap<(device::MatmulShape, &'static str), Duration>>,
+    /// Times of our own kernels for products that cublasLt supports too, and for the activation behind one of cublasLt's.
+    pub(crate) own_times: Mutex<HashMap<(device::MatmulShape, Activation, &'static str), Duration>>,
 }
 
 impl CudaExecutor {
@@ -125,11 +125,8 @@ impl CudaExecutor {
         // compile all kernels now rather than during the first request
         let all = vec![true; executor.plan.outputs.len()];
         for size in [BatchSize::uniform(1, 1), BatchSize::uniform(16, 4)] {
-            for step in executor.program(size, &all)?.steps {
-                match step {
-                    Step::Launch(launch) => executor.function(launch.kernel)?,
-                    Step::Product(product) => executor.function(product.own.kernel)?,
-                };
+            for launch in executor.program(size, &all)?.steps.iter().flat_map(Step::launches) {
+                executor.function(launch.kernel)?;
             }
         }
         Ok(executor)

@@ -51,18 +51,17 @@ pub(crate) fn select_kernels(
             continue;
         }
         // layers have the same shapes: each shape is timed once
-        let known = executor.own_times.lock().get(&(shape, product.own.kernel.name)).copied();
-        let own = match known {
-            Some(own) => own,
-            None => {
-                let own = time(executor, &mut memory.stream, &product.own, bases)?;
-                let cublaslt = plan.tuning().time;
-                tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, "timed a product");
-                executor.own_times.lock().insert((shape, product.own.kernel.name), own);
-                own
-            }
+        let mut timed = |launch: &Launch| -> Result<Duration, DeviceError> {
+            let key = (shape, product.activation, launch.kernel.name);
+            let known = executor.own_times.lock().get(&key).copied();
+            known.map_or_else(|| time(executor, &mut memory.stream, launch, bases), Ok).inspect(|time| {
+                executor.own_times.lock().insert(key, *time);
+            })
         };
-        if plan.tuning().time < own {
+        let (own, then) = (timed(&product.own)?, product.then.as_deref().map_or(Ok(Duration::ZERO), timed)?);
+        let cublaslt = plan.tuning().time;
+        tracing::debug!(rows = product.rows, k = product.k, n = product.n, ?own, ?cublaslt, ?then, "times of a product");
+        if cublaslt + then < own {
             *selected = SelectedKernel::Library(plan, operands);
         }
     }

@@ -21,7 +21,7 @@ use super::layout::{Kind, StoredValue, ValueLocation, stored, stride};
 use super::weights::{WeightForm, WeightLayout};
 use super::{Capacity, GpuPrecision, LoweringTarget};
 use lapwing_onnx::UnsupportedNode;
-use lapwing_plan::plan::{Node, Op, Plan, Rows, Value, ValueId, WeightId};
+use lapwing_plan::plan::{Activation, Node, Op, Plan, Rows, Value, ValueId, WeightId};
 
 pub use self::layout::{HEADER_WORDS, MOST_SEQUENCES, MemoryLayout, PortSlot, header_bytes};
 pub use self::step::{Launch, Product, Step};
@@ -179,7 +179,7 @@ impl Lowering<'_> {
             Op::Slice(columns) => {
                 let (from, to) = (self.mat(columns.value), self.mat(node.output));
                 let rows = self.plan.value(node.output);
-                self.copy(rows.rows, (from, columns.from), (to, 0), rows.width);
+                self.copy(rows.rows, (from, columns.from), (to, 0), rows.width, Activation::None);
                 Ok(())
             }
         }
@@ -194,6 +194,11 @@ impl Lowering<'_> {
         let blocks = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
         let grid = (blocks(grid.0), blocks(grid.1));
         self.steps.push(Step::Launch(Launch { node: self.node, kernel, grid, shared, args }));
+    }
+
+    /// Takes the latest launch back, for a product that decides later whether it is used.
+    fn taken_back(&mut self) -> Option<Box<Launch>> {
+        if let Some(Step::Launch(launch)) = self.steps.pop() { Some(Box::new(launch)) } else { None }
     }
 
     /// The most rows that a value can have.
@@ -234,7 +239,7 @@ impl Lowering<'_> {
             return mat;
         }
         let copy = self.scratch(self.most(value.rows), value.width, kind);
-        self.copy(value.rows, (mat, 0), (copy, 0), value.width);
+        self.copy(value.rows, (mat, 0), (copy, 0), value.width, Activation::None);
         copy
     }
 

@@ -55,13 +55,8 @@ impl Lowering<'_> {
         let args = args.mat(Some(x)).mat(Some(w)).pointer(bias).pointer(w_scale).pointer(x_scale).mat(residual).mat(Some(y));
         let args = args.tail().int(k).int(n).int(*activation as usize).int(split);
         self.launch(kernel, grid, args);
-        // the library has no exact GELU, adds the residual before the activation, and needs one element type for all
-        // matrices
-        let is_plain = match activation {
-            Activation::None => true,
-            Activation::Relu => residual.is_none(),
-            _ => false,
-        };
+        // the library adds the residual before the activation, and needs one element type for all matrices
+        let is_plain = *activation == Activation::None || residual.is_none();
         let is_one_kind = y.kind == kind && residual.is_none_or(|residual| residual.kind == kind);
         if self.target.has_cublaslt
             && !is_few
@@ -69,10 +64,17 @@ impl Lowering<'_> {
             && is_plain
             && is_one_kind
             && n > 1
-            && let Some(Step::Launch(own)) = self.steps.pop()
+            && let Some(own) = self.taken_back()
         {
-            let (node, activation, bias, own) = (self.node, *activation, bias_of_library, Box::new(own));
-            self.steps.push(Step::Product(Product { node, rows: most, k, n, x, w, bias, activation, residual, y, own }));
+            let (node, activation, bias) = (self.node, *activation, bias_of_library);
+            // of the activations only ReLU is asked of the library, which has no exact GELU
+            let then = if matches!(activation, Activation::None | Activation::Relu) {
+                None
+            } else {
+                self.copy(out.rows, (y, 0), (y, 0), n, activation);
+                self.taken_back()
+            };
+            self.steps.push(Step::Product(Product { node, rows: most, k, n, x, w, bias, activation, residual, y, own, then }));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::gpu::args::{Address, Control, KernelArgs, MatrixRef, Region};
 use crate::gpu::kernel::{self, Kernel};
 use crate::gpu::layout::{Kind, stride};
 use crate::gpu::weights::WeightForm;
-use lapwing_plan::plan::{Angles, Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
+use lapwing_plan::plan::{Activation, Angles, Columns, Fold, Lookup, Node, Norm, Op, Rows, ValueId, WeightId};
 
 /// Rows per block of kernels with one warp per row.
 const WARPS: usize = 4;
@@ -149,16 +149,23 @@ impl Lowering<'_> {
         let mut from = 0;
         for part in parts {
             let width = self.plan.value(*part).width;
-            self.copy(rows, (self.mat(*part), 0), (to, from), width);
+            self.copy(rows, (self.mat(*part), 0), (to, from), width, Activation::None);
             from += width;
         }
         Ok(())
     }
 
-    /// Copies columns of one matrix into columns of another.
-    pub(crate) fn copy(&mut self, rows: Rows, (x, x_from): (MatrixRef, usize), (y, y_from): (MatrixRef, usize), width: usize) {
+    /// Copies columns of one matrix, activated, into columns of another or the same.
+    pub(crate) fn copy(
+        &mut self,
+        rows: Rows,
+        (x, x_from): (MatrixRef, usize),
+        (y, y_from): (MatrixRef, usize),
+        width: usize,
+        activation: Activation,
+    ) {
         let args = self.rows(KernelArgs::default(), rows).mat(Some(x)).mat(Some(y)).tail();
-        let args = args.int(x_from).int(y_from).int(width).int(0);
+        let args = args.int(x_from).int(y_from).int(width).int(activation as usize);
         let blocks = (self.most(rows) * width).div_ceil(kernel::COPY.threads as usize);
         self.launch(&kernel::COPY, (blocks.min(16 * self.target.processors), 1), args);
     }

@@ -29,6 +29,15 @@ pub enum Step {
 }
 
 impl Step {
+    /// The launches of our own kernels: of a product, the one instead of the library's and the one behind it.
+    pub fn launches(&self) -> impl Iterator<Item = &Launch> {
+        let launches = match self {
+            Self::Launch(launch) => [Some(launch), None],
+            Self::Product(product) => [Some(&*product.own), product.then.as_deref()],
+        };
+        launches.into_iter().flatten()
+    }
+
     /// The index of its node in the plan.
     #[must_use]
     pub const fn node(&self) -> usize {
@@ -64,4 +73,6 @@ pub struct Product {
     pub y: MatrixRef,
     /// The launch of our own kernel.
     pub own: Box<Launch>,
+    /// What activates the library's result in place, if it has no such activation.
+    pub then: Option<Box<Launch>>,
 }

@@ -172,6 +172,24 @@ fn biases_by_distance_are_added_by_a_kernel_that_takes_them() {
 }
 
 #[test]
+fn a_product_of_the_library_with_an_exact_gelu_is_activated_behind_it() {
+    let (_, plan) = plans("bert-post-2");
+    let target = LoweringTarget { has_cublaslt: true, ..LoweringTarget::ASSUMED };
+    let mut prepared = PreparedPlan::new(&plan, &GpuPrecision::Fp16, &target).unwrap();
+    let capacity = Capacity::holding(BatchSize::uniform(3, 40));
+    let program = prepared.lower(&plan, capacity, &vec![true; plan.outputs.len()], &target).unwrap();
+    let mut activated = 0;
+    for step in &program.steps {
+        let Step::Product(product) = step else { continue };
+        let is_gelu = product.activation == Activation::Gelu;
+        assert_eq!(product.then.as_ref().map(|launch| launch.kernel.name), is_gelu.then_some("copy_columns"));
+        assert!(product.own.kernel.name.starts_with("gemm_f16"), "{}", product.own.kernel.name);
+        activated += usize::from(is_gelu);
+    }
+    assert_eq!(activated, 2, "one in each layer");
+}
+
+#[test]
 fn tiles_are_chosen_by_how_many_blocks_there_are() {
     let kernel = |rows, n| products::best(kernel::tiles(Kind::F16, false), rows, n, 132).kernel.name;
     assert_eq!(kernel(4096, 1536), "gemm_f16_128x128");

@@ -2,8 +2,8 @@
 //! is selected by timing and kept. Everything is prepared at start; enqueuing a product on a stream is one call of the
 //! library.
 //!
-//! Two kinds of product never use it: 8-bit products (our kernel's epilogue scales rows and columns), and products with
-//! exact GELU (the library has the tanh form only).
+//! 8-bit products never use it: our kernel's epilogue scales rows and columns. Of the activations it applies only ReLU; behind a product
+//! with another one (the library has GELU in its tanh form only) a kernel of ours follows.
 
 mod descriptors;
 pub(crate) mod library;
