@@ -60,11 +60,11 @@ fn pair(certificate: &Switch<File>, key: &Switch<File>, checks: &mut Checks) {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct ServerTls {
-    /// Its certificate, and behind it those of the authorities between it and a root.
+    /// Its certificate, then its intermediate ones.
     pub certificate: Switch<File>,
-    /// The certificate's private key (PKCS #8, PKCS #1 or SEC 1).
+    /// Its private key.
     pub key: Switch<File>,
-    /// The authorities of clients' certificates: a client without one is refused.
+    /// Authorities of clients' certificates, without which they are refused.
     pub client_ca: Switch<File>,
 }
 
@@ -80,12 +80,12 @@ impl ServerTls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct ClientTls {
-    /// The authorities that may have signed the server's certificate. `off`: those of the system.
+    /// The authorities of servers. `off`: the system's.
     pub ca: Switch<File>,
-    /// Lapwing's own certificate, for servers that ask for one.
+    /// Lapwing's own, for servers that ask for one.
     pub certificate: Switch<File>,
-    /// The certificate's private key.
+    /// Its private key.
     pub key: Switch<File>,
-    /// The name that the server's certificate must have, and that is asked for (SNI). `off`: the host of its address.
+    /// The name that is asked for (SNI) and that certificates must have. `off`: the host.
     pub server_name: Switch<String>,
 }
