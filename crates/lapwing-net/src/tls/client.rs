@@ -20,7 +20,7 @@ pub enum HttpVersion {
     Http1,
     /// HTTP/2; a server that takes part in ALPN and does not speak it may choose HTTP/1.1.
     Http2,
-    /// Nothing is sent.
+    /// Nothing is sent: either will do.
     None,
 }
 
@@ -100,7 +100,7 @@ impl ClientIdentity {
             self.reload()?;
         }
         let current = self.current.load();
-        let config = current.as_ref().map(|current| if version == HttpVersion::Http2 { &current.http2 } else { &current.http1 });
+        let config = current.as_ref().map(|current| if version == HttpVersion::Http1 { &current.http1 } else { &current.http2 });
         config.cloned().ok_or_else(|| Fault::new(&*self.section, "", "cannot be used"))
     }
 }

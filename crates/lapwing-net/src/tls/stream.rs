@@ -184,6 +184,15 @@ impl TlsStream {
     }
 }
 
+/// A connection that ends before its handshake has one that failed.
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        if let Some((_, counters)) = &self.handshake {
+            counters.bump(Counter::TlsFailed);
+        }
+    }
+}
+
 impl AsyncRead for TlsStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.peeked.is_empty() {
