@@ -28,7 +28,7 @@ use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
 use lapwing_ledger::{Ledger, Stamp, clock};
 use lapwing_metrics::{Counters, Labels, Registry, Shown};
-use lapwing_net::{BoundListener, Target};
+use lapwing_net::{BoundListener, ClientIdentity, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{TraceSampling, UpstreamHealth};
@@ -74,6 +74,8 @@ pub(crate) struct Control {
     pub(crate) contexts: Arc<LearntContexts>,
     pub(crate) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(crate) target: Target,
+    /// Whom collectors have to prove themselves to.
+    pub(crate) collector: Arc<ClientIdentity>,
     /// What is known of the upstream.
     pub(crate) health: Arc<UpstreamHealth>,
     /// The port that clients connect to.
@@ -112,13 +114,13 @@ impl Control {
             shadow,
             recorder,
             phases,
+            collector,
         } = self;
         let loaded = whole.load();
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
-        let statistics = Arc::new(Statistics::default());
+        let (queue_capacity, statistics) = (queue.capacity(), Arc::new(Statistics::default()));
         let poller = poller(&whole, &target, &statistics, &labels, &rules, &counters);
-        let queue_capacity = queue.capacity();
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
@@ -163,8 +165,8 @@ impl Control {
         // cancelled when everything is merged
         let merged = CancellationToken::new();
         let merging = merged.clone().drop_guard();
-        let mut threads: Vec<_> = receivers.spawn(config)?.into_iter().collect();
-        let telemetry = telemetry::spawn(&config.telemetry, &surfaces, ours, merged)?;
+        let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().collect();
+        let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
         let aggregation = aggregation.sampling(telemetry.sampler);
         threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);

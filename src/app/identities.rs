@@ -17,6 +17,7 @@ pub(crate) struct Identities {
     pub(crate) admin: Option<Arc<ServerIdentity>>,
     pub(crate) otlp: Option<Arc<ServerIdentity>>,
     pub(crate) upstream: Arc<ClientIdentity>,
+    pub(crate) collector: Arc<ClientIdentity>,
     /// When their certificates are valid, by their keys in the section.
     certificates: Arc<ConfigCell<Vec<CertificateValidity>>>,
     counters: Arc<Counters>,
@@ -30,14 +31,25 @@ impl Identities {
     /// All files that cannot be used.
     pub(crate) fn load(tls: &Tls, counters: Arc<Counters>) -> Result<Self, Vec<Fault>> {
         let servers = tls.servers().map(|(key, server)| ServerIdentity::load(&format!("tls.{key}"), server));
-        let upstream = ClientIdentity::load("tls.upstream", &tls.upstream);
-        match (servers, upstream) {
-            ([Ok(listen), Ok(admin), Ok(otlp)], Ok(upstream)) => {
-                let this = Self { listen, admin, otlp, upstream, certificates: Arc::new(ConfigCell::new(Vec::new())), counters };
+        let clients = tls.clients().map(|(key, client)| ClientIdentity::load(&format!("tls.{key}"), client));
+        match (servers, clients) {
+            ([Ok(listen), Ok(admin), Ok(otlp)], [Ok(upstream), Ok(collector)]) => {
+                let this = Self {
+                    listen,
+                    admin,
+                    otlp,
+                    upstream,
+                    collector,
+                    certificates: Arc::new(ConfigCell::new(Vec::new())),
+                    counters,
+                };
                 this.show_expiries();
                 Ok(this)
             }
-            (servers, upstream) => Err(servers.into_iter().filter_map(Result::err).chain(upstream.err()).collect()),
+            (servers, clients) => {
+                let of_clients = clients.into_iter().filter_map(Result::err);
+                Err(servers.into_iter().filter_map(Result::err).chain(of_clients).collect())
+            }
         }
     }
 
@@ -48,6 +60,7 @@ impl Identities {
             ("admin", Counter::ExpiryAdmin, of(&self.admin)),
             ("otlp", Counter::ExpiryOtlp, of(&self.otlp)),
             ("upstream", Counter::ExpiryUpstream, self.upstream.validity()),
+            ("collector", Counter::ExpiryCollector, self.collector.validity()),
         ];
         let mut certificates = Vec::new();
         for (key, counter, validity) in all {
@@ -65,7 +78,8 @@ impl Identities {
     /// What looks whether their files have changed: to be made before they are read.
     pub(crate) fn watches(&self) -> Vec<IdentityWatch> {
         let servers = [&self.listen, &self.admin, &self.otlp].into_iter().flatten().cloned().map(Identity::Server);
-        let all = servers.chain([Identity::Client(self.upstream.clone())]);
+        let clients = [&self.upstream, &self.collector].map(|identity| Identity::Client(identity.clone()));
+        let all = servers.chain(clients);
         all.filter_map(|identity| IdentityWatch::new(identity, self.clone())).collect()
     }
 }

@@ -15,7 +15,7 @@ use crate::config::Config;
 use lapwing_attribution::otlp::{self, ExportHandler, OtlpRefusals, OwnTraces};
 use lapwing_attribution::{IncomingSpan, Rules};
 use lapwing_metrics::Counters;
-use lapwing_net::BoundListener;
+use lapwing_net::{BoundListener, ClientIdentity};
 use lapwing_settings::ConfigHandle;
 
 /// How long forwarding the last telemetry may take at shutdown.
@@ -37,7 +37,11 @@ pub(crate) struct Receivers {
 
 impl Receivers {
     /// Starts the thread; `None` if no receiver is on.
-    pub(crate) fn spawn(self, config: &Config) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
+    pub(crate) fn spawn(
+        self,
+        config: &Config,
+        collector: &Arc<ClientIdentity>,
+    ) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
         let Self { grpc, http, own_traces, rules, counters, spans, refusals, stop } = self;
         if grpc.is_none() && http.is_none() {
             return Ok(None);
@@ -47,7 +51,7 @@ impl Receivers {
             Some(to) => {
                 let _context = runtime.enter();
                 let (headers, sampler) = (config.otlp_forward_headers.clone(), config.otlp_forward_sampler);
-                Some(otlp::forwarder(to, headers, &config.attribution, sampler, own_traces, counters.clone())?)
+                Some(otlp::forwarder((to, collector), headers, &config.attribution, sampler, own_traces, counters.clone())?)
             }
             None => None,
         };

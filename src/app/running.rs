@@ -122,6 +122,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         contexts,
         queue,
         target: target.clone(),
+        collector: identities.collector.clone(),
         health: health.clone(),
         listen_port: addresses.listen.port(),
         tokenizers,

@@ -14,6 +14,7 @@ use lapwing_admin::{Surfaces, otlp_metrics};
 use lapwing_attribution::collector::Signal;
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_ledger::TraceMark;
+use lapwing_net::ClientIdentity;
 use lapwing_telemetry::{Config, MetricsExporter, ServiceResource, TailSampler, TraceQueue, TracesExporter};
 
 /// How long sending the last telemetry may take at shutdown.
@@ -35,7 +36,7 @@ pub(crate) fn own_traces(config: &Config, mark: TraceMark) -> OwnTraces {
 /// Starts the thread, unless everything is off. It ends once `closing` is cancelled, the sampler is dropped and the last telemetry is
 /// sent, or five seconds after `closing` is cancelled.
 pub(crate) fn spawn(
-    config: &Config,
+    (config, identity): (&Config, &Arc<ClientIdentity>),
     surfaces: &Surfaces,
     own_traces: Arc<OwnTraces>,
     closing: CancellationToken,
@@ -56,8 +57,9 @@ pub(crate) fn spawn(
     let counters = || Arc::clone(&surfaces.counters);
     let (queue, queued) = TraceQueue::new(counters());
     let context = runtime.enter();
-    let metrics = MetricsExporter::new(config, &resource, counters(), collect).map_err(StartError::Telemetry)?;
-    let traces = TracesExporter::new(config, &resource, labels.clone(), counters(), queued).map_err(StartError::Telemetry)?;
+    let metrics = MetricsExporter::new((config, identity), &resource, counters(), collect).map_err(StartError::Telemetry)?;
+    let traces =
+        TracesExporter::new((config, identity), &resource, labels.clone(), counters(), queued).map_err(StartError::Telemetry)?;
     drop(context);
     let is_sampling = config.endpoint(Signal::Traces).is_some();
     let sampler = is_sampling.then(|| TailSampler::new(config.sampling_threshold(), budgets, labels, queue, own_traces));

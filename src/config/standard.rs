@@ -90,11 +90,14 @@ impl StandardVariables {
 /// A collector's address by `protocol`: over gRPC with or without a scheme, as the specification allows.
 fn address<T: FromStr<Err = Invalid> + ToString>(text: &str, protocol: &str) -> Result<Value, Invalid> {
     let text = match protocol {
-        "grpc" => format!("grpc://{}", text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/')),
+        "grpc" => {
+            let (scheme, rest) = text.split_once("://").map_or(("http", text), |(scheme, rest)| (scheme, rest));
+            let scheme = if scheme.eq_ignore_ascii_case("https") { "grpcs" } else { "grpc" };
+            format!("{scheme}://{}", rest.trim_end_matches('/'))
+        }
         "http/protobuf" => text.to_owned(),
         _ => return Err(Invalid::new(text, format!("is for {PROTOCOL}={protocol}; Lapwing speaks grpc and http/protobuf"))),
     };
-    let text = text.replacen("grpc://https://", "https://", 1);
     Ok(Value::from(text.parse::<T>()?.to_string()))
 }
 

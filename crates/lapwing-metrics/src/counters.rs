@@ -146,6 +146,7 @@ rows! {
     ExpiryAdmin: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "admin")], "When the first certificate of the chain in the section tls expires, by key: of the admin address.";
     ExpiryOtlp: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "otlp")], "When the first certificate of the chain in the section tls expires, by key: of the addresses that receive spans.";
     ExpiryUpstream: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "upstream")], "When the first certificate of the chain in the section tls expires, by key: shown to an upstream.";
+    ExpiryCollector: Timestamp "lapwing_tls_certificate_expiry_timestamp_seconds" &[("certificate", "collector")], "When the first certificate of the chain in the section tls expires, by key: shown to a collector.";
     ConfigGeneration: Gauge "lapwing_config_generation" &[], "How often the configuration was loaded: once at the start, and at each reload that succeeded.";
     ConfigReloadFailures: Counter "lapwing_config_reload_failures" &[], "Reloads that were refused because the configuration has faults, which /config names; the one before stays in force.";
     InFlight: Gauge "lapwing_requests_in_flight" &[], "Requests in flight.";

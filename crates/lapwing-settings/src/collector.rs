@@ -1,4 +1,4 @@
-//! The address of an OTLP collector, `http://host:4318` or `grpc://host:4317`, and that of one signal's endpoint.
+//! The address of an OTLP collector, `http://host:4318` or `grpc://host:4317`, over TLS `https` or `grpcs`, and that of one signal's endpoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,18 +6,18 @@ use std::str::FromStr;
 use super::upstream::{authority_of, split};
 use super::{Invalid, text::text_serde};
 
-/// An OTLP collector, without TLS.
+/// An OTLP collector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Collector {
-    /// OTLP over HTTP: the base URL, `http://host:port` and a path prefix if any, without a slash at the end;
+    /// OTLP over HTTP: the base URL, `http://host:port` or `https://host:port` and a path prefix if any, without a slash at the end;
     /// `/v1/traces` and its like are appended to it.
     Http(String),
-    /// OTLP over gRPC: `host:port`. Text: `grpc://host:port`.
+    /// OTLP over gRPC: `grpc://host:port` or `grpcs://host:port`.
     Grpc(String),
 }
 
 text_serde!(Collector, "a URL, as in http://collector:4318 or grpc://collector:4317", {
-    "title": "collector", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP]://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC]://[^/?#@\s]+:[0-9]+/?)\s*$",
+    "title": "collector", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP][sS]?://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC][sS]?://[^/?#@\s]+:[0-9]+/?)\s*$",
     "examples": ["http://collector:4318", "grpc://collector:4317"]
 });
 
@@ -25,10 +25,8 @@ impl Collector {
     /// `host:port`.
     #[must_use]
     pub fn authority(&self) -> &str {
-        match self {
-            Self::Http(url) => split(url.strip_prefix("http://").unwrap_or(url)).0,
-            Self::Grpc(authority) => authority,
-        }
+        let (Self::Http(url) | Self::Grpc(url)) = self;
+        split(url.split_once("://").map_or(&**url, |(_, rest)| rest)).0
     }
 
     /// The endpoint of a signal whose path in OTLP/HTTP is `path`.
@@ -36,33 +34,38 @@ impl Collector {
     pub fn endpoint(&self, path: &str) -> CollectorEndpoint {
         match self {
             Self::Http(base) => CollectorEndpoint::Http(format!("{base}{path}")),
-            Self::Grpc(authority) => CollectorEndpoint::Grpc(authority.clone()),
+            Self::Grpc(url) => CollectorEndpoint::Grpc(url.clone()),
         }
     }
 }
 
-/// Where one signal is sent, without TLS.
+/// Where one signal is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CollectorEndpoint {
     /// OTLP over HTTP: the whole URL, to which nothing is appended; without a path it has `/`.
     Http(String),
-    /// OTLP over gRPC: `host:port`. Text: `grpc://host:port`.
+    /// OTLP over gRPC: `grpc://host:port` or `grpcs://host:port`.
     Grpc(String),
 }
 
 text_serde!(CollectorEndpoint, "a URL, as in http://collector:4318/v1/metrics or grpc://collector:4317", {
-    "title": "endpoint", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP]://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC]://[^/?#@\s]+:[0-9]+/?)\s*$",
+    "title": "endpoint", "type": "string", "pattern": r"^\s*([hH][tT][tT][pP][sS]?://[^/?#@\s]+:[0-9]+(/[^?#\s]*)?|[gG][rR][pP][cC][sS]?://[^/?#@\s]+:[0-9]+/?)\s*$",
     "examples": ["http://collector:4318/v1/metrics", "grpc://collector:4317"]
 });
 
 impl CollectorEndpoint {
+    /// Whether it is reached over TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        let (Self::Http(url) | Self::Grpc(url)) = self;
+        url.starts_with("https://") || url.starts_with("grpcs://")
+    }
+
     /// `host:port`.
     #[must_use]
     pub fn authority(&self) -> &str {
-        match self {
-            Self::Http(url) => split(url.strip_prefix("http://").unwrap_or(url)).0,
-            Self::Grpc(authority) => authority,
-        }
+        let (Self::Http(url) | Self::Grpc(url)) = self;
+        split(url.split_once("://").map_or(&**url, |(_, rest)| rest)).0
     }
 }
 
@@ -71,23 +74,21 @@ impl FromStr for CollectorEndpoint {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         match parsed(text, "http://collector:4318/v1/metrics")? {
-            Address::Http(authority, "") => Ok(Self::Http(format!("http://{authority}/"))),
-            Address::Http(authority, path) => Ok(Self::Http(format!("http://{authority}{path}"))),
-            Address::Grpc(authority) => Ok(Self::Grpc(authority)),
+            Address::Http(server, "") => Ok(Self::Http(format!("{server}/"))),
+            Address::Http(server, path) => Ok(Self::Http(format!("{server}{path}"))),
+            Address::Grpc(server) => Ok(Self::Grpc(server)),
         }
     }
 }
 
 impl fmt::Display for CollectorEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http(url) => f.write_str(url),
-            Self::Grpc(authority) => write!(f, "grpc://{authority}"),
-        }
+        let (Self::Http(url) | Self::Grpc(url)) = self;
+        f.write_str(url)
     }
 }
 
-/// A checked address: over HTTP with its path as given.
+/// A checked address, scheme and authority: over HTTP with its path as given.
 enum Address<'a> {
     Http(String, &'a str),
     Grpc(String),
@@ -109,11 +110,10 @@ fn parsed<'a>(text: &'a str, example: &str) -> Result<Address<'a>, Invalid> {
         })
     };
     match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok(Address::Http(authority()?, path)),
-        "grpc" if matches!(path, "" | "/") => authority().map(Address::Grpc),
-        "grpc" => Err(invalid("must not have a path: gRPC has none")),
-        "https" | "grpcs" => Err(invalid("TLS to the collector is not supported; pass through an agent on the node")),
-        _ => Err(invalid("has an unknown scheme; the schemes are http and grpc")),
+        scheme @ ("http" | "https") => Ok(Address::Http(format!("{scheme}://{}", authority()?), path)),
+        scheme @ ("grpc" | "grpcs") if matches!(path, "" | "/") => Ok(Address::Grpc(format!("{scheme}://{}", authority()?))),
+        "grpc" | "grpcs" => Err(invalid("must not have a path: gRPC has none")),
+        _ => Err(invalid("has an unknown scheme; the schemes are http, grpc, https and grpcs")),
     }
 }
 
@@ -122,14 +122,14 @@ impl FromStr for Collector {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         match parsed(text, "http://collector:4318")? {
-            Address::Grpc(authority) => Ok(Self::Grpc(authority)),
-            Address::Http(authority, path) => {
+            Address::Grpc(server) => Ok(Self::Grpc(server)),
+            Address::Http(server, path) => {
                 let path = path.trim_end_matches('/');
                 if ["/v1/traces", "/v1/metrics", "/v1/logs"].iter().any(|signal| path.ends_with(signal)) {
                     let reason = "must be the base address: /v1/traces, /v1/metrics and /v1/logs are appended";
                     return Err(Invalid::new(text, reason));
                 }
-                Ok(Self::Http(format!("http://{authority}{path}")))
+                Ok(Self::Http(format!("{server}{path}")))
             }
         }
     }
@@ -137,9 +137,7 @@ impl FromStr for Collector {
 
 impl fmt::Display for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Http(url) => f.write_str(url),
-            Self::Grpc(authority) => write!(f, "grpc://{authority}"),
-        }
+        let (Self::Http(url) | Self::Grpc(url)) = self;
+        f.write_str(url)
     }
 }

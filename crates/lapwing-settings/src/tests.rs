@@ -98,7 +98,7 @@ fn canonical_text_is_what_people_write() {
     }
     let collector = "http://otel:4318/prefix/".parse::<Collector>().unwrap();
     assert_eq!((collector.to_string().as_str(), collector.authority()), ("http://otel:4318/prefix", "otel:4318"));
-    assert_eq!("grpc://otel:4317".parse(), Ok(Collector::Grpc("otel:4317".into())));
+    assert_eq!("grpc://otel:4317".parse(), Ok(Collector::Grpc("grpc://otel:4317".into())));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn what_is_refused_is_told_why() {
     refused::<Upstream>("unix:////", "absolute path");
     refused::<Collector>("http://otel", "needs a port");
     refused::<Collector>("http://otel:4318/v1/traces", "base address");
-    refused::<Collector>("https://otel:4318", "TLS");
+    refused::<Collector>("ftp://otel:4318", "the schemes are http, grpc, https and grpcs");
     refused::<Switch<Bind>>("on", "or off");
 }
 

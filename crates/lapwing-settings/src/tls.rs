@@ -17,6 +17,8 @@ pub struct Tls {
     pub otlp: ServerTls,
     /// An upstream and shadow targets with the scheme `https`.
     pub upstream: ClientTls,
+    /// Collectors with the scheme `https` or `grpcs`.
+    pub collector: ClientTls,
 }
 
 impl Tls {
@@ -24,6 +26,14 @@ impl Tls {
     #[must_use]
     pub const fn servers(&self) -> [(&'static str, &ServerTls); 3] {
         [("listen", &self.listen), ("admin", &self.admin), ("otlp", &self.otlp)]
+    }
+}
+
+impl Tls {
+    /// The servers that Lapwing connects to, by their keys.
+    #[must_use]
+    pub const fn clients(&self) -> [(&'static str, &ClientTls); 2] {
+        [("upstream", &self.upstream), ("collector", &self.collector)]
     }
 }
 
@@ -43,7 +53,9 @@ impl Section for Tls {
                 }
             });
         }
-        checks.section("upstream", |checks| pair(&self.upstream.certificate, &self.upstream.key, checks));
+        for (key, client) in self.clients() {
+            checks.section(key, |checks| pair(&client.certificate, &client.key, checks));
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The section `telemetry`: which of its own signals Lapwing sends, where to, and how.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use lapwing_attribution::collector::{CollectorOptions, Compression, Signal};
 use lapwing_ledger::SamplingThreshold;
+use lapwing_net::ClientIdentity;
 use lapwing_settings::{Checks, Collector, CollectorEndpoint, Form, Period, Secret, Section, Share, Switch};
 
 /// Whether a signal is sent.
@@ -122,8 +124,13 @@ impl Config {
 
     /// How requests are sent.
     #[must_use]
-    pub fn options(&self) -> CollectorOptions {
-        CollectorOptions { headers: self.headers.clone(), compression: self.compression, timeout: self.timeout.get() }
+    pub fn options(&self, identity: &Arc<ClientIdentity>) -> CollectorOptions {
+        CollectorOptions {
+            headers: self.headers.clone(),
+            compression: self.compression,
+            timeout: self.timeout.get(),
+            identity: identity.clone(),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::delta::CumulativePoints;
 use super::{Config, ServiceResource, Temporality, note_rejected, retry_policy};
 use lapwing_attribution::collector::{self, CollectorClient, Encoding, Error, ExportMessage, Signal};
 use lapwing_metrics::{Counter, Counters};
+use lapwing_net::ClientIdentity;
 
 /// Makes all metrics, with cumulative temporality.
 pub type CollectMetrics = Box<dyn Fn() -> Vec<Metric> + Send>;
@@ -36,13 +37,13 @@ impl MetricsExporter {
     ///
     /// When a header's name or value, or the collector's address, cannot be put on the wire.
     pub fn new(
-        config: &Config,
+        (config, identity): (&Config, &Arc<ClientIdentity>),
         resource: &ServiceResource,
         counters: Arc<Counters>,
         collect: CollectMetrics,
     ) -> Result<Option<Self>, Error> {
         let Some(to) = config.endpoint(Signal::Metrics) else { return Ok(None) };
-        let client = CollectorClient::of_endpoint(&to, config.options())?;
+        let client = CollectorClient::of_endpoint(&to, config.options(identity))?;
         let taken = CumulativePoints::default();
         Ok(Some(Self { collect, client, config: config.clone(), resource: resource.clone(), counters, taken }))
     }

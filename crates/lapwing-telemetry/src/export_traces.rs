@@ -16,6 +16,7 @@ use super::trace_queue::QueuedExchange;
 use super::{Config, ServiceResource, note_rejected, retry_policy};
 use lapwing_attribution::collector::{self, CollectorClient, Encoding, Error, ExportMessage, Signal};
 use lapwing_metrics::{Counter, Counters, Labels};
+use lapwing_net::ClientIdentity;
 
 /// Exchanges in one request.
 const BATCH: usize = 128;
@@ -40,14 +41,14 @@ impl TracesExporter {
     ///
     /// When a header's name or value, or the collector's address, cannot be put on the wire.
     pub fn new(
-        config: &Config,
+        (config, identity): (&Config, &Arc<ClientIdentity>),
         resource: &ServiceResource,
         labels: Arc<Labels>,
         counters: Arc<Counters>,
         queue: mpsc::Receiver<QueuedExchange>,
     ) -> Result<Option<Self>, Error> {
         let Some(to) = config.endpoint(Signal::Traces) else { return Ok(None) };
-        let client = CollectorClient::of_endpoint(&to, config.options())?;
+        let client = CollectorClient::of_endpoint(&to, config.options(identity))?;
         Ok(Some(Self { queue, client, config: config.clone(), resource: resource.clone(), labels, counters }))
     }
 

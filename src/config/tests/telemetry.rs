@@ -19,7 +19,7 @@ fn a_variable_alone_turns_nothing_on_and_is_no_reason_for_a_warning() {
     // a model server's own, in the same pod: Lapwing's receiver, what Lapwing does not speak, what it does not know
     let env = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"),
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://collector:4318/v1/traces"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://collector:4318/v1/traces"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "5"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
     ];
@@ -28,7 +28,7 @@ fn a_variable_alone_turns_nothing_on_and_is_no_reason_for_a_warning() {
     let on = load("telemetry: {metrics: on, endpoint: 'http://collector:4318'}", &env);
     assert_eq!(on.warnings.len(), 3, "{:?}", on.warnings);
     assert!(
-        on.warnings[0].starts_with("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: https://collector:4318/v1/traces TLS"),
+        on.warnings[0].starts_with("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: ftp://collector:4318/v1/traces has an unknown scheme"),
         "{:?}",
         on.warnings
     );
@@ -40,6 +40,8 @@ fn the_variables_say_where_and_how_once_a_signal_is_on() {
     let grpc = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317/"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
     let to = |text: &str| Some(text.to_owned());
     assert_eq!(sent_to(&load(ON, &grpc)), [to("grpc://collector:4317"), to("grpc://collector:4317")]);
+    let tls = [("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4317/"), grpc[1]];
+    assert_eq!(sent_to(&load(ON, &tls)), [to("grpcs://collector:4317"), to("grpcs://collector:4317")]);
     let mixed = [
         &grpc[..],
         &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:1/x"), ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")],

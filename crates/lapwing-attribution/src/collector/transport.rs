@@ -1,10 +1,11 @@
-//! One attempt to send a message: OTLP over HTTP, or over gRPC, without TLS.
+//! One attempt to send a message: OTLP over HTTP, or over gRPC.
 //!
 //! Which responses are worth another attempt is the OTLP specification's: 429, 502, 503 and 504; CANCELLED, DEADLINE_EXCEEDED,
 //! ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, and RESOURCE_EXHAUSTED with a retry delay.
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use tower::ServiceExt;
 use super::grpc::readable;
 use super::headers::{self, Error};
 use super::{ExportMessage, SendError, Signal, Transport};
-use lapwing_net::{Client, ClientError, ClientLimits, Target};
+use lapwing_net::{Client, ClientError, ClientIdentity, ClientLimits, Target, TlsTo};
 use lapwing_protocol::BytesCodec;
 use lapwing_settings::{Collector, CollectorEndpoint, Secret};
 
@@ -62,6 +63,8 @@ pub struct CollectorOptions {
     pub compression: Compression,
     /// For one attempt.
     pub timeout: Duration,
+    /// Whom a collector over TLS has to prove itself to.
+    pub identity: Arc<ClientIdentity>,
 }
 
 /// The client of a collector. It connects with the first message.
@@ -100,11 +103,14 @@ impl CollectorClient {
 
     /// All endpoints are of one collector.
     fn with_endpoints(to: [&CollectorEndpoint; 3], options: CollectorOptions) -> Result<Self, Error> {
-        let CollectorOptions { headers, compression, timeout } = options;
-        let target = Target::Tcp(to[0].authority().to_owned());
+        let CollectorOptions { headers, compression, timeout, identity } = options;
+        let authority = to[0].authority().to_owned();
+        let target = if to[0].is_tls() { Target::Tls(authority, TlsTo(identity)) } else { Target::Tcp(authority) };
         let parsed = |to: &CollectorEndpoint| {
             let fault = |reason: String| Error::Address { address: to.to_string(), reason };
-            let uri = to.to_string().replacen("grpc://", "http://", 1).parse::<Uri>().map_err(|e| fault(e.to_string()))?;
+            let text = to.to_string();
+            let url = text.strip_prefix("grpc").map_or(text.clone(), |rest| format!("http{rest}"));
+            let uri = url.parse::<Uri>().map_err(|e| fault(e.to_string()))?;
             uri.path_and_query().cloned().ok_or_else(|| fault("it has no path".to_owned()))
         };
         let [traces, metrics, logs] = to.map(parsed);

@@ -8,8 +8,7 @@ use tokio::task::JoinSet;
 use super::*;
 use lapwing_ledger::{LabelId, Ledger, Phase, ServerEvidence, Stage, Stamp};
 use lapwing_metrics::{PolledInterval, PolledKey};
-use lapwing_net::{ClientError, ClientIdentity};
-use lapwing_settings::ClientTls;
+use lapwing_net::ClientError;
 
 const TEXT: &str = include_str!("../../../../tests/fixtures/vllm/metrics.txt");
 const STATS: &str = include_str!("../../../../tests/fixtures/triton/triton_2.51_stats.json");
@@ -55,7 +54,7 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
 }
 
 fn target(upstream: &Upstream) -> Target {
-    Target::of(upstream, &ClientIdentity::load("tls.upstream", &ClientTls::default()).unwrap())
+    Target::of(upstream, &Arc::default())
 }
 
 /// A poller, and its state.

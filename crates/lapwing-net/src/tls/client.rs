@@ -41,6 +41,14 @@ struct Current {
     validity: Option<Validity>,
 }
 
+/// Trusts the system's authorities, and shows nothing.
+impl Default for ClientIdentity {
+    fn default() -> Self {
+        let (section, settings) = ("tls".to_owned(), ClientTls::default());
+        Self { section, settings, name: None, current: ArcSwapOption::empty() }
+    }
+}
+
 impl ClientIdentity {
     /// Reads the files of `settings`, the section at `section`.
     ///

@@ -15,8 +15,6 @@ use crate::recording::{FileLimits, RecordedAnswer, RecordedExchange};
 use crate::settings::ShadowSettings;
 use crate::surface::ShadowSurface;
 use lapwing_ledger::CopyCause;
-use lapwing_net::ClientIdentity;
-use lapwing_settings::ClientTls;
 
 /// How many requests the recording has.
 const REQUESTS: u64 = 6;
@@ -97,11 +95,7 @@ fn outcome(surface: &ShadowSurface) -> Vec<(String, u64, u64)> {
 }
 
 fn target(name: &str, answer: &'static str) -> NamedTarget {
-    NamedTarget::server(
-        name.to_owned(),
-        &server(answer).parse().unwrap(),
-        &ClientIdentity::load("", &ClientTls::default()).unwrap(),
-    )
+    NamedTarget::server(name.to_owned(), &server(answer).parse().unwrap(), &std::sync::Arc::default())
 }
 
 #[test]

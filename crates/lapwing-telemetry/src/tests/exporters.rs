@@ -87,7 +87,8 @@ async fn send_metrics(sink: &Sink, temporality: Temporality, requests: usize) ->
     served(sink, |config| {
         let config = Config { temporality, ..config };
         let resource = ServiceResource::new(&config);
-        let mut exporter = MetricsExporter::new(&config, &resource, counters.clone(), counting()).unwrap().unwrap();
+        let mut exporter =
+            MetricsExporter::new((&config, &Arc::default()), &resource, counters.clone(), counting()).unwrap().unwrap();
         async move {
             let open = CancellationToken::new();
             for _ in 1..requests {
@@ -110,7 +111,8 @@ async fn what_a_lost_request_had_is_in_the_next_one() {
         served(&sink, |config| {
             let config = Config { temporality, ..config };
             let resource = ServiceResource::new(&config);
-            let mut exporter = MetricsExporter::new(&config, &resource, counters.clone(), counting()).unwrap().unwrap();
+            let mut exporter =
+                MetricsExporter::new((&config, &Arc::default()), &resource, counters.clone(), counting()).unwrap().unwrap();
             let script = sink.script.clone();
             async move {
                 let open = CancellationToken::new();
@@ -146,7 +148,8 @@ async fn sampled_exchanges_arrive_in_one_request_with_their_resource() {
         (0..20).for_each(|n| sampler.offer(&setup.exchange(ROUTE, trace(n), Outcome::Ok, MS), Stamp::now()));
         drop(sampler);
         let resource = ServiceResource::new(&config);
-        let exporter = TracesExporter::new(&config, &resource, setup.labels.clone(), setup.counters.clone(), queued);
+        let exporter =
+            TracesExporter::new((&config, &Arc::default()), &resource, setup.labels.clone(), setup.counters.clone(), queued);
         exporter.unwrap().unwrap().run(CancellationToken::new())
     })
     .await;
@@ -167,7 +170,9 @@ async fn traces_for_a_collector_that_is_not_there_are_lost_and_counted() {
     let config = config("grpc://127.0.0.1:1");
     let resource = ServiceResource::new(&config);
     let exporter =
-        TracesExporter::new(&config, &resource, setup.labels.clone(), setup.counters.clone(), queued).unwrap().unwrap();
+        TracesExporter::new((&config, &Arc::default()), &resource, setup.labels.clone(), setup.counters.clone(), queued)
+            .unwrap()
+            .unwrap();
     let closing = CancellationToken::new();
     closing.cancel();
     drop(sampler);
@@ -176,6 +181,8 @@ async fn traces_for_a_collector_that_is_not_there_are_lost_and_counted() {
     // one that never runs counts what waited
     let (mut sampler, queued) = setup.sampler(1.0);
     (0..5).for_each(|n| sampler.offer(&setup.exchange(ROUTE, trace(n), Outcome::Ok, MS), Stamp::now()));
-    drop(TracesExporter::new(&config, &resource, setup.labels.clone(), setup.counters.clone(), queued).unwrap());
+    drop(
+        TracesExporter::new((&config, &Arc::default()), &resource, setup.labels.clone(), setup.counters.clone(), queued).unwrap(),
+    );
     assert_eq!(setup.counters.get(Counter::TracesLost), 205);
 }

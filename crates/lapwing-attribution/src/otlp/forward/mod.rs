@@ -19,6 +19,7 @@ use super::OwnTraces;
 use crate::Config;
 use crate::collector::{self, CollectorClient, CollectorOptions, Compression, RetryPolicy};
 use lapwing_metrics::Counters;
+use lapwing_net::ClientIdentity;
 use lapwing_settings::{Collector, Secret, TraceSampler};
 
 /// For one attempt.
@@ -37,7 +38,7 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 ///
 /// When a header's name or value, or the collector's address, cannot be put on the wire.
 pub fn forwarder(
-    to: &Collector,
+    (to, identity): (&Collector, &Arc<ClientIdentity>),
     headers: BTreeMap<String, Secret>,
     config: &Config,
     sampler: TraceSampler,
@@ -45,7 +46,7 @@ pub fn forwarder(
     counters: Arc<Counters>,
 ) -> Result<(ForwardQueue, impl Future<Output = ()> + Send + 'static), collector::Error> {
     // an exporter compresses what is worth it; a collector near its pods gains nothing by another pass
-    let options = CollectorOptions { headers, compression: Compression::None, timeout: ATTEMPT };
+    let options = CollectorOptions { headers, compression: Compression::None, timeout: ATTEMPT, identity: identity.clone() };
     let client = CollectorClient::new(to, options)?;
     let (sender, receiver) = mpsc::channel(config.forward_queue.max(1));
     let (queue, closing) = ForwardQueue::new(sender, config, matches!(to, Collector::Grpc(_)), own_traces, sampler, counters);

@@ -55,7 +55,8 @@ async fn forward(to: &str, config: &Config, sampler: &str, feed: impl FnOnce(&Se
     let headers = BTreeMap::from([("x-tenant".to_owned(), Secret::new("blue"))]);
     let collector: Collector = to.parse().unwrap();
     let (queue, draining) =
-        forwarder(&collector, headers, config, sampler.parse().unwrap(), ours.clone(), counters.clone()).unwrap();
+        forwarder((&collector, &Arc::default()), headers, config, sampler.parse().unwrap(), ours.clone(), counters.clone())
+            .unwrap();
     let (handler, _spans) = handler(64, Some(queue), &counters);
     let setup = Setup { handler, counters: counters.clone(), ours, mark };
     feed(&setup);
@@ -100,7 +101,8 @@ fn what_serves_and_forwards_can_be_spawned() {
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to = "grpc://[::1]:4317".parse().unwrap();
     let (queue, forwarding) =
-        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
+        forwarder((&to, &Arc::default()), BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone())
+            .unwrap();
     let (handler, _spans) = handler(1, Some(queue), &counters);
     spawnable(forwarding);
     spawnable(serve_grpc(listener().0, handler.clone(), 1, CancellationToken::new()));
@@ -222,7 +224,8 @@ async fn a_collector_that_stumbles_is_tried_again_and_one_that_refuses_is_not() 
     let to: Collector = format!("http://{address}").parse().unwrap();
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let (queue, forwarding) =
-        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
+        forwarder((&to, &Arc::default()), BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone())
+            .unwrap();
     let (handler, _spans) = handler(8, Some(queue), &counters);
     handler.take(Signal::Logs, Encoding::Protobuf, Bytes::from_static(b"x")).unwrap();
     tokio::select! {
@@ -261,7 +264,8 @@ async fn the_queue_is_bounded_in_bytes_too_and_a_forwarder_that_never_runs_count
     let ours = Arc::new(OwnTraces::new(TraceMark::random()));
     let to: Collector = "http://127.0.0.1:1".parse().unwrap();
     let (queue, forwarding) =
-        forwarder(&to, BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone()).unwrap();
+        forwarder((&to, &Arc::default()), BTreeMap::new(), &Config::default(), TraceSampler::default(), ours, counters.clone())
+            .unwrap();
     let (handler, _spans) = handler(8, Some(queue), &counters);
     let body = Bytes::from(vec![0; 10 << 20]);
     for _ in 0..4 {
