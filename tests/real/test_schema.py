@@ -16,6 +16,8 @@ UPSTREAM = "upstream: http://127.0.0.1:8000\n"
 INFER = "POST /v2/models/{model}/infer"
 
 RIGHT = [
+    "otlp_forward: https://c:4318\ntls: {collector: {ca: off}}",
+    "telemetry: {metrics: on, endpoint: 'grpcs://c:4317'}",
     "proxy:",
     "proxy: {workers: , connect_timeout: 1m 30s}",
     "log: 5\nadmin: ' :9464 '\notlp_grpc: off\notlp_http: false",
@@ -60,7 +62,7 @@ WRONG = [
     ("trace_contexts: b4", "trace_contexts"),
     ("listen: http://m:1", "listen"),
     ("listen: '8080'", "listen"),
-    ("otlp_forward: https://c:4318", "otlp_forward"),
+    ("otlp_forward: ftp://c:4318", "otlp_forward"),
     ("otlp_forward: grpc://c", "otlp_forward"),
     ("admin_token: 12345678901234567", "admin_token"),
     ("shadow: {sample: 1.5}", "sample"),
