@@ -21,6 +21,7 @@ enum Content {
 }
 
 /// Sees when files have another content. It follows links, so that the mounted files of a ConfigMap or Secret are seen.
+#[derive(Debug)]
 pub(crate) struct FileWatch {
     files: Vec<PathBuf>,
     hasher: RandomState,
@@ -37,6 +38,16 @@ impl FileWatch {
         let mut watch = Self { files, hasher: RandomState::new(), seen: Content::Absent, arriving: None, looked: Stamp::now() };
         watch.begin();
         watch
+    }
+
+    /// Whether there is nothing to look at.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What is looked at.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Takes what is there for seen.

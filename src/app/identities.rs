@@ -1,6 +1,5 @@
 //! The certificates, keys and authorities of the section `tls`: read at the start, and again when their files change.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +23,14 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
-    /// Reads the files. `counters` has when certificates expire, and the failures to read them again.
+    /// Reads the files, and returns also what sees them change from then on. `counters` has when certificates expire, and the failures to read them again.
     ///
     /// # Errors
     ///
     /// All files that cannot be used.
-    pub(crate) fn load(tls: &Tls, counters: Arc<Counters>) -> Result<Self, Vec<Fault>> {
+    pub(crate) fn load(tls: &Tls, counters: Arc<Counters>) -> Result<(Self, Vec<IdentityWatch>), Vec<Fault>> {
+        let files = tls.servers().map(|(_, server)| server.files()).into_iter();
+        let seen = files.chain(tls.clients().map(|(_, client)| client.files())).map(FileWatch::new).collect();
         let servers = tls.servers().map(|(key, server)| ServerIdentity::load(&format!("tls.{key}"), server));
         let clients = tls.clients().map(|(key, client)| ClientIdentity::load(&format!("tls.{key}"), client));
         match (servers, clients) {
@@ -44,7 +45,8 @@ impl Identities {
                     counters,
                 };
                 this.show_expiries();
-                Ok(this)
+                let watches = this.watches(seen);
+                Ok((this, watches))
             }
             (servers, clients) => {
                 let of_clients = clients.into_iter().filter_map(Result::err);
@@ -75,12 +77,15 @@ impl Identities {
         self.certificates.handle()
     }
 
-    /// What looks whether their files have changed: to be made before they are read.
-    pub(crate) fn watches(&self) -> Vec<IdentityWatch> {
-        let servers = [&self.listen, &self.admin, &self.otlp].into_iter().flatten().cloned().map(Identity::Server);
-        let clients = [&self.upstream, &self.collector].map(|identity| Identity::Client(identity.clone()));
-        let all = servers.chain(clients);
-        all.filter_map(|identity| IdentityWatch::new(identity, self.clone())).collect()
+    /// All of them, each with what looks at its files. `seen` were made before they were read, in the order of the section.
+    fn watches(&self, seen: Vec<FileWatch>) -> Vec<IdentityWatch> {
+        let servers = [&self.listen, &self.admin, &self.otlp].map(|identity| identity.clone().map(Identity::Server));
+        let clients = [&self.upstream, &self.collector].map(|identity| Some(Identity::Client(identity.clone())));
+        let all = servers.into_iter().chain(clients).zip(seen);
+        let watch = |(identity, files): (Option<Identity>, FileWatch)| {
+            identity.filter(|_| !files.is_empty()).map(|identity| IdentityWatch { identity, files, all: self.clone() })
+        };
+        all.filter_map(watch).collect()
     }
 }
 
@@ -91,13 +96,6 @@ enum Identity {
 }
 
 impl Identity {
-    fn files(&self) -> Vec<PathBuf> {
-        match self {
-            Self::Server(identity) => identity.files(),
-            Self::Client(identity) => identity.files(),
-        }
-    }
-
     fn reload(&self) -> Result<(), Fault> {
         match self {
             Self::Server(identity) => identity.reload(),
@@ -107,6 +105,7 @@ impl Identity {
 }
 
 /// Looks whether the files of one identity have changed.
+#[derive(Debug)]
 pub(crate) struct IdentityWatch {
     identity: Identity,
     all: Identities,
@@ -114,12 +113,6 @@ pub(crate) struct IdentityWatch {
 }
 
 impl IdentityWatch {
-    /// `None` if it has no files.
-    fn new(identity: Identity, all: Identities) -> Option<Self> {
-        let files = identity.files();
-        (!files.is_empty()).then(|| Self { files: FileWatch::new(files), identity, all })
-    }
-
     /// Looks if the last look is `interval` ago, and reads the files again if they have changed.
     pub(crate) fn look(&mut self, interval: Duration) {
         if self.files.has_changed(interval) {
@@ -130,11 +123,10 @@ impl IdentityWatch {
     /// Reads the files again.
     pub(crate) fn reload(&mut self, why: &str) {
         self.files.begin();
-        let files = self.identity.files();
         match self.identity.reload() {
             Ok(()) => {
                 self.all.show_expiries();
-                tracing::info!(?files, "{why}: new connections use them");
+                tracing::info!(files = ?self.files.paths(), "{why}: new connections use them");
             }
             Err(fault) => {
                 self.all.counters.bump(Counter::TlsReloadFailures);

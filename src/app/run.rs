@@ -67,8 +67,8 @@ fn serve(sources: Sources) -> ExitCode {
         }
     };
     match start(&loaded) {
-        Ok(running) => {
-            let identities = running.watched_identities();
+        Ok(mut running) => {
+            let identities = running.take_watches();
             let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, identities, filter });
             tracing::info!(drain_timeout = %running.config().config.drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)

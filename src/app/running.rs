@@ -60,7 +60,7 @@ pub struct Running {
     engine: Option<Hosted>,
     shadow: RunningShadow,
     in_force: InForce,
-    identities: Identities,
+    watches: Vec<IdentityWatch>,
 }
 
 /// Binds every address, then starts the control plane and the data plane.
@@ -73,7 +73,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let in_force = InForce::new(loaded, counters.clone());
     let whole = in_force.handle();
     let config = &loaded.config;
-    let identities = Identities::load(&config.tls, counters.clone()).map_err(StartError::Tls)?;
+    let (identities, watches) = Identities::load(&config.tls, counters.clone()).map_err(StartError::Tls)?;
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
@@ -142,7 +142,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force, identities }),
+        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force, watches }),
         Err(error) => {
             phases.stop_all();
             Err(StartError::Thread(error))
@@ -219,9 +219,9 @@ impl Running {
         self.in_force.reload(sources)
     }
 
-    /// What looks whether certificates and keys have changed.
-    pub(crate) fn watched_identities(&self) -> Vec<IdentityWatch> {
-        self.identities.watches()
+    /// Takes what looks whether certificates and keys have changed.
+    pub(crate) fn take_watches(&mut self) -> Vec<IdentityWatch> {
+        std::mem::take(&mut self.watches)
     }
 
     /// The configuration in force.

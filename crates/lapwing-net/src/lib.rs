@@ -69,4 +69,4 @@ pub use socket::Socket;
 pub use target::{ConnectError, Target, TlsTo};
 pub use tasks::Tasks;
 pub use throttle::WarningThrottle;
-pub use tls::{ClientIdentity, HttpVersion, ServerIdentity, Speaks, TlsStream, Validity};
+pub use tls::{ClientIdentity, ServerIdentity, Speaks, TlsStream, Validity};

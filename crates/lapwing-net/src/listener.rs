@@ -37,8 +37,8 @@ impl From<std::net::TcpListener> for BoundListener {
 }
 
 impl BoundListener {
-    /// Its connections speak TLS, if there is an `identity`, and then HTTP as `speaks` says. Their handshakes are made in their first reads and writes, so that a slow
-    /// client holds no other up; `counters` has them.
+    /// Its connections speak TLS, if there is an `identity`, and then HTTP as `speaks` says. Their handshakes are made in their first
+    /// reads and writes, so that a slow client holds no other up; `counters` has them.
     #[must_use]
     pub fn over_tls(self, identity: Option<&Arc<ServerIdentity>>, speaks: Speaks, counters: &Arc<Counters>) -> Self {
         Self { tls: identity.map(|identity| (identity.clone(), speaks, counters.clone())), ..self }
@@ -73,15 +73,12 @@ pub struct RegisteredListener {
 
 impl Listener for RegisteredListener {
     async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
-        let (stream, peer) = self.listener.accept().await?;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, %peer, "cannot set TCP_NODELAY");
-        }
-        let socket = match &self.tls {
-            None => Socket::Tcp(stream),
-            Some((identity, speaks, counters)) => {
+        let (socket, peer) = Listener::accept(&mut self.listener).await?;
+        let socket = match (socket, &self.tls) {
+            (Socket::Tcp(stream), Some((identity, speaks, counters))) => {
                 Socket::Tls(Box::new(TlsStream::accept(stream, identity.config(*speaks), counters.clone())))
             }
+            (socket, _) => socket,
         };
         Ok((socket, peer))
     }

@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
+use http::Version;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::peer_closed::PeerClosed;
-use super::tls::{HttpVersion, TlsStream};
+use super::tls::TlsStream;
 use lapwing_ledger::Stamp;
 
 /// A TCP, Unix or TLS stream.
@@ -116,7 +117,7 @@ impl Socket {
 
     /// Which version of HTTP was agreed on (ALPN); `None` where none was.
     #[must_use]
-    pub fn agreed(&self) -> Option<HttpVersion> {
+    pub fn agreed(&self) -> Option<Version> {
         if let Self::Tls(stream) = self { stream.agreed() } else { None }
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Version;
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use super::bind::KEEPALIVE;
 use super::local::LocalAddress;
 use super::socket::Socket;
-use super::tls::{ClientIdentity, HttpVersion, TlsStream};
+use super::tls::{ClientIdentity, TlsStream};
 use lapwing_settings::{HttpScheme, Upstream};
 
 /// The address of a server that Lapwing sends requests to.
@@ -122,12 +123,12 @@ impl Target {
     }
 
     /// Connects within `limit`, name resolution and handshake included; sets `TCP_NODELAY`. Over TLS, the server is told that the
-    /// connection is for `version`.
+    /// connection is for `version`; `None` sends nothing.
     ///
     /// # Errors
     ///
     /// [`ConnectError::Io`] when the system refuses or the server does not prove itself, [`ConnectError::Timeout`] when the limit passes.
-    pub async fn connect(&self, version: HttpVersion, limit: Duration) -> Result<Socket, ConnectError> {
+    pub async fn connect(&self, version: Option<Version>, limit: Duration) -> Result<Socket, ConnectError> {
         let connecting = async {
             match self {
                 Self::Tcp(authority) => tcp(authority).await.map(Socket::Tcp),
@@ -155,7 +156,7 @@ impl Target {
     ///
     /// As for [`Target::connect`].
     pub async fn probe(&self, limit: Duration) -> Result<(), ConnectError> {
-        self.connect(HttpVersion::None, limit).await.map(drop)
+        self.connect(None, limit).await.map(drop)
     }
 }
 

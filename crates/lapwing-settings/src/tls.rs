@@ -1,9 +1,11 @@
 //! The section `tls`: the files of certificates and keys. lapwing-net reads them.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Checks, File, Form, Section, Switch};
+use super::{Checks, File, Section, Switch};
 
 /// The section `tls`. What is not given speaks without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,9 +29,7 @@ impl Tls {
     pub const fn servers(&self) -> [(&'static str, &ServerTls); 3] {
         [("listen", &self.listen), ("admin", &self.admin), ("otlp", &self.otlp)]
     }
-}
 
-impl Tls {
     /// The servers that Lapwing connects to, by their keys.
     #[must_use]
     pub const fn clients(&self) -> [(&'static str, &ClientTls); 2] {
@@ -38,8 +38,6 @@ impl Tls {
 }
 
 impl Section for Tls {
-    const FORMS: &'static [(&'static str, Form)] = &[];
-
     fn check(&self, checks: &mut Checks) {
         for (key, server) in self.servers() {
             checks.section(key, |checks| {
@@ -86,6 +84,12 @@ impl ServerTls {
     pub const fn is_on(&self) -> bool {
         self.certificate.on().is_some() && self.key.on().is_some()
     }
+
+    /// All that it is read from.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        paths([&self.certificate, &self.key, &self.client_ca])
+    }
 }
 
 /// How TLS is spoken to a server.
@@ -100,4 +104,16 @@ pub struct ClientTls {
     pub key: Switch<File>,
     /// The name that is asked for (SNI) and that certificates must have. `off`: the host.
     pub server_name: Switch<String>,
+}
+
+impl ClientTls {
+    /// All that it is read from, but for the system's authorities.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        paths([&self.ca, &self.certificate, &self.key])
+    }
+}
+
+fn paths(files: [&Switch<File>; 3]) -> Vec<PathBuf> {
+    files.into_iter().filter_map(Switch::on).map(|file| file.path().to_owned()).collect()
 }

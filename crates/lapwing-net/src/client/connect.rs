@@ -4,19 +4,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Uri;
+use http::{Uri, Version};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 
 use crate::socket::Socket;
 use crate::target::{ConnectError, Target};
-use crate::tls::HttpVersion;
 
 /// Connects to `target` within `limit`.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     pub(crate) target: Target,
-    pub(crate) version: HttpVersion,
+    pub(crate) version: Version,
     pub(crate) limit: Duration,
 }
 
@@ -31,7 +30,7 @@ impl tower::Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { target, version, limit } = self.clone();
-        Box::pin(async move { target.connect(version, limit).await.map(TokioIo::new) })
+        Box::pin(async move { target.connect(Some(version), limit).await.map(TokioIo::new) })
     }
 }
 

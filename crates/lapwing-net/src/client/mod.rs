@@ -26,7 +26,6 @@ use self::connect::Connector;
 pub use self::error::ClientError;
 pub use self::limits::ClientLimits;
 use super::target::Target;
-use super::tls::HttpVersion;
 
 /// A client of one server. Clones share its connections; the last one that is dropped closes those that are idle.
 ///
@@ -71,8 +70,7 @@ where
     }
 
     fn speaking(version: Version, target: Target, limits: ClientLimits) -> Self {
-        let spoken = if version == Version::HTTP_2 { HttpVersion::Http2 } else { HttpVersion::Http1 };
-        let connector = Connector { target: target.clone(), version: spoken, limit: limits.connect_timeout };
+        let connector = Connector { target: target.clone(), version, limit: limits.connect_timeout };
         let inner = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -1,10 +1,10 @@
 //! What Lapwing shows and asks of the servers that it connects to.
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use http::Version;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
@@ -12,17 +12,6 @@ use rustls::{ClientConfig, RootCertStore};
 use super::files::{OwnCertificate, Source, Validity};
 use super::{H2, HTTP_1_1, provider};
 use lapwing_settings::{ClientTls, Fault};
-
-/// The HTTP version that a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2; a server that takes part in ALPN and does not speak it may choose HTTP/1.1.
-    Http2,
-    /// Nothing is sent: either will do.
-    None,
-}
 
 /// The authorities that servers are trusted by, and Lapwing's own certificate.
 #[derive(Debug)]
@@ -37,7 +26,7 @@ pub struct ClientIdentity {
 #[derive(Debug)]
 struct Current {
     http1: Arc<ClientConfig>,
-    http2: Arc<ClientConfig>,
+    either: Arc<ClientConfig>,
     validity: Option<Validity>,
 }
 
@@ -62,7 +51,7 @@ impl ClientIdentity {
         };
         let name = settings.server_name.on().map(named).transpose()?;
         let this = Self { section: section.to_owned(), settings: settings.clone(), name, current: ArcSwapOption::empty() };
-        if !this.files().is_empty() {
+        if !this.settings.files().is_empty() {
             this.reload()?;
         }
         Ok(Arc::new(this))
@@ -76,13 +65,6 @@ impl ClientIdentity {
     pub fn reload(&self) -> Result<(), Fault> {
         self.current.store(Some(Arc::new(Current::read(&self.section, &self.settings)?)));
         Ok(())
-    }
-
-    /// The files.
-    #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
-        let files = [&self.settings.ca, &self.settings.certificate, &self.settings.key];
-        files.into_iter().filter_map(|file| file.on()).map(|file| file.path().to_owned()).collect()
     }
 
     /// When the chain of Lapwing's own certificate is valid; `None` if it has none.
@@ -100,15 +82,18 @@ impl ClientIdentity {
         ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()
     }
 
+    /// What a connection for this version of HTTP begins with; for HTTP/2 or none, a server may also choose HTTP/1.1.
+    ///
     /// # Errors
     ///
     /// If the system's authorities cannot be used.
-    pub(crate) fn config(&self, version: HttpVersion) -> Result<Arc<ClientConfig>, Fault> {
+    pub(crate) fn config(&self, version: Option<Version>) -> Result<Arc<ClientConfig>, Fault> {
         if self.current.load().is_none() {
             self.reload()?;
         }
         let current = self.current.load();
-        let config = current.as_ref().map(|current| if version == HttpVersion::Http1 { &current.http1 } else { &current.http2 });
+        let config =
+            current.as_ref().map(|current| if version == Some(Version::HTTP_11) { &current.http1 } else { &current.either });
         config.cloned().ok_or_else(|| Fault::new(&*self.section, "", "cannot be used"))
     }
 }
@@ -133,10 +118,10 @@ impl Current {
             validity = Some(own.validity);
             config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own.key));
         }
-        let mut http2 = config.clone();
+        let mut either = config.clone();
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
-        http2.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
-        Ok(Self { http1: Arc::new(config), http2: Arc::new(http2), validity })
+        either.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
+        Ok(Self { http1: Arc::new(config), either: Arc::new(either), validity })
     }
 }
 

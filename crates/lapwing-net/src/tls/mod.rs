@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub use client::{ClientIdentity, HttpVersion};
+pub use client::ClientIdentity;
 pub use files::Validity;
 pub use server::{ServerIdentity, Speaks};
 pub use stream::TlsStream;

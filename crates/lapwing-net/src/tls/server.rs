@@ -1,6 +1,5 @@
 //! What a listener shows its clients.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::files::{OwnCertificate, Source, Validity};
@@ -72,13 +71,6 @@ impl ServerIdentity {
         let current = Current::read(&self.section, (&self.certificate, &self.key), self.client_ca.as_ref())?;
         self.current.store(Arc::new(current));
         Ok(())
-    }
-
-    /// The files.
-    #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
-        let files = [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()];
-        files.into_iter().flatten().map(|file| file.path().to_owned()).collect()
     }
 
     /// When its chain is valid.

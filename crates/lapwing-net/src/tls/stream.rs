@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use http::Version;
 use rustls::{CommonState, HandshakeKind, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor, TlsConnector};
 
-use super::client::{ClientIdentity, HttpVersion};
+use super::client::ClientIdentity;
 use super::wire::Wire;
 use super::{H2, HTTP_1_1};
 use lapwing_ledger::Stamp;
@@ -32,8 +33,8 @@ pub struct TlsStream {
 }
 
 enum State {
-    Accepting(Box<Accept<Wire>>),
-    Open(Box<tokio_rustls::TlsStream<Wire>>),
+    Accepting(Accept<Wire>),
+    Open(tokio_rustls::TlsStream<Wire>),
     /// The handshake failed.
     Failed,
 }
@@ -48,12 +49,7 @@ impl TlsStream {
     /// A client's connection.
     pub(crate) fn accept(stream: TcpStream, config: Arc<ServerConfig>, counters: Arc<Counters>) -> Self {
         let accept = TlsAcceptor::from(config).accept(Wire::new(stream));
-        Self {
-            state: State::Accepting(Box::new(accept)),
-            handshake: Some((Stamp::now(), counters)),
-            peeked: Vec::new(),
-            came: None,
-        }
+        Self { state: State::Accepting(accept), handshake: Some((Stamp::now(), counters)), peeked: Vec::new(), came: None }
     }
 
     /// A connection to the server at `authority`.
@@ -61,13 +57,13 @@ impl TlsStream {
         stream: TcpStream,
         identity: &ClientIdentity,
         authority: &str,
-        version: HttpVersion,
+        version: Option<Version>,
     ) -> io::Result<Self> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "its host is no name that a certificate could have");
         let name = identity.name(authority).ok_or_else(invalid)?;
         let connected =
             TlsConnector::from(identity.config(version).map_err(io::Error::other)?).connect(name, Wire::new(stream)).await?;
-        let state = State::Open(Box::new(tokio_rustls::TlsStream::Client(connected)));
+        let state = State::Open(tokio_rustls::TlsStream::Client(connected));
         Ok(Self { state, handshake: None, peeked: Vec::new(), came: None })
     }
 
@@ -93,10 +89,10 @@ impl TlsStream {
     }
 
     /// Which version of HTTP was agreed on; `None` where the server takes no part in that, or before the handshake.
-    pub(crate) fn agreed(&self) -> Option<HttpVersion> {
+    pub(crate) fn agreed(&self) -> Option<Version> {
         match self.session()?.alpn_protocol()? {
-            H2 => Some(HttpVersion::Http2),
-            HTTP_1_1 => Some(HttpVersion::Http1),
+            H2 => Some(Version::HTTP_2),
+            HTTP_1_1 => Some(Version::HTTP_11),
             _ => None,
         }
     }
@@ -137,7 +133,7 @@ impl TlsStream {
     /// Makes the rest of the handshake.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&mut tokio_rustls::TlsStream<Wire>>> {
         if let State::Accepting(accept) = &mut self.state {
-            let made = ready!(Pin::new(&mut **accept).poll(cx));
+            let made = ready!(Pin::new(accept).poll(cx));
             let (began, counters) = self.handshake.take().unwrap_or_default();
             match made {
                 Ok(mut stream) => {
@@ -146,7 +142,7 @@ impl TlsStream {
                     let is_resumed = session.handshake_kind() == Some(HandshakeKind::Resumed);
                     counters.bump(if is_resumed { Counter::TlsResumed } else { Counter::TlsFull });
                     counters.add(Counter::TlsMicros, began.elapsed() / 1_000);
-                    self.state = State::Open(Box::new(tokio_rustls::TlsStream::Server(stream)));
+                    self.state = State::Open(tokio_rustls::TlsStream::Server(stream));
                 }
                 Err(error) => {
                     counters.bump(Counter::TlsFailed);
@@ -224,11 +220,11 @@ impl AsyncWrite for TlsStream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // before the handshake nothing was written
         let State::Open(stream) = &mut self.state else { return Poll::Ready(Ok(())) };
-        Pin::new(&mut **stream).poll_flush(cx)
+        Pin::new(stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let State::Open(stream) = &mut self.state else { return Poll::Ready(Ok(())) };
-        Pin::new(&mut **stream).poll_shutdown(cx)
+        Pin::new(stream).poll_shutdown(cx)
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Version;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -96,14 +97,14 @@ fn echo(identity: Arc<ServerIdentity>, speaks: Speaks) -> Server {
     Server { address, counters, _serving: serving }
 }
 
-async fn connect(server: &Server, settings: &ClientTls, version: HttpVersion) -> Result<Socket, ConnectError> {
+async fn connect(server: &Server, settings: &ClientTls, version: Version) -> Result<Socket, ConnectError> {
     let identity = ClientIdentity::load("tls.upstream", settings).unwrap();
     connect_as(server, &identity, version).await
 }
 
-async fn connect_as(server: &Server, identity: &Arc<ClientIdentity>, version: HttpVersion) -> Result<Socket, ConnectError> {
+async fn connect_as(server: &Server, identity: &Arc<ClientIdentity>, version: Version) -> Result<Socket, ConnectError> {
     let target = Target::Tls(format!("localhost:{}", server.address.port()), TlsTo(identity.clone()));
-    target.connect(version, LIMIT).await
+    target.connect(Some(version), LIMIT).await
 }
 
 async fn echoed(socket: &mut Socket, bytes: &[u8]) -> Vec<u8> {
@@ -125,7 +126,7 @@ async fn bytes_pass_as_they_are_and_the_version_is_agreed_on() {
     let identity = ServerIdentity::load("tls.listen", &authority.server("s")).unwrap().unwrap();
     let server = echo(identity.clone(), Speaks::Both);
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
-    for version in [HttpVersion::Http1, HttpVersion::Http2] {
+    for version in [Version::HTTP_11, Version::HTTP_2] {
         let mut socket = connect(&server, &authority.client(), version).await.unwrap();
         assert_eq!(socket.agreed(), Some(version));
         assert!(echoed(&mut socket, &bytes).await == bytes);
@@ -134,8 +135,8 @@ async fn bytes_pass_as_they_are_and_the_version_is_agreed_on() {
     assert!(server.counters.get(Counter::TlsMicros) > 0);
     // one that speaks HTTP/1.1 only takes that of two, and refuses HTTP/2 alone: there is no other way to say so
     let server = echo(identity, Speaks::Http1);
-    let socket = connect(&server, &authority.client(), HttpVersion::Http2).await.unwrap();
-    assert_eq!(socket.agreed(), Some(HttpVersion::Http1));
+    let socket = connect(&server, &authority.client(), Version::HTTP_2).await.unwrap();
+    assert_eq!(socket.agreed(), Some(Version::HTTP_11));
 }
 
 #[tokio::test]
@@ -144,14 +145,14 @@ async fn a_session_is_resumed_and_its_tickets_are_not_text() {
     authority.issue("s", "localhost", FAR);
     let server = echo(ServerIdentity::load("tls.listen", &authority.server("s")).unwrap().unwrap(), Speaks::Both);
     let identity = ClientIdentity::load("tls.upstream", &authority.client()).unwrap();
-    let mut socket = connect_as(&server, &identity, HttpVersion::Http1).await.unwrap();
+    let mut socket = connect_as(&server, &identity, Version::HTTP_11).await.unwrap();
     // the server's tickets come by themselves: an idle connection that is asked for text has none
     assert_eq!(echoed(&mut socket, b"a").await, b"a");
     let readable = std::future::poll_fn(|cx| socket.poll_readable(cx));
     assert!(tokio::time::timeout(Duration::from_millis(100), readable).await.is_err());
     assert_eq!(socket.owed_since(), None);
     drop(socket);
-    let mut socket = connect_as(&server, &identity, HttpVersion::Http1).await.unwrap();
+    let mut socket = connect_as(&server, &identity, Version::HTTP_11).await.unwrap();
     assert_eq!(echoed(&mut socket, b"b").await, b"b");
     assert_eq!((server.counters.get(Counter::TlsFull), server.counters.get(Counter::TlsResumed)), (1, 1));
 }
@@ -161,7 +162,7 @@ async fn what_is_looked_at_is_read_again() {
     let authority = Authority::new();
     authority.issue("s", "localhost", FAR);
     let server = echo(ServerIdentity::load("tls.listen", &authority.server("s")).unwrap().unwrap(), Speaks::Both);
-    let mut socket = connect(&server, &authority.client(), HttpVersion::Http1).await.unwrap();
+    let mut socket = connect(&server, &authority.client(), Version::HTTP_11).await.unwrap();
     let bytes = vec![b'x'; 10_000];
     socket.write_all(&bytes).await.unwrap();
     socket.flush().await.unwrap();
@@ -197,7 +198,7 @@ async fn a_record_that_comes_slowly_is_owed_and_stamped_at_its_first_byte() {
         let n = socket.read(&mut space).await.unwrap();
         (socket, space[..n].to_vec())
     });
-    let config = client.config(HttpVersion::Http1).unwrap();
+    let config = client.config(Some(Version::HTTP_11)).unwrap();
     let mut session = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
     while session.is_handshaking() {
         let mut out = Vec::new();
@@ -235,7 +236,7 @@ async fn who_is_not_trusted_is_refused() {
     other.issue("client", "client", FAR);
     let failure = async |server: &ServerTls, client: &ClientTls| {
         let server = echo(ServerIdentity::load("tls.listen", server).unwrap().unwrap(), Speaks::Both);
-        let mut socket = match connect(&server, client, HttpVersion::Http1).await {
+        let mut socket = match connect(&server, client, Version::HTTP_11).await {
             Ok(socket) => socket,
             Err(error) => return error.to_string(),
         };
@@ -270,7 +271,7 @@ async fn files_are_replaced_without_a_connection_being_lost() {
     let identity = ServerIdentity::load("tls.listen", &authority.server("s")).unwrap().unwrap();
     let server = echo(identity.clone(), Speaks::Both);
     let before = identity.validity();
-    let mut old = connect(&server, &authority.client(), HttpVersion::Http1).await.unwrap();
+    let mut old = connect(&server, &authority.client(), Version::HTTP_11).await.unwrap();
     authority.issue("s", "localhost", FAR);
     identity.reload().unwrap();
     assert!(identity.validity().until_s > before.until_s && before.from_s < before.until_s);
@@ -279,7 +280,7 @@ async fn files_are_replaced_without_a_connection_being_lost() {
     fs::write(authority.folder.path().join("s.pem"), "nothing").unwrap();
     let error = identity.reload().unwrap_err().to_string();
     assert!(error.contains("s.pem: has no certificate"), "{error}");
-    let mut new = connect(&server, &authority.client(), HttpVersion::Http1).await.unwrap();
+    let mut new = connect(&server, &authority.client(), Version::HTTP_11).await.unwrap();
     assert_eq!(echoed(&mut new, b"new").await, b"new");
 }
 

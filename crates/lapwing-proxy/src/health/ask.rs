@@ -3,24 +3,26 @@
 
 use std::time::Duration;
 
+use http::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::connection::Greeting;
-use lapwing_net::{HttpVersion, Target};
+use lapwing_net::Target;
 
 /// The preface of HTTP/2 and an empty `SETTINGS` (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// What a server answers to HTTP/2's preface; over TLS, what it agrees to speak. `None` if it says nothing within `limit`, or takes no connection: then nothing is known.
+/// What a server answers to HTTP/2's preface; over TLS, what it agrees to speak. `None` if it says nothing within `limit`, or takes no
+/// connection: then nothing is known.
 pub(crate) async fn greeting(target: &Target, limit: Duration) -> Option<Greeting> {
-    asked(target, HttpVersion::Http2, PREFACE, limit).await
+    asked(target, Some(Version::HTTP_2), PREFACE, limit).await
 }
 
 /// Whether a server answers HTTP/1.1. `None` as above.
 pub(crate) async fn speaks_h1(target: &Target, limit: Duration) -> Option<bool> {
     let request = format!("OPTIONS * HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", target.authority());
-    Some(asked(target, HttpVersion::Http1, request.as_bytes(), limit).await? == Greeting::Http1)
+    Some(asked(target, Some(Version::HTTP_11), request.as_bytes(), limit).await? == Greeting::Http1)
 }
 
 /// Whether a server answers the smallest `ClientHello` of TLS 1.2 in kind: with its own, or with an alert.
@@ -31,20 +33,20 @@ pub(crate) async fn speaks_tls(target: &Target, limit: Duration) -> bool {
     let mut hello = vec![22, 3, 1, 0, 47, 1, 0, 0, 43, 3, 3];
     hello.extend([7; 32]); // its random number, which nobody uses
     hello.extend([0, 0, 4, 0xc0, 0x2f, 0, 0x2f, 1, 0]); // no session, two ciphers, no compression
-    asked(target, HttpVersion::None, &hello, limit).await == Some(Greeting::Tls)
+    asked(target, None, &hello, limit).await == Some(Greeting::Tls)
 }
 
 /// What a server's first bytes are after it was sent `opening`.
-async fn asked(target: &Target, version: HttpVersion, opening: &[u8], limit: Duration) -> Option<Greeting> {
+async fn asked(target: &Target, version: Option<Version>, opening: &[u8], limit: Duration) -> Option<Greeting> {
     let mut socket = match target.connect(version, limit).await {
         Ok(socket) => socket,
         Err(error) if error.is_about_version() => {
-            return Some(if version == HttpVersion::Http2 { Greeting::Http1 } else { Greeting::Http2 });
+            return Some(if version == Some(Version::HTTP_2) { Greeting::Http1 } else { Greeting::Http2 });
         }
         Err(_) => return None,
     };
     match socket.agreed() {
-        Some(HttpVersion::Http2) => return Some(Greeting::Http2),
+        Some(Version::HTTP_2) => return Some(Greeting::Http2),
         Some(_) => return Some(Greeting::Http1),
         None => {}
     }

@@ -145,12 +145,6 @@ impl Spoken {
         self.http2.load(Relaxed) == YES
     }
 
-    /// Whether a server that is reached over TLS chooses HTTP/1.1 where HTTP/2 is asked for.
-    pub(crate) async fn agrees_on_http1(&self, target: &Target, limit: Duration) -> bool {
-        let greeting = ask::greeting(target, limit).await;
-        greeting.inspect(|greeting| self.on_greeting(target, *greeting)) == Some(Greeting::Http1)
-    }
-
     /// Another server may be there from now on.
     pub(crate) fn forget(&self) {
         self.http1.store(UNKNOWN, Relaxed);

@@ -12,7 +12,7 @@ use crate::health::UpstreamHealth;
 use crate::in_flight::RequestAccount;
 use lapwing_ledger::{Annotation, ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
-use lapwing_net::{ConnectError, HttpVersion, Socket, Target, Tasks};
+use lapwing_net::{ConnectError, Socket, Target, Tasks};
 
 /// What the requests of one worker share of the upstream.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl UpstreamContext {
 }
 
 /// Connects to the upstream, within `connect_timeout`. The ledger has how long that took, whatever came of it.
-pub(crate) async fn connect(upstream: &UpstreamContext, account: &RequestAccount, version: HttpVersion) -> Result<Socket, Error> {
+pub(crate) async fn connect(upstream: &UpstreamContext, account: &RequestAccount, version: Version) -> Result<Socket, Error> {
     let began = Stamp::now();
     let connected = connect_unmeasured(upstream, account, version).await;
     account.write_ledger(|ledger| ledger.observe(Stage::Unattributed, ObservedEvent::Connect, began, Stamp::now()));
@@ -60,17 +60,14 @@ pub(crate) async fn connect(upstream: &UpstreamContext, account: &RequestAccount
     Ok(socket)
 }
 
-async fn connect_unmeasured(upstream: &UpstreamContext, account: &RequestAccount, version: HttpVersion) -> Result<Socket, Error> {
+async fn connect_unmeasured(upstream: &UpstreamContext, account: &RequestAccount, version: Version) -> Result<Socket, Error> {
     let (target, limit) = (&upstream.target, account.context.config.connect_timeout.get());
-    let socket = target.connect(version, limit).await.map_err(|error| {
+    let socket = target.connect(Some(version), limit).await.map_err(|error| {
         // it has told in its handshake that it speaks the other version
         if error.is_about_version() {
             let (spoken, protocol) = (&upstream.health.spoken, account.context.config.upstream_protocol);
-            let (asked, found) = match version {
-                HttpVersion::Http2 => (Version::HTTP_2, Greeting::Http1),
-                HttpVersion::Http1 | HttpVersion::None => (Version::HTTP_11, Greeting::Http2),
-            };
-            if let Some(error) = spoken.explain(target, protocol, asked, found) {
+            let found = if version == Version::HTTP_2 { Greeting::Http1 } else { Greeting::Http2 };
+            if let Some(error) = spoken.explain(target, protocol, version, found) {
                 return error;
             }
         }

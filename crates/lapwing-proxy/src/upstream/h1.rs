@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
-use lapwing_net::HttpVersion;
 
 /// Carries `request` to the upstream and waits for the response's head.
 pub(crate) async fn carry_request(
@@ -60,7 +59,7 @@ pub(crate) async fn carry_request(
 }
 
 async fn connect(upstream: &UpstreamContext, account: &RequestAccount) -> Result<Box<PooledConnection>, Error> {
-    let socket = super::context::connect(upstream, account, HttpVersion::Http1).await?;
+    let socket = super::context::connect(upstream, account, Version::HTTP_11).await?;
     let connection = H1Connection::open(socket, &account.context.config).await?;
     Ok(PooledConnection::new(connection, upstream.pool.clone()))
 }

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
-use lapwing_net::{HttpVersion, Tasks};
+use lapwing_net::Tasks;
 
 /// A stream's window in bytes: how much may be sent ahead to a slow reader.
 pub(crate) const STREAM_WINDOW: u32 = 1 << 20;
@@ -152,7 +152,12 @@ impl H2Connection {
         account: &RequestAccount,
         client: &Arc<SocketMeter>,
     ) -> Result<Greeting, Error> {
-        let mut heard = self.sender(upstream, account, client).await?.0.state.heard.clone();
+        let mut heard = match self.sender(upstream, account, client).await {
+            Ok((sender, _)) => sender.state.heard.clone(),
+            // over TLS it was agreed on
+            Err(Error::WrongProtocol(_)) if upstream.health.spoken.refuses_http2() => return Ok(Greeting::Http1),
+            Err(error) => return Err(error),
+        };
         let asked = Stamp::now();
         let mut deadline = LazyDeadline::default();
         let mut told = pin!(heard.wait_for(|heard| heard.greeting.is_some()));
@@ -202,9 +207,10 @@ impl H2Connection {
 
 /// Opens a connection, which a task of its own drives.
 async fn open(upstream: &UpstreamContext, account: &RequestAccount, client: &Arc<SocketMeter>) -> Result<Sender, Error> {
-    let socket = connect(upstream, account, HttpVersion::Http2).await?;
-    if socket.agreed() == Some(HttpVersion::Http1) {
+    let socket = connect(upstream, account, Version::HTTP_2).await?;
+    if socket.agreed() == Some(Version::HTTP_11) {
         let (spoken, protocol) = (&upstream.health.spoken, account.context.config.upstream_protocol);
+        spoken.on_no_http2(&upstream.target);
         let found = spoken.explain(&upstream.target, protocol, Version::HTTP_2, Greeting::Http1);
         return Err(found.unwrap_or(Error::StreamCut));
     }

@@ -90,11 +90,6 @@ async fn over_either(
 ) -> Result<Response<ResponseBody>, Error> {
     let in_flight = tracked.in_flight.clone();
     in_flight.account.stamps.dispatch();
-    // over TLS it is agreed on, and a connection on which HTTP/1.1 was is of no use here
-    let limit = in_flight.account.context.config.connect_timeout.get();
-    if context.target.is_tls() && context.health.spoken.agrees_on_http1(&context.target, limit).await {
-        return over_h1(context, Some(h2), false, tracked).await;
-    }
     match h2.greeting(&context, &in_flight.account, &in_flight.meter).await? {
         Greeting::Http2 => over_h2(context, h2, tracked).await,
         Greeting::Http1 => over_h1(context, Some(h2), false, tracked).await,
