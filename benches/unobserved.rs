@@ -14,7 +14,7 @@ use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
+    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, TraceSampling, Tracing, UpstreamProtocol, Upstreams,
 };
 use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
@@ -62,12 +62,8 @@ fn main() {
         observer: Arc::new(Nothing),
     };
     let counters = Arc::new(Counters::default());
-    let parts = DataPlane {
-        settings: ConfigHandle::fixed(settings),
-        target: Target::Tcp(upstream.clone()),
-        health: Arc::default(),
-        counters,
-    };
+    let parts =
+        DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(Target::Tcp(upstream.clone())), counters };
     let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)
         .expect("the address is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

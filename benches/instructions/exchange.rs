@@ -13,7 +13,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Profiler, StackTap, TraceSampling, Tracing};
+use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Profiler, StackTap, TraceSampling, Tracing, Upstreams};
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::{ShadowTap, TapBranch, TapParts};
 use tokio::net::TcpListener;
@@ -37,7 +37,7 @@ fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQ
         queue.clone(),
         counters.clone(),
         LABELS.clone(),
-        "http://127.0.0.1:8000",
+        LABELS.upstreams.intern("http://127.0.0.1:8000"),
         Arc::new(Protocols::default()),
         adapters::reader(Arc::new(Rules::default()), counters.clone()),
     );
@@ -55,8 +55,7 @@ fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQ
     };
     let parts = DataPlane {
         settings: ConfigHandle::fixed(settings),
-        target: Target::Tcp(upstream.to_string()),
-        health: Arc::default(),
+        upstreams: Upstreams::at(Target::Tcp(upstream.to_string())),
         counters,
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -19,19 +20,19 @@ use super::receivers::Receivers;
 use super::start_error::StartError;
 use super::telemetry;
 use super::threads::spawn;
+use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
-use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
 use lapwing_ledger::{Ledger, Stamp, clock};
 use lapwing_metrics::{Counters, Labels, Registry, Shown};
-use lapwing_net::{BoundListener, ClientIdentity, Target};
+use lapwing_net::{BoundListener, ClientIdentity};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{TraceSampling, UpstreamHealth};
+use lapwing_proxy::TraceSampling;
 use lapwing_settings::{AdminToken, ConfigHandle};
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::Recorder;
@@ -73,11 +74,9 @@ pub(crate) struct Control {
     /// Where the join notes which trace contexts the upstream continues.
     pub(crate) contexts: Arc<LearntContexts>,
     pub(crate) queue: Arc<ArrayQueue<Box<Ledger>>>,
-    pub(crate) target: Target,
+    pub(crate) upstreams: RunningUpstreams,
     /// Whom collectors have to prove themselves to.
     pub(crate) collector: Arc<ClientIdentity>,
-    /// What is known of the upstream.
-    pub(crate) health: Arc<UpstreamHealth>,
     /// The port that clients connect to.
     pub(crate) listen_port: u16,
     pub(crate) tokenizers: Tokenizers,
@@ -105,8 +104,7 @@ impl Control {
             ours,
             contexts,
             queue,
-            target,
-            health,
+            upstreams,
             listen_port,
             tokenizers,
             optima,
@@ -119,8 +117,8 @@ impl Control {
         let loaded = whole.load();
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
-        let (queue_capacity, statistics) = (queue.capacity(), Arc::new(Statistics::default()));
-        let poller = poller(&whole, &target, &statistics, &labels, &rules, &counters);
+        let (queue_capacity, statistics) = (queue.capacity(), upstreams.statistics());
+        let pollers = upstreams.pollers(&whole, &labels, &rules, &counters);
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
@@ -141,9 +139,13 @@ impl Control {
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
-        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, target.port())).unzip();
+        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
         let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts);
         let surfaces = Surfaces {
+            upstreams: Arc::new({
+                let upstreams = upstreams.clone();
+                move || upstreams.states()
+            }),
             engine: hosted_models(models.clone()),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
@@ -156,7 +158,7 @@ impl Control {
             admin_token,
             admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),
-            ready: Arc::new(move || probe(target.clone(), health.clone(), models.clone())),
+            ready: Arc::new(move || probe(upstreams.clone(), models.clone())),
             draining: phases.accepting.clone(),
             limits: limits(&whole, queue_capacity),
             started_unix_ns: clock::unix_ns(),
@@ -174,7 +176,9 @@ impl Control {
             aggregation.run(spans, phases.profiling).await;
             drop(merging);
         };
-        threads.push(spawn_control(aggregating, async move || poller.run(phases.accepting).await)?);
+        threads.push(spawn_control(aggregating, async move || {
+            drop(join_all(pollers.into_iter().map(|poller| poller.run(phases.accepting.clone()))).await)
+        })?);
         Ok(threads)
     }
 }
@@ -206,12 +210,12 @@ fn spawn_control(
 }
 
 /// Where exchanges go to be diagnosed, and where the diagnosis is read; `None` where configuration turned it off. `ports` are the one that
-/// clients connect to and the upstream's, `None` where that is a Unix socket.
+/// clients connect to and the upstreams'.
 fn diagnosis(
     config: &Config,
     labels: &Arc<Labels>,
     sources: TelemetrySources,
-    ports: (u16, Option<u16>),
+    ports: (u16, Vec<u16>),
 ) -> Option<(DiagnosisFeed, DiagnosisSurface)> {
     if config.diagnosis.enabled == Shown::Off {
         return None;
@@ -219,8 +223,8 @@ fn diagnosis(
     let diagnostician = Diagnostician::new(config.metrics.budgets.clone(), labels.clone()).watching(sources);
     let diagnostician = Arc::new(Mutex::new(diagnostician));
     let surface = DiagnosisSurface::of(&diagnostician, words, config.diagnosis.window);
-    let (listen_port, upstream_port) = ports;
-    let connections = Arc::new(move || ConnectionStates::read(listen_port, upstream_port));
+    let (listen_port, upstream_ports) = ports;
+    let connections = Arc::new(move || ConnectionStates::read(listen_port, &upstream_ports));
     Some((DiagnosisFeed::new(diagnostician), surface.with_connections(connections)))
 }
 
@@ -233,38 +237,17 @@ fn limits(whole: &ConfigHandle<Loaded>, queue: usize) -> ConfigHandle<lapwing_me
     })
 }
 
-fn poller(
-    whole: &ConfigHandle<Loaded>,
-    target: &Target,
-    statistics: &Arc<Statistics>,
-    labels: &Arc<Labels>,
-    rules: &ConfigHandle<Rules>,
-    counters: &Arc<Counters>,
-) -> Poller {
-    let loaded = whole.load();
-    Poller {
-        poll: loaded.config.attribution.poll.clone(),
-        interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
-        upstream: loaded.config.upstream.clone(),
-        target: target.clone(),
-        statistics: statistics.clone(),
-        labels: labels.clone(),
-        rules: rules.clone(),
-        counters: counters.clone(),
-    }
-}
-
 /// What the admin server shows of the engine's models.
 fn hosted_models(models: Option<Models>) -> HostedModels {
     Arc::new(move || models.as_ref().map(Models::list).unwrap_or_default())
 }
 
-/// Whether the engine's models are warm and can run, and the upstream accepts.
-fn probe(target: Target, health: Arc<UpstreamHealth>, models: Option<Models>) -> lapwing_admin::Probing {
+/// Whether the engine's models are warm and can run, and an upstream accepts.
+fn probe(upstreams: RunningUpstreams, models: Option<Models>) -> lapwing_admin::Probing {
     Box::pin(async move {
         if let Some(models) = models {
             models.readiness()?;
         }
-        health.readiness(&target, PROBE).await
+        upstreams.readiness(PROBE).await
     })
 }

@@ -12,15 +12,13 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use lapwing_attribution::adapters;
 use lapwing_attribution::otlp::OwnTraces;
-use lapwing_ledger::Ledger;
+use lapwing_ledger::{LabelId, Ledger};
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, Sharing};
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
-use lapwing_proxy::{
-    ConnectionSettings, ContinuedTrace, DataPlane, Profiler, StackTap, TraceSampling, Tracing, UpstreamProtocol,
-};
-use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
+use lapwing_proxy::{ConnectionSettings, ContinuedTrace, DataPlane, Profiler, StackTap, TraceSampling, Tracing};
+use lapwing_settings::ConfigHandle;
 use lapwing_shadow::{PairNumbers, RecordingSwitch, Sampler, ShadowTap, TapBranch, TapParts, TargetStacks};
 
 /// The parts of the profiler that outlive each configuration.
@@ -28,6 +26,8 @@ pub(crate) struct Observing {
     pub(crate) queue: Arc<ArrayQueue<Box<Ledger>>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) labels: Arc<Labels>,
+    /// The label of requests that were sent to no upstream so far: the only one's, if there is one.
+    pub(crate) upstream: LabelId,
     pub(crate) ours: Arc<OwnTraces>,
     /// The trace contexts that the upstream was found to continue.
     pub(crate) contexts: Arc<LearntContexts>,
@@ -84,16 +84,12 @@ impl Observing {
             self.queue.clone(),
             self.counters.clone(),
             self.labels.clone(),
-            &config.upstream.to_string(),
+            self.upstream,
             protocols.clone(),
             adapters::reader(Arc::new(config.attribution.rules()), self.counters.clone()),
         );
-        let upstream_protocol = match config.upstream {
-            Upstream::Http { scheme: HttpScheme::H2c, .. } => UpstreamProtocol::H2,
-            _ => config.proxy.upstream_protocol,
-        };
         ConnectionSettings {
-            config: lapwing_proxy::Config { upstream_protocol, ..config.proxy.clone() },
+            config: config.proxy.clone(),
             respond_server_timing: config.respond_server_timing,
             tracing,
             tap: Some(self.tap(config, protocols)),

@@ -29,6 +29,7 @@ mod threads;
 #[cfg(feature = "engine")]
 mod trial;
 mod upstream_flags;
+mod upstreams;
 
 #[cfg(not(feature = "engine"))]
 use crate::without_engine::{self as demo, self as engine, self as hosted};

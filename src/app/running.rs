@@ -16,6 +16,7 @@ use super::in_force::InForce;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
+use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
@@ -24,7 +25,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{DataPlane, UpstreamHealth};
+use lapwing_proxy::{DataPlane, MAX_UPSTREAMS};
 use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 
@@ -32,8 +33,8 @@ use lapwing_shadow::recording::Recorder;
 const QUEUE: usize = 4096;
 /// Connections that may wait to be accepted by the admin server, and by a receiver. One that finds no room tries again a second later.
 const BACKLOG: u32 = 1024;
-/// The number of upstreams; there is one so far.
-const UPSTREAMS: usize = 16;
+/// The labels of upstreams: of each, of none, and of shadow targets.
+const UPSTREAM_LABELS: usize = 2 * MAX_UPSTREAMS;
 
 /// The addresses on which a running Lapwing listens.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (identities, watches) = Identities::load(&config.tls, counters.clone()).map_err(StartError::Tls)?;
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
-    let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAMS));
+    let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAM_LABELS));
     let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
     let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
     let engine = (config.engine.is_on())
@@ -88,8 +89,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
+    let upstreams = RunningUpstreams::of(config, &labels, &identities.upstream);
     let target = Target::of(&config.upstream, &identities.upstream);
-    let health = Arc::<UpstreamHealth>::default();
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -99,6 +100,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         queue: queue.clone(),
         counters: counters.clone(),
         labels: labels.clone(),
+        upstream: upstreams.unplaced,
         ours: ours.clone(),
         contexts: contexts.clone(),
         receives_spans: addresses.receives_spans(),
@@ -121,9 +123,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         ours,
         contexts,
         queue,
-        target: target.clone(),
+        upstreams: upstreams.clone(),
         collector: identities.collector.clone(),
-        health: health.clone(),
         listen_port: addresses.listen.port(),
         tokenizers,
         optima,
@@ -136,8 +137,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
 
     let parts = DataPlane {
         settings: whole.map(move |loaded| observing.settings(&loaded.config)),
-        target,
-        health,
+        upstreams: upstreams.placed,
         counters: counters.clone(),
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());

@@ -15,10 +15,20 @@ impl Root for Config {
         if is_given("upstream") {
             return Vec::new();
         }
+        // what is asked of one upstream is asked of the first
+        if let Some(first) = self.upstreams.values().next() {
+            self.upstream = first.url.clone();
+            return Vec::new();
+        }
         // models that this process serves itself are the model server, unless another one is named
         match self.engine.address().and_then(Bind::reached_at) {
             Some(address) => self.upstream = Upstream::Http { authority: address.to_string(), scheme: HttpScheme::Http },
-            None => return vec![("upstream", "is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file")],
+            None => {
+                return vec![(
+                    "upstream",
+                    "is required: give --upstream URL, LAPWING_UPSTREAM, or `upstream:` or `upstreams:` in the file",
+                )];
+            }
         }
         Vec::new()
     }
@@ -54,14 +64,7 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
             }
         }
     }
-    if let Upstream::Http { authority, .. } = &config.upstream
-        // the engine is a model server like any other
-        && let Some((key, _)) = binds.iter().find(|(key, bind)| {
-            *key != "engine.listen" && checks.is_sound(key) && reaches(authority, *bind)
-        })
-    {
-        checks.fault("upstream", &config.upstream, format!("is Lapwing itself: {key} listens there"));
-    }
+    upstreams(config, checks, &binds, is_given);
     if let Switch::On(collector) = &config.otlp_forward
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
     {
@@ -83,6 +86,28 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     }
     shadow_targets(config, checks, &binds);
     headers(config, checks);
+}
+
+/// The model servers: `upstream`, or `upstreams`.
+fn upstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)], is_given: &dyn Fn(&str) -> bool) {
+    if !config.upstreams.is_empty() && is_given("upstream") && checks.is_sound("upstreams") {
+        checks.fault("upstream", &config.upstream, "cannot be given with upstreams: name it there, as in a: {url: …}");
+    }
+    if config.upstreams.len() > 1 && matches!(config.attribution.poll, Poll::At { .. }) {
+        let reason = "is one address, and there are several upstreams: leave it auto, which asks each, or set it to off";
+        checks.fault("attribution.poll", &config.attribution.poll, reason);
+    }
+    let named = config.upstreams.iter().map(|(name, one)| (format!("upstreams.{name}.url"), &one.url));
+    let only = config.upstreams.is_empty().then(|| ("upstream".to_owned(), &config.upstream));
+    for (key, upstream) in named.chain(only) {
+        // the engine is a model server like any other
+        if let Upstream::Http { authority, .. } = upstream
+            && let Some((own, _)) =
+                binds.iter().find(|(own, bind)| *own != "engine.listen" && checks.is_sound(own) && reaches(authority, *bind))
+        {
+            checks.fault(&key, upstream, format!("is Lapwing itself: {own} listens there"));
+        }
+    }
 }
 
 fn shadow_targets(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)]) {

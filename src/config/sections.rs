@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::serving;
+use lapwing_proxy::{NamedUpstream, PlacementPolicy, UpstreamRoute};
 use lapwing_settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, HttpScheme, Period, Secret, Section, Switch, Tls,
     TraceContexts, TraceSampler, Upstream,
@@ -46,9 +47,19 @@ impl Section for Reading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
-    /// The model server. Required, unless this process serves models itself (`engine`).
+    /// The model server. Required, unless there are `upstreams`, or this process serves models itself (`engine`).
     #[schemars(extend("x-fixed-at-start" = true))]
     pub upstream: Upstream,
+    /// Several model servers instead of `upstream`, by name, at most 16: replicas, or others for some requests (`routes`). Each is shown
+    /// as an `upstream` of its own. A request whose upstream takes no connection goes to another one, once, if nothing was written.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub upstreams: BTreeMap<String, NamedUpstream>,
+    /// How one of `upstreams` is chosen.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub upstream_policy: PlacementPolicy,
+    /// Which requests go to some of `upstreams` only. The first that takes a request decides; what none takes goes to any.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub routes: Vec<UpstreamRoute>,
     /// The address that clients connect to.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub listen: Bind,
@@ -136,6 +147,9 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             upstream: Upstream::Http { authority: "127.0.0.1:8000".to_owned(), scheme: HttpScheme::Http },
+            upstreams: BTreeMap::new(),
+            upstream_policy: PlacementPolicy::default(),
+            routes: Vec::new(),
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
             admin_token: Switch::Off,
@@ -170,6 +184,8 @@ impl Default for Config {
 
 impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
+        ("upstreams", Form::Named(&Form::Record(&lapwing_proxy::UPSTREAM))),
+        ("routes", Form::List(&lapwing_proxy::ROUTE)),
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("config", Form::Section(Reading::FORMS)),
@@ -187,6 +203,7 @@ impl Section for Config {
 
     fn check(&self, checks: &mut Checks) {
         check_process(self.drain_timeout, &self.log, checks);
+        lapwing_proxy::check_upstreams(&self.upstreams, &self.routes, checks);
         if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
             checks.fault("admin_token", &self.admin_token, reason);
         }

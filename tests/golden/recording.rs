@@ -128,6 +128,7 @@ impl Recording {
             counters: self.counters,
             optima: Arc::default(),
             config: ConfigHandle::fixed(serde_json::Value::Null),
+            upstreams: Arc::new(Vec::new),
             engine: Arc::new(Vec::new),
             shadow: None,
             recording: Arc::default(),

@@ -26,6 +26,7 @@ use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
     self, Config, ConnectionSettings, DataPlane, Observer, Profiler, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
+    Upstreams,
 };
 use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
@@ -51,7 +52,7 @@ impl Proxy {
         let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let parts =
-            DataPlane { settings, target: Target::Tcp(upstream.to_string()), health: Arc::default(), counters: counters.clone() };
+            DataPlane { settings, upstreams: Upstreams::at(Target::Tcp(upstream.to_string())), counters: counters.clone() };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -206,7 +207,8 @@ fn a_full_channel_costs_records_and_no_request() {
     let counters: Arc<Counters> = Arc::default();
     let queue = Arc::new(ArrayQueue::new(2));
     let labels = Arc::new(Labels::new(8, 8, 8));
-    let profiler = Profiler::new(queue.clone(), counters.clone(), labels, "up", Arc::default(), Box::new(|_, _, _| ()));
+    let upstream = labels.upstreams.intern("up");
+    let profiler = Profiler::new(queue.clone(), counters.clone(), labels, upstream, Arc::default(), Box::new(|_, _, _| ()));
     let proxy = Proxy::start(answering(OK), Config::default(), Arc::new(profiler), counters);
     let mut client = proxy.client();
     for _ in 0..20 {

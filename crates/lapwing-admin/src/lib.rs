@@ -81,7 +81,7 @@ pub use inferred::Inference;
 pub use otlp::otlp_metrics;
 pub use server::{router, serve};
 pub use shadow::{ComparedTargets, compared_targets};
-pub use surfaces::{Probe, Probing, StartRecording, Surfaces};
+pub use surfaces::{Probe, Probing, StartRecording, Surfaces, UpstreamState};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::diagnosis::DiagnosisSurface;
@@ -27,6 +29,19 @@ pub type Probe = Arc<dyn Fn() -> Probing + Send + Sync>;
 /// Starts a recording, or says why none can be started now.
 pub type StartRecording = Arc<dyn Fn(RecordOptions) -> Result<RecordedLines, String> + Send + Sync>;
 
+/// The state of one of several upstreams.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UpstreamState {
+    /// Its name in `upstreams`.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// Whether it takes connections, as far as is known.
+    pub up: bool,
+    /// Its requests in flight.
+    pub in_flight: u32,
+}
+
 /// Everything that the admin server reads.
 #[derive(Clone)]
 pub struct Surfaces {
@@ -40,6 +55,8 @@ pub struct Surfaces {
     pub config: ConfigHandle<serde_json::Value>,
     /// The JSON Schema of what `/config` shows.
     pub config_schema: Arc<serde_json::Value>,
+    /// The state of each of several upstreams; nothing for one.
+    pub upstreams: Arc<dyn Fn() -> Vec<UpstreamState> + Send + Sync>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
     /// Shadow-serving, if there is a target.

@@ -105,6 +105,8 @@ rows! {
     PollsOk: Counter "lapwing_polls" &[("result", "ok")], "Polls of the model server's own statistics, by result: read.";
     PollsFailed: Counter "lapwing_polls" &[("result", "failed")], "Polls of the model server's own statistics, by result: no answer, or none that could be read.";
     InterimDropped: Counter "lapwing_interim_responses_dropped" &[], "Interim responses (1xx) that were not passed on, because 64 KiB of them waited for a client that did not read.";
+    FailoversMoved: Counter "lapwing_upstream_failovers" &[("result", "moved")], "Requests whose upstream, of several, took no connection: sent to another one.";
+    FailoversWithheld: Counter "lapwing_upstream_failovers" &[("result", "withheld")], "Requests whose upstream, of several, took no connection: not sent to another one, because too many were in flight that had been.";
     UpstreamRetried: Counter "lapwing_upstream_retried" &[], "Requests sent again on a fresh connection because the reused one had closed before anything was written.";
     RetryAfterSeen: Counter "lapwing_upstream_pushback" &[("field", "retry-after")], "Answers of the upstream that failed and say when to try again, by field; they pass unchanged: Retry-After.";
     GrpcPushbackSeen: Counter "lapwing_upstream_pushback" &[("field", "grpc-retry-pushback-ms")], "Answers of the upstream that failed and say when to try again, by field; they pass unchanged: grpc-retry-pushback-ms.";

@@ -3,8 +3,9 @@
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and `upstream`.
 //! `in_flight` is its account: who measures, decides and observes, each a type of its own; once it is handed over, nothing can be written
 //! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `health` is what is known of the upstream as
-//! a whole, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload,
-//! in_flight, body, upstream, layer, connection_settings, stack, serve.
+//! a whole, `placement` chooses one where there are several, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload,
+//! in_flight,
+//! placement, body, upstream, layer, connection_settings, stack, serve.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod head;
 mod health;
 mod in_flight;
 mod layer;
+mod placement;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod proxy_properties;
@@ -41,4 +43,8 @@ pub use lapwing_tower::RecordLedger;
 pub use layer::share_draw::ShareDraw;
 pub use layer::tap::{AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
+pub use placement::{
+    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PoolMember, ROUTE, RouteMatch, UPSTREAM, UpstreamRoute,
+    Upstreams, check as check_upstreams,
+};
 pub use serve::{DataPlane, serve, serve_local};

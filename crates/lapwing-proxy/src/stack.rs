@@ -12,11 +12,12 @@ use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
+use super::layer::place::{Place, PlaceLayer};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::{self, UsageRequest};
 use super::layer::{admission, failure_responses, ledger, tap, trace};
-use super::upstream::Upstream;
+use super::upstream::ClientUpstreams;
 use lapwing_settings::ConfigHandle;
 
 /// What builds the stacks of a worker's connections.
@@ -36,29 +37,29 @@ pub(crate) struct HyperService<S, F> {
     source: Arc<StackSource<F>>,
     meter: Arc<SocketMeter>,
     /// What the connection keeps when its stack is built again.
-    upstream: Upstream,
+    upstreams: ClientUpstreams,
 }
 
-impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S> HyperService<S, F> {
+impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S> HyperService<S, F> {
     /// Builds the first stack, which must always be ready: its readiness is not polled.
-    pub(crate) fn new(source: Arc<StackSource<F>>, meter: Arc<SocketMeter>, upstream: Upstream) -> Self {
+    pub(crate) fn new(source: Arc<StackSource<F>>, meter: Arc<SocketMeter>, upstreams: ClientUpstreams) -> Self {
         let version = Cell::new(source.settings.version());
-        let stack = (source.build)(&source.settings.load(), meter.clone(), upstream.clone());
-        Self { stack: RefCell::new(stack), version, source, meter, upstream }
+        let stack = (source.build)(&source.settings.load(), meter.clone(), upstreams.clone());
+        Self { stack: RefCell::new(stack), version, source, meter, upstreams }
     }
 
     #[cold]
     fn rebuild(&self, version: u64) {
         self.version.set(version);
         let settings = self.source.settings.load();
-        *self.stack.borrow_mut() = (self.source.build)(&settings, self.meter.clone(), self.upstream.clone());
+        *self.stack.borrow_mut() = (self.source.build)(&settings, self.meter.clone(), self.upstreams.clone());
     }
 }
 
 impl<S, F> hyper::service::Service<Request<Incoming>> for HyperService<S, F>
 where
     S: Service<Request<Incoming>>,
-    F: Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S,
+    F: Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -90,10 +91,10 @@ pub(crate) struct StackSettings {
 pub(crate) fn stack(
     settings: &StackSettings,
     meter: Arc<SocketMeter>,
-    upstream: Upstream,
+    upstreams: ClientUpstreams,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<>
 {
-    client_side(settings, meter, upstream_side(settings, upstream))
+    client_side(settings, meter, upstream_side(settings, upstreams))
 }
 
 /// The layers that know the client, around `admitted`, which takes the requests that are admitted.
@@ -116,11 +117,12 @@ where
 /// The layers that admitted requests pass to the upstream. One that answers by itself belongs around them: its answers have no span.
 pub(crate) fn upstream_side(
     StackSettings { tracing, tap, .. }: &StackSettings,
-    upstream: Upstream,
-) -> Tapped<Trace<UsageRequest<Upstream>>> {
+    upstreams: ClientUpstreams,
+) -> Tapped<Trace<Place<UsageRequest>>> {
     ServiceBuilder::new()
         .layer(tap::layer(tap.clone())) // lets a tap copy requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
-        .layer(usage_request::layer(upstream.traits().clone())) // asks for more, if configured; last: only admitted requests are worth reading
-        .service(upstream) // the upstream window; reads reports off head and trailers
+        .layer(PlaceLayer { placement: upstreams.placement().cloned() }) // chooses between several upstreams; above what knows one of them
+        .layer(usage_request::UsageRequestLayer) // asks for more, if configured; last: only admitted requests are worth reading
+        .service(upstreams) // the upstream window; reads reports off head and trailers
 }

@@ -20,7 +20,7 @@ use super::access_log::AccessLog;
 use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics};
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::merge;
-use lapwing_ledger::{Exchange, Ledger, Stamp, TracedSpan, WallClock};
+use lapwing_ledger::{Exchange, LabelId, Ledger, Stamp, TracedSpan, WallClock};
 use lapwing_metrics::{Counter, Counters, Labels, Registry, RegistryUpkeep};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
@@ -57,7 +57,8 @@ fn valid_ns(config: &Config) -> u64 {
 /// The aggregator and what it reads and writes.
 pub(crate) struct Aggregation {
     aggregator: Aggregator<Merge>,
-    statistics: Arc<Statistics>,
+    /// What each upstream reports of itself, by its label.
+    statistics: Vec<(LabelId, Arc<Statistics>)>,
     queue: Arc<ArrayQueue<Box<Ledger>>>,
     destinations: Destinations,
     counters: Arc<Counters>,
@@ -77,13 +78,15 @@ impl Aggregation {
         queue: Arc<ArrayQueue<Box<Ledger>>>,
         registry: Arc<Mutex<Registry>>,
         counters: Arc<Counters>,
-        statistics: Arc<Statistics>,
+        statistics: Vec<(LabelId, Arc<Statistics>)>,
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
         let merge = move |mut ledger: Box<Ledger>, traced| {
             if !ledger.is_copy {
-                polled.evidence.note(&ledger);
-                ledger.server = ledger.server.or_else(|| polled.server());
+                if let Some((_, polled)) = polled.iter().find(|(label, _)| *label == ledger.series.upstream) {
+                    polled.evidence.note(&ledger);
+                    ledger.server = ledger.server.or_else(|| polled.server());
+                }
             }
             merge(ledger, traced)
         };
@@ -214,7 +217,7 @@ impl Aggregation {
         let (now, wall) = (Stamp::now(), WallClock::read());
         let mut kept = self.destinations.lock(now);
         if depth > 0 {
-            self.statistics.note_request();
+            self.statistics.iter().for_each(|(_, statistics)| statistics.note_request());
         }
         let mut behind = depth;
         while behind > 0 {
@@ -244,7 +247,7 @@ impl Aggregation {
             kept.forget_unnamed();
             self.aggregator.retain_routes(|route| self.labels.routes.holds(route));
         }
-        for (key, interval) in self.statistics.take() {
+        for (key, interval) in self.statistics.iter().flat_map(|(_, statistics)| statistics.take()) {
             kept.registry.record_polled(key, &interval, now.plus(valid_ns(&self.applied)));
         }
         self.aggregator.tick(now, &mut |exchange| kept.accept_exchange(exchange, 0));

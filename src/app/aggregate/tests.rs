@@ -13,7 +13,7 @@ fn aggregation(capacity: usize, config: &Config) -> Aggregation {
     let registry = Registry::new(lapwing_metrics::Config::default(), labels, counters.clone());
     let (queue, joining) = (Arc::new(ArrayQueue::new(capacity)), ConfigHandle::fixed(lapwing_attribution::Config::default()));
     let assessor = DebtAssessor::new(Arc::default(), registry.labels().clone());
-    Aggregation::new(joining, assessor, queue, Arc::new(Mutex::new(registry)), counters, Arc::default())
+    Aggregation::new(joining, assessor, queue, Arc::new(Mutex::new(registry)), counters, Vec::new())
         .tokenizing(Tokenizers::load(config).unwrap())
 }
 

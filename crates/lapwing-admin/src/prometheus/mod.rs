@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 use self::otlp::OtlpEncoder;
 use super::diagnosis::DiagnosisSurface;
 use super::inferred::InferredSeries;
-use super::surfaces::Surfaces;
+use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
 use lapwing_shadow::ShadowCounters;
 
@@ -17,6 +17,7 @@ mod diagnosis;
 mod inferred;
 mod otlp;
 mod shadow;
+mod upstreams;
 
 /// Writes all families in a format, in pieces.
 ///
@@ -56,6 +57,7 @@ struct AdminFamilies {
     shadow: Option<shadow::Shadow>,
     recording: Arc<ShadowCounters>,
     excess: Option<diagnosis::BudgetExcess>,
+    upstreams: Vec<UpstreamState>,
     inferred: Option<InferredSeries>,
 }
 
@@ -66,6 +68,7 @@ impl AdminFamilies {
         Self {
             shadow: surfaces.shadow.as_ref().map(|shadow| shadow::Shadow::of(shadow, scope)),
             recording: surfaces.recording.clone(),
+            upstreams: (surfaces.upstreams)(),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
         }
@@ -85,7 +88,8 @@ impl Extras for AdminFamilies {
         if let Some(shadow) = &self.shadow {
             shadow.encode(encoder)?;
         }
-        shadow::recording(&self.recording, encoder)
+        shadow::recording(&self.recording, encoder)?;
+        upstreams::encode(&self.upstreams, encoder)
     }
 }
 

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use self::debt::DebtView;
 use super::hosted::Engine;
-use super::surfaces::Surfaces;
+use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_diagnosis::InferredStages;
 use lapwing_metrics::views::{Names, SeriesView, StatsView, series_view};
 use lapwing_metrics::{HistogramScratch, Registry, Window, gather};
@@ -16,7 +16,7 @@ pub(crate) use debt::{SeriesDebt, debts};
 /// A series with what is inferred of it, and its debt.
 pub(crate) type Series = SeriesView<InferredStages, DebtView>;
 /// The document.
-pub(crate) type Stats = StatsView<Series, Engine>;
+pub(crate) type Stats = StatsView<Series, Engine, UpstreamState>;
 
 /// The series of copies, since the start, as `/stats` has those of clients.
 pub(crate) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Vec<Series> {
@@ -42,5 +42,6 @@ pub(crate) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats
     });
     let series = series.into_iter().flatten().collect();
     let Surfaces { registry, counters, limits, started, .. } = surfaces;
-    StatsView::of(registry, counters, *limits.load(), *started, window, series, Engine::of(&surfaces.engine))
+    let engine = Engine::of(&surfaces.engine);
+    StatsView::of(registry, counters, *limits.load(), *started, window, series, engine).with_upstreams((surfaces.upstreams)())
 }

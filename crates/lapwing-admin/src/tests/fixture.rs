@@ -110,6 +110,7 @@ pub(crate) fn empty() -> Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(config, labels, counters.clone()))),
         counters,
         optima: Arc::default(),
+        upstreams: Arc::new(Vec::new),
         engine: Arc::new(Vec::new),
         shadow: None,
         recording: Arc::default(),

@@ -12,11 +12,11 @@ use super::reading::{ModelLabel, PolledMetrics, WantedSamples};
 use super::statistics::Statistics;
 use super::triton::{self, EnsembleSteps};
 use super::waiting::{Reading, WaitingModels};
-use lapwing_ledger::{Server, Stamp};
+use lapwing_ledger::{LabelId, Server, Stamp};
 use lapwing_metrics::{Labels, PolledInterval, PolledKey, PolledStage};
 use lapwing_net::{Target, error_text};
 use lapwing_protocol::servers::{ReportedField, table};
-use lapwing_settings::{ConfigHandle, Upstream};
+use lapwing_settings::ConfigHandle;
 
 use crate::rules::Rules;
 
@@ -48,7 +48,7 @@ enum FeedFormat {
 pub(crate) struct FeedSink<'p> {
     pub(crate) labels: &'p Labels,
     pub(crate) rules: &'p ConfigHandle<Rules>,
-    pub(crate) upstream: &'p Upstream,
+    pub(crate) upstream: LabelId,
     pub(crate) statistics: &'p Statistics,
 }
 
@@ -201,9 +201,8 @@ impl Feed {
 /// Hands on what was counted for the models that clients asked for, and for the server as a whole. The `lone` model of a server
 /// that clients call by another name, or by none, is the server as a whole.
 fn put(means: BTreeMap<ModelLabel, Means>, covered_ns: u64, lone: bool, sink: &FeedSink<'_>) {
-    let Labels { models, upstreams, .. } = sink.labels;
+    let (models, upstream) = (&sink.labels.models, sink.upstream);
     let whole = sink.labels.no_model();
-    let upstream = upstreams.intern(&sink.upstream.to_string());
     for (model, Means { stages, batch }) in means {
         let name = match model.as_deref().map(|model| models.find(model)) {
             Some(Some(name)) => name,

@@ -29,7 +29,7 @@ pub use self::evidence::UpstreamEvidence;
 use self::feed::{Feed, FeedSink, PollOutcome};
 pub use self::statistics::Statistics;
 use super::rules::Rules;
-use lapwing_ledger::Server;
+use lapwing_ledger::{LabelId, Server};
 use lapwing_metrics::{Counter, Counters, Labels};
 use lapwing_net::Target;
 use lapwing_settings::{ConfigHandle, HttpScheme, Poll, Upstream};
@@ -52,6 +52,8 @@ pub struct Poller {
     pub interval: ConfigHandle<Duration>,
     /// The model server.
     pub upstream: Upstream,
+    /// The label of its exchanges.
+    pub label: LabelId,
     /// Where it is reached.
     pub target: Target,
     /// Where the results are stored.
@@ -132,7 +134,7 @@ impl Poller {
 
     /// Where a feed puts what the server counted.
     fn sink(&self) -> FeedSink<'_> {
-        FeedSink { labels: &self.labels, rules: &self.rules, upstream: &self.upstream, statistics: &self.statistics }
+        FeedSink { labels: &self.labels, rules: &self.rules, upstream: self.label, statistics: &self.statistics }
     }
 
     /// Whether a client sent a request since the last call.

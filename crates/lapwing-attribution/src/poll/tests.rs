@@ -66,13 +66,15 @@ struct Polling {
 
 impl Polling {
     fn of(upstream: Upstream) -> Self {
+        let labels = Labels::new(8, 8, 8);
         let poller = Poller {
             poll: Poll::Auto,
             interval: ConfigHandle::fixed(Duration::from_secs(5)),
             target: target(&upstream),
             upstream,
             statistics: Arc::default(),
-            labels: Arc::new(Labels::new(8, 8, 8)),
+            label: labels.upstreams.intern("m"),
+            labels: Arc::new(labels),
             rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };
@@ -107,7 +109,7 @@ impl Polling {
 
     /// The means of what was found of the model since the last call.
     fn polled(&mut self, model: LabelId) -> Option<Vec<(Stage, Option<Phase>, u64)>> {
-        let upstream = self.poller.labels.upstreams.intern(&self.poller.upstream.to_string());
+        let upstream = self.poller.label;
         self.results.extend(self.poller.statistics.take());
         let interval = self.results.remove(&PolledKey { model, upstream })?;
         Some(interval.stages.iter().map(|time| (time.stage, time.phase, time.sum.mean_ns())).collect())

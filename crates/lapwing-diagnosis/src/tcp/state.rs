@@ -11,17 +11,21 @@ use super::sockets::{PortSide, tcp_sockets};
 pub struct ConnectionStates {
     /// The clients' connections.
     pub clients: Option<TcpState>,
-    /// The connections to the upstream; absent for a Unix socket.
+    /// The connections to the upstreams; absent for Unix sockets.
     pub upstream: Option<TcpState>,
 }
 
 impl ConnectionStates {
-    /// Asks the kernel for the connections that came to `listen` and those to the upstream's port. A connection of this machine to
+    /// Asks the kernel for the connections that came to `listen` and those to the upstreams' ports. A connection of this machine to
     /// itself is known by both of its ends; what counts here is the end that Lapwing has. May block for some seconds.
     #[must_use]
-    pub fn read(listen: u16, upstream: Option<u16>) -> Self {
-        let state = |side| tcp_sockets(side).ok().map(|sockets| TcpState::of(&sockets));
-        Self { clients: state(PortSide::Local(listen)), upstream: upstream.and_then(|port| state(PortSide::Peer(port))) }
+    pub fn read(listen: u16, upstreams: &[u16]) -> Self {
+        let state = |sides: &[PortSide]| {
+            let sockets: Vec<_> = sides.iter().filter_map(|side| tcp_sockets(*side).ok()).collect();
+            (!sockets.is_empty()).then(|| TcpState::of(&sockets.concat()))
+        };
+        let peers: Vec<_> = upstreams.iter().map(|port| PortSide::Peer(*port)).collect();
+        Self { clients: state(&[PortSide::Local(listen)]), upstream: state(&peers) }
     }
 }
 

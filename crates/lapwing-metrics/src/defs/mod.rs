@@ -136,6 +136,10 @@ families! {
         "Copies that were not sent, not compared, or whose result was lost, by reason; the target is empty where a request was dropped before it had copies.";
     RECORDING_DROPPED: Counter "lapwing_recording_dropped" None, ["reason"],
         "Sampled requests that recordings did not write, by reason; absent while there are none.";
+    UPSTREAM_UP: Gauge "lapwing_upstream_up" None, ["upstream"],
+        "Whether each of several upstreams takes connections, as far as is known: 1 or 0.";
+    UPSTREAM_IN_FLIGHT: Gauge "lapwing_upstream_requests_in_flight" None, ["upstream"],
+        "Requests in flight at each of several upstreams.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

@@ -15,12 +15,14 @@ use super::work::WorkView;
 use crate::{Counters, Distribution, HistogramScratch, Measure, Registry, Retired, SeriesSnapshot, SeriesTotals, Window, gather};
 use lapwing_ledger::{ClippedReports, Outcome, Phase, Server, Stage, Stamp};
 
-/// The document, with series of the type `S` and hosted models of the type `E`.
+/// The document, with series of the type `S`, hosted models of the type `E`, and upstreams of the type `U`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Stats")]
-pub struct StatsView<S = SeriesView, E = ()> {
+pub struct StatsView<S = SeriesView, E = (), U = ()> {
     window: &'static str,
     covered_ns: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<U>,
     series: Vec<S>,
     polled: Vec<PolledModel>,
     retired: RetiredSeries,
@@ -48,7 +50,7 @@ impl StatsView {
     }
 }
 
-impl<S, E> StatsView<S, E> {
+impl<S, E, U> StatsView<S, E, U> {
     /// `series` with what belongs to no series.
     #[must_use]
     pub fn of(
@@ -66,7 +68,13 @@ impl<S, E> StatsView<S, E> {
         };
         let polled = polled.into_iter().map(PolledModel::from).collect();
         let profiler = profiler(registry, counters, limits, started);
-        Self { window: window.name(), covered_ns, series, polled, retired, engine, profiler }
+        Self { window: window.name(), covered_ns, upstreams: Vec::new(), series, polled, retired, engine, profiler }
+    }
+
+    /// The same, with the state of several upstreams.
+    #[must_use]
+    pub fn with_upstreams(self, upstreams: Vec<U>) -> Self {
+        Self { upstreams, ..self }
     }
 }
 

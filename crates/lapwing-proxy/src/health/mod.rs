@@ -37,6 +37,8 @@ const DOUBLINGS: u32 = 4;
 pub struct UpstreamHealth {
     /// Cancelled while the upstream is away: clients' connections end with their next answer.
     goodbye: Mutex<CancellationToken>,
+    /// Others get the requests that it would have got, so clients' connections do not end.
+    has_others: bool,
     /// Written while `goodbye` is locked.
     is_away: AtomicBool,
     /// It spoke HTTP/2 when it left.
@@ -51,13 +53,20 @@ pub struct UpstreamHealth {
 }
 
 impl UpstreamHealth {
+    /// That of one of several upstreams.
+    #[must_use]
+    pub fn of_several() -> Self {
+        Self { has_others: true, ..Self::default() }
+    }
+
     /// Is cancelled when clients' connections that are accepted now have to end because the upstream is away: at once, if it is.
     pub(crate) fn goodbye(&self) -> CancellationToken {
         self.goodbye.lock().clone()
     }
 
     /// Whether the latest attempt to connect was refused.
-    pub(crate) fn is_away(&self) -> bool {
+    #[must_use]
+    pub fn is_away(&self) -> bool {
         self.is_away.load(Relaxed)
     }
 
@@ -67,7 +76,7 @@ impl UpstreamHealth {
     }
 
     /// The upstream took a connection.
-    pub(crate) fn on_connected(&self) {
+    pub(crate) fn on_connected(&self, target: &Target) {
         if !self.is_away() {
             return;
         }
@@ -75,7 +84,7 @@ impl UpstreamHealth {
         if self.is_away.swap(false, Relaxed) {
             *goodbye = CancellationToken::new();
             self.taken.store(0, Relaxed);
-            tracing::info!("the upstream takes connections again");
+            tracing::info!(upstream = %target, "the upstream takes connections again");
         }
     }
 
@@ -91,7 +100,12 @@ impl UpstreamHealth {
             (goodbye.clone(), self.is_away.swap(true, Relaxed))
         };
         if !was_away {
-            tracing::warn!(upstream = %target, %error, "the upstream takes no connections: clients' connections end with their next answer until it does");
+            let what = if self.has_others {
+                "the upstream takes no connections: its share of the requests goes to the others until it does"
+            } else {
+                "the upstream takes no connections: clients' connections end with their next answer until it does"
+            };
+            tracing::warn!(upstream = %target, %error, "{what}");
             self.left_in_http2.store(self.spoken.is_http2(), Relaxed);
             self.spoken.forget();
         }
@@ -124,6 +138,18 @@ impl UpstreamHealth {
         });
     }
 
+    /// Looks whether an upstream that is away takes connections again, in a task of its own.
+    pub(crate) fn look_for_absent(self: &Arc<Self>, target: &Target, tasks: &Tasks) {
+        if !self.is_away() || tasks.are_finishing() || self.is_probing.swap(true, Relaxed) {
+            return;
+        }
+        let (health, target) = (self.clone(), target.clone());
+        tasks.spawn(async move {
+            health.takes_connections(&target, PROBE_LIMIT).await;
+            health.is_probing.store(false, Relaxed);
+        });
+    }
+
     /// Looks before Lapwing answers in place of an upstream that broke off: its answer, too, says whether the client may stay.
     pub(crate) async fn probe_before_answer(&self, target: &Target) {
         if !self.is_away() && self.begins_probe() {
@@ -149,7 +175,7 @@ impl UpstreamHealth {
     async fn takes_connections(&self, target: &Target, limit: Duration) -> bool {
         match target.probe(limit).await {
             Ok(()) => {
-                self.on_connected();
+                self.on_connected(target);
                 self.taken.store(self.taken.load(Relaxed).saturating_add(1), Relaxed);
                 true
             }
@@ -168,7 +194,7 @@ impl UpstreamHealth {
     /// The reason why they cannot, for people to read.
     pub async fn readiness(&self, target: &Target, limit: Duration) -> Result<(), String> {
         match target.probe(limit).await {
-            Ok(()) => self.on_connected(),
+            Ok(()) => self.on_connected(target),
             Err(error) => {
                 self.on_failed(target, &error);
                 return Err(format!("cannot connect to the upstream {target}: {error}"));
@@ -202,7 +228,7 @@ mod tests {
         }
         health.on_failed(&target, &refused());
         assert!(health.is_away() && early.is_cancelled() && health.goodbye().is_cancelled());
-        health.on_connected();
+        health.on_connected(&target);
         assert!(!health.is_away() && early.is_cancelled() && !health.goodbye().is_cancelled());
     }
 

@@ -36,7 +36,7 @@ struct State {
     /// The response's waits for the client, if the request shares its connection.
     waits: Option<Box<ClientWaits>>,
     bodies: BodyObservation,
-    on_close: Option<Box<dyn OnClose>>,
+    on_close: Vec<Box<dyn OnClose>>,
 }
 
 impl RequestAccount {
@@ -51,7 +51,7 @@ impl RequestAccount {
                 ledger: OpenLedger::new(ledger),
                 waits: None,
                 bodies: BodyObservation::default(),
-                on_close: None,
+                on_close: Vec::new(),
             }),
         }
     }
@@ -82,9 +82,15 @@ impl RequestAccount {
         });
     }
 
-    /// Has `on_close` called when the ledger closes.
-    pub(crate) fn set_on_close(&self, on_close: Box<dyn OnClose>) {
-        self.state.lock().on_close = Some(on_close);
+    /// Has `on_close` called when the ledger closes, after those that were added before. Returns whether it will: not if the ledger was
+    /// handed over.
+    pub(crate) fn add_on_close(&self, on_close: Box<dyn OnClose>) -> bool {
+        let State { ledger, on_close: added, .. } = &mut *self.state.lock();
+        let is_open = ledger.ledger().is_some();
+        if is_open {
+            added.push(on_close);
+        }
+        is_open
     }
 
     /// Calls the reader of the bodies, if there is one. A panic is caught and counted; a reader that panicked is not called again.
@@ -191,8 +197,8 @@ impl RequestAccount {
         self.write_end(state, &mut ledger, now);
         carried(&mut ledger);
         state.bodies.close(observer, &self.context.counters, &mut ledger);
-        if let Some(decision) = state.on_close.take() {
-            observer.call(Counter::ObserverPanics, |_| decision.on_close(&mut ledger));
+        for on_close in state.on_close.drain(..) {
+            observer.call(Counter::ObserverPanics, |_| on_close.on_close(&mut ledger));
         }
         observer.call(Counter::DroppedPanic, |observer| observer.record(ledger));
     }

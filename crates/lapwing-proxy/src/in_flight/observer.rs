@@ -107,17 +107,17 @@ struct CachedPath {
 }
 
 impl Profiler {
-    /// Puts closed ledgers into `queue`; reads bodies with `protocols` and in-band reports with `reports`.
+    /// Puts closed ledgers into `queue`; reads bodies with `protocols` and in-band reports with `reports`. A request is counted under
+    /// `upstream` unless it is placed at one of several.
     #[must_use]
     pub fn new(
         queue: Arc<ArrayQueue<Box<Ledger>>>,
         counters: Arc<Counters>,
         labels: Arc<Labels>,
-        upstream: &str,
+        upstream: LabelId,
         protocols: Arc<Protocols>,
         reports: Box<ReportReader>,
     ) -> Self {
-        let upstream = labels.upstreams.intern(upstream);
         Self { queue, counters, labels, upstream, protocols, reports, paths: RwLock::default() }
     }
 
@@ -218,8 +218,14 @@ mod tests {
         let counters = Arc::new(Counters::default());
         let queue = Arc::new(ArrayQueue::new(1));
         let labels = Arc::new(Labels::new(8, 8, 8));
-        let profiler =
-            Profiler::new(queue.clone(), counters.clone(), labels.clone(), "up", Arc::default(), Box::new(|_, _, _| ()));
+        let profiler = Profiler::new(
+            queue.clone(),
+            counters.clone(),
+            labels.clone(),
+            labels.upstreams.intern("up"),
+            Arc::default(),
+            Box::new(|_, _, _| ()),
+        );
         for _ in 0..3 {
             let mut ledger = Box::new(Ledger::open(Stamp::now(), 0));
             profiler.request(&Method::POST, "/v2/models/m/infer", &HeaderMap::new(), &mut ledger);
@@ -249,7 +255,8 @@ mod tests {
 
     fn profiler(labels: Labels) -> Profiler {
         let queue = Arc::new(ArrayQueue::new(1));
-        Profiler::new(queue, Arc::default(), Arc::new(labels), "up", Arc::default(), Box::new(|_, _, _| ()))
+        let upstream = labels.upstreams.intern("up");
+        Profiler::new(queue, Arc::default(), Arc::new(labels), upstream, Arc::default(), Box::new(|_, _, _| ()))
     }
 
     #[test]

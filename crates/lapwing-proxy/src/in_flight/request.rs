@@ -85,8 +85,8 @@ impl<M: ConnectionStamps> InFlight<M> {
     }
 
     /// Has `on_close` called when the ledger closes.
-    pub(crate) fn set_on_close(&self, on_close: Box<dyn OnClose>) {
-        self.account.set_on_close(on_close);
+    pub(crate) fn add_on_close(&self, on_close: Box<dyn OnClose>) {
+        self.account.add_on_close(on_close);
     }
 
     /// `n` bytes of the request body were read. Returns when.
@@ -316,7 +316,7 @@ mod tests {
         for (has_panicked, outcome) in [(false, Outcome::Cancelled), (true, Outcome::Broken)] {
             let in_flight = fixtures::in_flight();
             let (tell, told) = std::sync::mpsc::channel();
-            in_flight.set_on_close(Box::new(TellOutcome(tell)));
+            in_flight.add_on_close(Box::new(TellOutcome(tell)));
             in_flight.on_abandoned(has_panicked);
             assert_eq!(told.try_recv(), Ok(outcome));
         }

@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 pub(crate) mod failure_responses;
 pub(crate) mod ledger;
+pub(crate) mod place;
 pub(crate) mod share_draw;
 pub(crate) mod tap;
 pub(crate) mod trace;

@@ -104,9 +104,9 @@ impl PassingRequest<'_> {
         self.answers.push(answer);
     }
 
-    /// Has `on_close` called when the request's ledger closes. There is one at most.
-    pub fn set_on_close(&mut self, on_close: Box<dyn OnClose>) {
-        self.in_flight.set_on_close(on_close);
+    /// Has `on_close` called when the request's ledger closes.
+    pub fn add_on_close(&mut self, on_close: Box<dyn OnClose>) {
+        self.in_flight.add_on_close(on_close);
     }
 }
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::future::Either;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body;
@@ -22,7 +21,7 @@ use tower::Service;
 
 use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, collect};
 use crate::error::Error;
-use crate::upstream::UpstreamTraits;
+use crate::upstream::{ClientUpstreams, UpstreamTraits};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
 
@@ -40,39 +39,28 @@ const DIGESTS: [HeaderName; 5] = [
 
 /// Applies [`UsageRequest`].
 #[derive(Clone, Debug)]
-pub(crate) struct UsageRequestLayer {
-    traits: Arc<UpstreamTraits>,
-}
+pub(crate) struct UsageRequestLayer;
 
-/// Returns the layer. It reads and writes what is known of the upstream in `traits`.
-pub(crate) const fn layer(traits: Arc<UpstreamTraits>) -> UsageRequestLayer {
-    UsageRequestLayer { traits }
-}
+impl tower::Layer<ClientUpstreams> for UsageRequestLayer {
+    type Service = UsageRequest;
 
-impl<S> tower::Layer<S> for UsageRequestLayer {
-    type Service = UsageRequest<S>;
-
-    fn layer(&self, inner: S) -> UsageRequest<S> {
-        UsageRequest { inner, traits: self.traits.clone() }
+    fn layer(&self, inner: ClientUpstreams) -> UsageRequest {
+        UsageRequest { inner }
     }
 }
 
-/// Amends requests, and the responses to them.
+/// Amends requests, and the responses to them. It reads and writes what is known of the upstream that each goes to.
 #[derive(Clone, Debug)]
-pub(crate) struct UsageRequest<S> {
-    inner: S,
-    traits: Arc<UpstreamTraits>,
+pub(crate) struct UsageRequest {
+    inner: ClientUpstreams,
 }
 
 type Answer = Result<Response<ResponseBody>, Error>;
 
-impl<S> Service<TrackedRequest> for UsageRequest<S>
-where
-    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
-{
+impl Service<TrackedRequest> for UsageRequest {
     type Response = Response<ResponseBody>;
     type Error = Error;
-    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>;
+    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner.poll_ready(cx)
@@ -82,9 +70,10 @@ where
         if tracked.in_flight.account.context.config.amend.is_any()
             && let Some(route) = eligible_route(&tracked.request)
         {
-            return Either::Right(Box::pin(with_usage_request(self.inner.clone(), self.traits.clone(), tracked, route)));
+            let traits = self.inner.traits(&tracked.request).clone();
+            return Box::pin(with_usage_request(self.inner.clone(), traits, tracked, route));
         }
-        Either::Left(self.inner.call(tracked))
+        self.inner.call(tracked)
     }
 }
 
@@ -117,15 +106,12 @@ enum Plan {
     CutMetaInfo,
 }
 
-async fn with_usage_request<S>(
-    mut inner: S,
+async fn with_usage_request(
+    mut inner: ClientUpstreams,
     traits: Arc<UpstreamTraits>,
     tracked: TrackedRequest,
     route: CompletionsRoute,
-) -> Answer
-where
-    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
-{
+) -> Answer {
     let context = tracked.in_flight.account.context.clone();
     let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
     let body = collected.body();

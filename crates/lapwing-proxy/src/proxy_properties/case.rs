@@ -11,7 +11,7 @@ use super::player::{PLAIN_ANSWER, Player, plain_answer, run_until_idle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol};
+use crate::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Ledger, TraceMark};
 use lapwing_metrics::{Counter, Counters};
@@ -116,8 +116,7 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
     };
     DataPlane {
         settings: ConfigHandle::fixed(settings),
-        target: Target::Memory(address.clone()),
-        health: Arc::default(),
+        upstreams: Upstreams::at(Target::Memory(address.clone())),
         counters: Arc::default(),
     }
 }

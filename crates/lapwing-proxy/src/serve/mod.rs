@@ -31,12 +31,12 @@ use super::config::Config;
 use super::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use super::connection_settings::ConnectionSettings;
 use super::error::Error as TimeLimit;
-use super::health::UpstreamHealth;
 use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
+use super::placement::{PlacedUpstream, Upstreams};
 use super::stack::{HyperService, StackSettings, StackSource, stack};
-use super::upstream::{CONNECTION_WINDOW, ConnectionPool, STREAM_WINDOW, Upstream, UpstreamContext};
+use super::upstream::{CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, STREAM_WINDOW, UpstreamContext};
 use lapwing_metrics::{Counter, Counters};
-use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Target, Tasks};
+use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
 use lapwing_settings::ConfigHandle;
 
 /// The pause after a failed accept.
@@ -47,10 +47,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 pub struct DataPlane {
     /// What is in force: for each connection when it is accepted, and from the first request after a replacement on.
     pub settings: ConfigHandle<ConnectionSettings>,
-    /// The upstream's address.
-    pub target: Target,
-    /// What is known of it, by this data plane and others to the same upstream.
-    pub health: Arc<UpstreamHealth>,
+    /// Where requests go.
+    pub upstreams: Upstreams,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
 }
@@ -75,19 +73,14 @@ pub(crate) async fn serve_with<S>(
     listener: impl Listener,
     parts: DataPlane,
     stop: CancellationToken,
-    build: impl Fn(&StackSettings, Arc<SocketMeter>, Upstream) -> S + Send + Sync + 'static,
+    build: impl Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S + Send + Sync + 'static,
 ) where
     S: tower::Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static,
 {
     let tasks = Tasks::default();
     let settings = stack_settings(&parts, &tasks);
-    let upstream = Arc::new(UpstreamContext {
-        target: parts.target,
-        health: parts.health.clone(),
-        pool: Arc::new(ConnectionPool::new(settings.load().exchange.config.pool_idle_timeout.get(), tasks.clone())),
-        traits: Arc::default(),
-        tasks: tasks.clone(),
-    });
+    let (first, others) = contexts(&parts.upstreams, settings.load().exchange.config.pool_idle_timeout.get(), &tasks);
+    let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement());
     let source = Arc::new(StackSource { settings: settings.clone(), build });
     // the workers share what descriptors there are for clients
     let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));
@@ -96,25 +89,46 @@ pub(crate) async fn serve_with<S>(
         let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
         let (context, worker) = (settings.exchange.clone(), settings.worker.clone());
         context.counters.bump(Counter::ConnectionsAccepted);
-        let service = HyperService::new(source.clone(), meter.clone(), Upstream::new(upstream.clone()));
-        let ends = Ends { stop: stop.clone(), goodbye: parts.health.goodbye(), health: parts.health.clone() };
+        let service = HyperService::new(source.clone(), meter.clone(), ClientUpstreams::new((&first, &others), placement));
+        let ends = Ends { stop: stop.clone(), goodbye: health.goodbye(), health: health.clone() };
         serve_client(accepted, (context, worker), meter, service, tasks.clone(), ends)
     });
     tokio::select! {
         biased;
         () = accepting => {}
-        () = sweep(&upstream, &settings) => {}
+        () = sweep((&first, &others), &settings) => {}
     }
     tasks.finished().await;
 }
 
-/// Closes upstream connections that have been idle for too long; never ends.
-async fn sweep(upstream: &UpstreamContext, settings: &ConfigHandle<StackSettings>) {
+/// What a worker's requests share of each upstream: of the first, and of the others.
+fn contexts(upstreams: &Upstreams, pool_idle: Duration, tasks: &Tasks) -> (Arc<UpstreamContext>, Box<[Arc<UpstreamContext>]>) {
+    let context = |upstream: &PlacedUpstream| {
+        Arc::new(UpstreamContext {
+            target: upstream.target.clone(),
+            own_protocol: upstream.protocol,
+            health: upstream.health.clone(),
+            pool: Arc::new(ConnectionPool::new(pool_idle, tasks.clone())),
+            traits: Arc::default(),
+            tasks: tasks.clone(),
+        })
+    };
+    (context(upstreams.first()), upstreams.others().iter().map(context).collect())
+}
+
+/// Closes upstream connections that have been idle for too long, and looks for upstreams that are away where others get their share; never
+/// ends.
+async fn sweep((first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>]), settings: &ConfigHandle<StackSettings>) {
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        if upstream.pool.sweep(settings.load().exchange.config.pool_idle_timeout.get()).await {
-            upstream.on_goodbye();
+        for upstream in std::iter::once(first).chain(others) {
+            if upstream.pool.sweep(settings.load().exchange.config.pool_idle_timeout.get()).await {
+                upstream.on_goodbye();
+            }
+            if !others.is_empty() {
+                upstream.health.look_for_absent(&upstream.target, &upstream.tasks);
+            }
         }
     }
 }
@@ -122,7 +136,8 @@ async fn sweep(upstream: &UpstreamContext, settings: &ConfigHandle<StackSettings
 /// What the stacks of connections that are accepted now are built with: one for each value of the settings.
 fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSettings> {
     let counters = parts.counters.clone();
-    let worker = Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.health.clone() });
+    let worker =
+        Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.upstreams.health().clone() });
     parts.settings.map(move |settings| {
         let ConnectionSettings { config, respond_server_timing, tracing, tap, observer } = settings.clone();
         let (counters, worker) = (counters.clone(), worker.clone());

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use http::Version;
+use http::{Request, Version};
 
 use super::pool::ConnectionPool;
 use super::traits::UpstreamTraits;
+use crate::body::RequestBody;
+use crate::config::UpstreamProtocol;
 use crate::connection::{Greeting, SocketMeter};
 use crate::error::Error;
 use crate::health::UpstreamHealth;
@@ -18,6 +20,8 @@ use lapwing_net::{ConnectError, Socket, Target, Tasks};
 #[derive(Debug)]
 pub(crate) struct UpstreamContext {
     pub(crate) target: Target,
+    /// The HTTP version spoken to it, if that is not `proxy.upstream_protocol`.
+    pub(crate) own_protocol: Option<UpstreamProtocol>,
     /// What is known of it by all workers.
     pub(crate) health: Arc<UpstreamHealth>,
     pub(crate) pool: Arc<ConnectionPool>,
@@ -27,6 +31,11 @@ pub(crate) struct UpstreamContext {
 }
 
 impl UpstreamContext {
+    /// The HTTP version spoken to it.
+    pub(crate) fn protocol(&self, account: &RequestAccount) -> UpstreamProtocol {
+        self.own_protocol.unwrap_or(account.context.config.upstream_protocol)
+    }
+
     /// The upstream ended a connection: it may have gone.
     pub(crate) fn on_goodbye(&self) {
         self.health.on_goodbye(&self.target, &self.tasks);
@@ -37,7 +46,7 @@ impl UpstreamContext {
         if !matches!(error, Error::Reset(_) | Error::Garbage(_) | Error::H2(_)) {
             return error;
         }
-        let protocol = account.context.config.upstream_protocol;
+        let protocol = self.protocol(account);
         let found = self.health.spoken.explain(&self.target, protocol, asked, meter.upstream.greeting());
         match (found, error) {
             // an HTTP server may answer garbage too
@@ -47,6 +56,20 @@ impl UpstreamContext {
             (Some(found), _) => found,
             (None, error) => error,
         }
+    }
+}
+
+/// Why a request was not carried.
+#[derive(Debug)]
+pub(crate) struct Undone {
+    pub(crate) error: Error,
+    /// The request, if there was no connection for it: nothing of it was written.
+    pub(crate) request: Option<Box<Request<RequestBody>>>,
+}
+
+impl From<Error> for Undone {
+    fn from(error: Error) -> Self {
+        Self { error, request: None }
     }
 }
 
@@ -65,7 +88,7 @@ async fn connect_unmeasured(upstream: &UpstreamContext, account: &RequestAccount
     let socket = target.connect(Some(version), limit).await.map_err(|error| {
         // it has told in its handshake that it speaks the other version
         if error.is_about_version() {
-            let (spoken, protocol) = (&upstream.health.spoken, account.context.config.upstream_protocol);
+            let (spoken, protocol) = (&upstream.health.spoken, upstream.protocol(account));
             let found = if version == Version::HTTP_2 { Greeting::Http1 } else { Greeting::Http2 };
             if let Some(error) = spoken.explain(target, protocol, version, found) {
                 return error;
@@ -77,7 +100,7 @@ async fn connect_unmeasured(upstream: &UpstreamContext, account: &RequestAccount
             ConnectError::Timeout(limit) => Error::ConnectTimeout { upstream: target.to_string(), limit },
         }
     })?;
-    upstream.health.on_connected();
+    upstream.health.on_connected(target);
     account.annotate(Annotation::NewUpstreamConnection);
     Ok(socket)
 }

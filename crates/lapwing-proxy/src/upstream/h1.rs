@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::task::coop::unconstrained;
 
-use super::context::UpstreamContext;
+use super::context::{Undone, UpstreamContext};
 use super::pool::{BoxedBody, H1Connection, PooledConnection};
 use crate::body::{RequestBody, RequestBodyError, slow_upload};
 use crate::error::Error;
@@ -18,12 +18,12 @@ use crate::in_flight::RequestAccount;
 use lapwing_ledger::{ObservedEvent, Stage, Stamp};
 use lapwing_metrics::Counter;
 
-/// Carries `request` to the upstream and waits for the response's head.
+/// Carries `request` to the upstream and waits for the response's head. If there is no connection for it, it comes back with the error.
 pub(crate) async fn carry_request(
     upstream: &UpstreamContext,
     mut request: Box<Request<RequestBody>>,
     account: &RequestAccount,
-) -> Result<(Response<Incoming>, Box<PooledConnection>), Error> {
+) -> Result<(Response<Incoming>, Box<PooledConnection>), Undone> {
     let mut attempt = account.stamps.dispatch();
     let (mut pooled, is_ended) = upstream.pool.take(attempt).await;
     if is_ended {
@@ -34,7 +34,10 @@ pub(crate) async fn carry_request(
         let mut connection = match pooled.take() {
             Some(connection) => connection,
             // rare and large: boxed, so that other requests do not carry its size
-            None => Box::pin(connect(upstream, account)).await?,
+            None => match Box::pin(connect(upstream, account)).await {
+                Ok(connection) => connection,
+                Err(error) => return Err(Undone { error, request: Some(request) }),
+            },
         };
         let answer = connection.h1.send(request.map(Box::new));
         let failed = match answered(&mut connection.h1, answer, account, attempt).await {
@@ -53,7 +56,7 @@ pub(crate) async fn carry_request(
                 attempt = Stamp::now();
                 request = unwritten;
             }
-            (error, _) => return Err(upstream.explain(error, account, Version::HTTP_11, &connection.h1.meter)),
+            (error, _) => return Err(upstream.explain(error, account, Version::HTTP_11, &connection.h1.meter).into()),
         }
     }
 }

@@ -16,7 +16,7 @@ use http_body::Body;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::context::{UpstreamContext, connect};
+use super::context::{Undone, UpstreamContext, connect};
 use super::h1::{expired, response_deadline};
 use super::h2_upload::{H2Upload, SettingsHeard, UploadError};
 use crate::body::{Beside, GoesOn, H2Source, RequestBody, Rest, slow_upload};
@@ -94,13 +94,14 @@ impl Sender {
 }
 
 impl H2Connection {
-    /// Carries `request`, with its account and its client's connection, to the upstream and waits for the response's head.
+    /// Carries `request`, with its account and its client's connection, to the upstream and waits for the response's head. If there is no
+    /// connection for it, it comes back with the error.
     pub(crate) async fn carry_request(
         &self,
         upstream: &UpstreamContext,
         request: Box<Request<RequestBody>>,
         (account, client): (&RequestAccount, &Arc<SocketMeter>),
-    ) -> Result<Response<H2Source>, Error> {
+    ) -> Result<Response<H2Source>, Undone> {
         let (head, body) = request.into_parts();
         let mut attempt = account.stamps.dispatch();
         let mut may_retry = true;
@@ -108,7 +109,13 @@ impl H2Connection {
         let (Sender { mut streams, meter, state }, asked) = loop {
             let (mut sender, asked, reused) = match self.known_sender() {
                 Some(sender) => (sender, attempt, true),
-                None => self.sender(upstream, account, client).await.map(|(sender, reused)| (sender, Stamp::now(), reused))?,
+                None => match self.sender(upstream, account, client).await {
+                    Ok((sender, reused)) => (sender, Stamp::now(), reused),
+                    Err(error) => {
+                        let request = Some(Box::new(Request::from_parts(head, body)));
+                        return Err(Undone { error, request });
+                    }
+                },
             };
             // room for one more stream
             let opened = poll_fn(|cx| match sender.streams.poll_ready(cx) {
@@ -128,7 +135,9 @@ impl H2Connection {
                     // not taken out: another request may have put a new one there
                     sender.state.is_over.store(true, Relaxed);
                 }
-                Err(error) => return Err(upstream.explain(Error::H2(error), account, Version::HTTP_2, &sender.meter)),
+                Err(error) => {
+                    return Err(upstream.explain(Error::H2(error), account, Version::HTTP_2, &sender.meter).into());
+                }
             }
         };
         let is_over = body.is_end_stream();
@@ -209,7 +218,7 @@ impl H2Connection {
 async fn open(upstream: &UpstreamContext, account: &RequestAccount, client: &Arc<SocketMeter>) -> Result<Sender, Error> {
     let socket = connect(upstream, account, Version::HTTP_2).await?;
     if socket.agreed() == Some(Version::HTTP_11) {
-        let (spoken, protocol) = (&upstream.health.spoken, account.context.config.upstream_protocol);
+        let (spoken, protocol) = (&upstream.health.spoken, upstream.protocol(account));
         spoken.on_no_http2(&upstream.target);
         let found = spoken.explain(&upstream.target, protocol, Version::HTTP_2, Greeting::Http1);
         return Err(found.unwrap_or(Error::StreamCut));

@@ -1,5 +1,6 @@
 //! The innermost service: carries a request to the upstream over HTTP/1.1 or HTTP/2 and brings the response back.
 
+mod client_upstreams;
 mod context;
 mod convert;
 mod h1;
@@ -20,11 +21,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
+pub(crate) use self::client_upstreams::ClientUpstreams;
 pub(crate) use self::context::UpstreamContext;
 pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use traits::UpstreamTraits;
 
+use self::client_upstreams::{ClientUpstream, Elsewhere};
+use self::context::Undone;
 use self::h2::H2Connection;
 use crate::body::{ContinueGate, Drive, KeptRequest, RequestBody, ResponseBody, TrackedRequest};
 use crate::config::UpstreamProtocol;
@@ -38,47 +42,48 @@ use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
 use trust::Framing;
 
-/// The upstream as one client's connection sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct Upstream {
-    context: Arc<UpstreamContext>,
-    h2: Arc<H2Connection>,
-}
+type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Error>> + Send>>;
 
-impl Upstream {
-    /// For one client's connection.
-    pub(crate) fn new(context: Arc<UpstreamContext>) -> Self {
-        Self { context, h2: Arc::default() }
-    }
-
-    /// What was learnt of it.
-    pub(crate) fn traits(&self) -> &Arc<UpstreamTraits> {
-        &self.context.traits
+impl ClientUpstreams {
+    /// What was learnt of the upstream that `request` goes to.
+    pub(crate) fn traits<B>(&self, request: &Request<B>) -> &Arc<UpstreamTraits> {
+        &self.of(request).context.traits
     }
 }
 
-impl tower::Service<TrackedRequest> for Upstream {
+impl tower::Service<TrackedRequest> for ClientUpstreams {
     type Response = Response<ResponseBody>;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Error>> + Send>>;
+    type Future = Answered;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
-        let context = self.context.clone();
-        let (protocol, spoken) = (tracked.in_flight.account.context.config.upstream_protocol, &context.health.spoken);
-        match spoken.route(protocol, tracked.request.version()) {
-            Route::Http1 => {
-                let is_kept = protocol == UpstreamProtocol::Auto && spoken.is_http1_unproven();
-                // most requests have no use for it
-                let h2 = (is_kept || tracked.in_flight.is_multiplexed).then(|| self.h2.clone());
-                Box::pin(over_h1(context, h2, is_kept, tracked))
-            }
-            Route::Http2 => Box::pin(over_h2(context, self.h2.clone(), tracked)),
-            Route::Http2IfSpoken => Box::pin(over_either(context, self.h2.clone(), tracked)),
+    fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
+        let upstream = self.of(&tracked.request);
+        let elsewhere = self.elsewhere(&mut tracked.request);
+        carry(upstream, elsewhere, tracked)
+    }
+}
+
+/// Carries a request to `upstream`, or if that takes no connection, `elsewhere`.
+fn carry(
+    ClientUpstream { context, h2 }: &ClientUpstream,
+    elsewhere: Option<Box<Elsewhere>>,
+    tracked: TrackedRequest,
+) -> Answered {
+    let context = context.clone();
+    let (protocol, spoken) = (context.protocol(&tracked.in_flight.account), &context.health.spoken);
+    match spoken.route(protocol, tracked.request.version()) {
+        Route::Http1 => {
+            let is_kept = protocol == UpstreamProtocol::Auto && spoken.is_http1_unproven();
+            // most requests have no use for it
+            let h2 = (is_kept || tracked.in_flight.is_multiplexed).then(|| h2.clone());
+            Box::pin(over_h1(context, h2, is_kept, elsewhere, tracked))
         }
+        Route::Http2 => Box::pin(over_h2(context, h2.clone(), elsewhere, tracked)),
+        Route::Http2IfSpoken => Box::pin(over_either(context, h2.clone(), elsewhere, tracked)),
     }
 }
 
@@ -86,39 +91,55 @@ impl tower::Service<TrackedRequest> for Upstream {
 async fn over_either(
     context: Arc<UpstreamContext>,
     h2: Arc<H2Connection>,
+    elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let in_flight = tracked.in_flight.clone();
     in_flight.account.stamps.dispatch();
-    match h2.greeting(&context, &in_flight.account, &in_flight.meter).await? {
-        Greeting::Http2 => over_h2(context, h2, tracked).await,
-        Greeting::Http1 => over_h1(context, Some(h2), false, tracked).await,
+    let greeting = match h2.greeting(&context, &in_flight.account, &in_flight.meter).await {
+        Ok(greeting) => greeting,
+        Err(error) => {
+            let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &in_flight.account, Version::HTTP_2));
+            return carry(&other.ok_or(error)?, None, tracked).await;
+        }
+    };
+    match greeting {
+        Greeting::Http2 => over_h2(context, h2, elsewhere, tracked).await,
+        Greeting::Http1 => over_h1(context, Some(h2), false, elsewhere, tracked).await,
         // it may not answer what it cannot read, and speak HTTP/1.1 all the same
         Greeting::Nothing | Greeting::Other => {
-            let answered = over_h1(context.clone(), Some(h2), false, tracked).await;
+            let answered = over_h1(context.clone(), Some(h2), false, None, tracked).await;
             if answered.is_ok() {
                 context.health.spoken.on_no_http2(&context.target);
             }
             answered
         }
         Greeting::Tls => {
-            let found = context.health.spoken.explain(&context.target, UpstreamProtocol::Auto, Version::HTTP_2, Greeting::Tls);
+            let found = context.health.spoken.explain(&context.target, UpstreamProtocol::Auto, Version::HTTP_2, greeting);
             Err(found.unwrap_or(Error::StreamCut))
         }
     }
 }
 
 async fn over_h2(
-    context: Arc<UpstreamContext>,
-    h2: Arc<H2Connection>,
+    mut context: Arc<UpstreamContext>,
+    mut h2: Arc<H2Connection>,
+    mut elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let TrackedRequest { mut request, in_flight } = tracked;
     refuse_tunnel(&request)?;
     convert::to_h2(&mut request, &context.target);
-    let mut response = match h2.carry_request(&context, request, (&in_flight.account, &in_flight.meter)).await {
-        Ok(response) => response,
-        Err(error) => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight.account)).await),
+    let mut response = loop {
+        let Undone { error, request: unwritten } =
+            match h2.carry_request(&context, request, (&in_flight.account, &in_flight.meter)).await {
+                Ok(response) => break response,
+                Err(undone) => undone,
+            };
+        match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_2) {
+            Some((other, unwritten)) => (context, h2, request) = (other.context, other.h2, unwritten),
+            None => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight.account)).await),
+        }
     };
     context.health.spoken.on_http2();
     keep_error_field_apart(response.headers_mut());
@@ -130,9 +151,10 @@ async fn over_h2(
 
 /// Over HTTP/1.1. With `is_kept`, the request can go over `h2` if the upstream turns out to speak nothing else.
 async fn over_h1(
-    context: Arc<UpstreamContext>,
+    mut context: Arc<UpstreamContext>,
     h2: Option<Arc<H2Connection>>,
     is_kept: bool,
+    mut elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let TrackedRequest { mut request, in_flight } = tracked;
@@ -141,7 +163,7 @@ async fn over_h1(
         && needs_h2(&context, &request, &in_flight.account)
         && let Some(h2) = h2
     {
-        return Box::pin(grpc_over_h2(context, h2, TrackedRequest { request, in_flight })).await;
+        return Box::pin(grpc_over_h2(context, h2, elsewhere, TrackedRequest { request, in_flight })).await;
     }
     convert::to_h1(&mut request);
     let kept = h2.filter(|_| is_kept).map(|h2| (h2, Box::new(KeptRequest::of(&mut request))));
@@ -153,9 +175,15 @@ async fn over_h1(
     if let Some(gate) = gate {
         request.body_mut().hold_by(gate);
     }
-    let (mut response, mut connection) = match h1::carry_request(&context, request, &in_flight.account).await {
-        Ok(answered) => answered,
-        Err(error) => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
+    let (mut response, mut connection) = loop {
+        let Undone { error, request: unwritten } = match h1::carry_request(&context, request, &in_flight.account).await {
+            Ok(answered) => break answered,
+            Err(undone) => undone,
+        };
+        match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_11) {
+            Some((other, unwritten)) => (context, request) = (other.context, unwritten),
+            None => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
+        }
     };
     context.health.spoken.on_http1();
     let limit = in_flight.account.context.config.max_header_bytes.get();
@@ -187,6 +215,18 @@ async fn over_h1(
     Ok(response.map(|incoming| if is_early { body(incoming).go_on_beside(&context.tasks) } else { body(incoming) }))
 }
 
+/// Another upstream, and the request for it, if its own took no connection.
+fn another(
+    elsewhere: &mut Option<Box<Elsewhere>>,
+    unwritten: Option<Box<Request<RequestBody>>>,
+    error: &Error,
+    account: &RequestAccount,
+    version: Version,
+) -> Option<(ClientUpstream, Box<Request<RequestBody>>)> {
+    let (elsewhere, request) = (elsewhere.take()?, unwritten?);
+    Some((elsewhere.after(error, account, version)?, request))
+}
+
 /// A request failed over HTTP/1.1. It goes over HTTP/2 if the upstream turns out to speak nothing else, and the request was `kept`.
 async fn over_h2_after(
     context: Arc<UpstreamContext>,
@@ -201,7 +241,7 @@ async fn over_h2_after(
         && let Some((h2, kept)) = kept
         && let Some(request) = kept.take()
     {
-        return over_h2(context, h2, TrackedRequest { request: Box::new(request), in_flight }).await;
+        return over_h2(context, h2, None, TrackedRequest { request: Box::new(request), in_flight }).await;
     }
     if in_flight.is_multiplexed {
         spoken.doubt_no_http2();
@@ -219,14 +259,14 @@ async fn failed(context: &UpstreamContext, version: Version, error: Error, accou
     if health.is_away() {
         return error;
     }
-    let protocol = account.context.config.upstream_protocol;
+    let protocol = context.protocol(account);
     health.spoken.ask(&context.target, protocol, version).await.unwrap_or(error)
 }
 
 /// Whether a request of HTTP/2 is a gRPC call, which is not translated: a server of HTTP/1.1 cannot answer it, whatever it says.
 fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, account: &RequestAccount) -> bool {
     let kind = || request.headers().get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
-    let is_learnt = account.context.config.upstream_protocol == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
+    let is_learnt = context.protocol(account) == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
     is_learnt && is_grpc(kind())
 }
 
@@ -234,10 +274,11 @@ fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, account: 
 async fn grpc_over_h2(
     context: Arc<UpstreamContext>,
     h2: Arc<H2Connection>,
+    elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     if context.health.spoken.finds_http2(&context.target).await {
-        return over_h2(context, h2, tracked).await;
+        return over_h2(context, h2, elsewhere, tracked).await;
     }
     Err(Error::GrpcOverHttp1 { upstream: context.target.to_string() })
 }

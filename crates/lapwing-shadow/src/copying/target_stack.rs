@@ -19,7 +19,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, LocalAddress, LocalListener, Target};
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
-use lapwing_proxy::{ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol};
+use lapwing_proxy::{ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
 use lapwing_settings::{ConfigHandle, HttpScheme, Switch, Upstream};
 
 /// A target that copies can be sent to.
@@ -135,8 +135,7 @@ impl TargetStacks {
         let sender = sender(&target, index, &address, &settings.shadow);
         let plane = DataPlane {
             settings: ConfigHandle::fixed(of_connections),
-            target: target.target,
-            health: Arc::default(),
+            upstreams: Upstreams::at(target.target),
             counters: counters.clone(),
         };
         ((listener, plane), sender)
@@ -154,7 +153,7 @@ impl TargetStacks {
             ledgers.clone(),
             counters.clone(),
             self.labels.clone(),
-            &target.label(),
+            self.labels.upstreams.intern(&target.label()),
             Arc::new(Protocols::new(protocol)),
             adapters::reader(Arc::new(attribution.rules()), counters.clone()),
         );

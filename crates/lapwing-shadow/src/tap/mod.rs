@@ -98,7 +98,7 @@ impl ExchangeTap for ShadowTap {
             candidate
         });
         if let Some(candidate) = candidate.flatten() {
-            request.set_on_close(candidate);
+            request.add_on_close(candidate);
         }
     }
 }

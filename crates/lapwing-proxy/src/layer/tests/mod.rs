@@ -28,13 +28,13 @@ use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
 use crate::error::Error;
+use crate::layer::place::Place;
 use crate::layer::tap::Tapped;
 use crate::layer::trace::Trace;
 use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
-use crate::upstream::Upstream;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing};
+use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing, Upstreams};
 use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
 use lapwing_net::{BoundListener, Client, ClientLimits, Target, Tasks, bind};
@@ -99,7 +99,7 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
 }
 
 /// What a layer around admitted requests stands before.
-type UpstreamSide = Tapped<Trace<UsageRequest<Upstream>>>;
+type UpstreamSide = Tapped<Trace<Place<UsageRequest>>>;
 
 /// A listening proxy before `upstream`, with `extra` in its stack.
 struct Proxy {
@@ -134,7 +134,7 @@ impl Proxy {
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, tap, observer };
         let target = Target::Tcp(upstream.to_string());
         let parts =
-            DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
+            DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = BoundListener::from(listener).registered().unwrap();

@@ -36,7 +36,7 @@ impl ExchangeTap for Capturing {
             captured
         });
         self.captured.lock().unwrap().push((is_drawn, captured.unwrap()));
-        request.set_on_close(Box::new(Noted(self.closed.clone())));
+        request.add_on_close(Box::new(Noted(self.closed.clone())));
     }
 }
 

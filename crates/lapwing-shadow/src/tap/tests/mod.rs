@@ -29,7 +29,7 @@ use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, fold_route};
 use lapwing_proxy::{
     BodyCapture, CaptureLimits, Config, ConnectionSettings, DataPlane, Incomplete, Observer, RecordLedger, StackTap,
-    TraceSampling, Tracing,
+    TraceSampling, Tracing, Upstreams,
 };
 use lapwing_settings::ConfigHandle;
 
@@ -111,7 +111,7 @@ impl Proxy {
         let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, tap, observer };
         let target = Target::Tcp(upstream.to_string());
         let parts =
-            DataPlane { settings: ConfigHandle::fixed(settings), target, health: Arc::default(), counters: Arc::default() };
+            DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let serving = lapwing_proxy::serve(listener, parts.clone(), CancellationToken::new());

@@ -1,0 +1,242 @@
+//! The keys `upstreams`, `routes` and `upstream_policy`: several model servers, and which requests go to which.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderName, Method};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use lapwing_settings::{Checks, Form, Record, Upstream};
+
+/// How many upstreams there may be.
+pub const MAX_UPSTREAMS: usize = 16;
+/// How many routes there may be: each request is compared with them, one after the other.
+const MAX_ROUTES: usize = 64;
+/// The longest name of an upstream, in bytes.
+const MAX_NAME_BYTES: usize = 63;
+
+/// What an upstream of several is.
+pub const UPSTREAM: Record = Record {
+    what: "a section with a url, as in {url: http://127.0.0.1:8000, weight: 2}",
+    keys: &[("url", Form::Text), ("weight", Form::Number)],
+    stand_in: &[("url", "http://127.0.0.1:8000")],
+};
+
+/// What a route is.
+pub const ROUTE: Record = Record {
+    what: "a section, as in {match: {route: /v1/*}, to: [a, b]}",
+    keys: &[("match", Form::Record(&MATCH)), ("to", Form::Texts), ("policy", Form::Text)],
+    stand_in: &[],
+};
+
+/// What requests a route takes.
+const MATCH: Record = Record {
+    what: "a section with route, model or header, as in {route: POST /v1/*, header: 'x-tier: batch'}",
+    keys: &[("route", Form::Text), ("model", Form::Text), ("header", Form::Text)],
+    stand_in: &[],
+};
+
+/// One of several model servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "upstream")]
+pub struct NamedUpstream {
+    /// Its address, as for `upstream`.
+    pub url: Upstream,
+    /// Its share of the requests, in proportion to the weights of the others: 1 to 1,000.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// How one of several upstreams is chosen. One that takes no connections is passed over while another does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementPolicy {
+    /// One after the other, each as often as its weight says.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest requests in flight for its weight; of several, the next in turn.
+    LeastRequests,
+}
+
+/// Requests that go to some of the upstreams only.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(title = "route")]
+pub struct UpstreamRoute {
+    /// Which requests it takes: those to which all that is given applies.
+    #[serde(rename = "match")]
+    pub matches: RouteMatch,
+    /// The names of the upstreams that they go to.
+    pub to: Vec<String>,
+    /// How one of them is chosen. Default: `upstream_policy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PlacementPolicy>,
+}
+
+/// What a request must be for a route to take it. `*` stands for any text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(title = "match")]
+pub struct RouteMatch {
+    /// Its path, or method and path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "POST /v1/chat/*")]
+    pub route: Option<String>,
+    /// The model that its path names, as `/v2/models/NAME/infer` does. A name in a body is not known yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// One of its header fields, or its presence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "x-tier: batch")]
+    pub header: Option<String>,
+}
+
+impl RouteMatch {
+    /// Method, if it is given, and path.
+    pub(crate) fn method_and_path(&self) -> Option<(Option<&str>, &str)> {
+        let route = self.route.as_deref()?.trim();
+        Some(match route.split_once(' ') {
+            Some((method, path)) => (Some(method), path.trim_start()),
+            None => (None, route),
+        })
+    }
+
+    /// Name and, if it is given, value of the header field.
+    pub(crate) fn name_and_value(&self) -> Option<(&str, Option<&str>)> {
+        let header = self.header.as_deref()?;
+        Some(match header.split_once(':') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (header.trim(), None),
+        })
+    }
+}
+
+/// Reports the faults of `upstreams` and `routes`.
+pub fn check(upstreams: &BTreeMap<String, NamedUpstream>, routes: &[UpstreamRoute], checks: &mut Checks) {
+    if upstreams.len() > MAX_UPSTREAMS {
+        checks.fault("upstreams", upstreams.len(), format!("must be at most {MAX_UPSTREAMS}"));
+    }
+    for (at, (name, upstream)) in upstreams.iter().enumerate() {
+        let key = format!("upstreams.{name}");
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(is_name) {
+            let reason = format!("is no name: give 1 to {MAX_NAME_BYTES} letters, digits, -, _ and .");
+            checks.fault(&key, name, reason);
+        }
+        checks.range(&format!("{key}.weight"), &upstream.weight, 1..=1000);
+        if let Some((twin, _)) = upstreams.iter().take(at).find(|(_, other)| other.url == upstream.url) {
+            checks.fault(&format!("{key}.url"), &upstream.url, format!("is that of {twin} already: give that one more weight"));
+        }
+    }
+    if routes.len() > MAX_ROUTES {
+        checks.fault("routes", routes.len(), format!("must be at most {MAX_ROUTES}"));
+    }
+    if !routes.is_empty() && upstreams.is_empty() && checks.is_sound("upstreams") {
+        checks.fault("routes", "", "have nowhere to lead: they need the names of `upstreams`");
+    }
+    for (at, route) in routes.iter().enumerate() {
+        check_route(&format!("routes[{at}]"), route, upstreams, checks);
+    }
+}
+
+fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, NamedUpstream>, checks: &mut Checks) {
+    let RouteMatch { route: path, model, header } = &route.matches;
+    if path.is_none() && model.is_none() && header.is_none() {
+        checks.fault(&format!("{key}.match"), "", "needs at least one of route, model, header");
+    }
+    if let Some((method, path)) = route.matches.method_and_path() {
+        let at = format!("{key}.match.route");
+        let shown = route.matches.route.as_deref().unwrap_or_default();
+        if !path.starts_with(['/', '*']) {
+            checks.fault(&at, shown, "must be a path or a method and a path, as in POST /v1/*");
+        } else if method.is_some_and(|method| {
+            Method::from_bytes(method.as_bytes()).is_err() || method.contains(|c: char| c.is_ascii_lowercase())
+        }) {
+            checks.fault(&at, shown, "must begin with a method in capitals, or with the path");
+        }
+    }
+    if let Some((name, _)) = route.matches.name_and_value()
+        && name.parse::<HeaderName>().is_err()
+    {
+        checks.fault(&format!("{key}.match.header"), name, "is not a header name; write name: value, or the name alone");
+    }
+    if route.to.is_empty() {
+        checks.fault(&format!("{key}.to"), "", "needs the name of at least one upstream");
+    }
+    for (at, name) in route.to.iter().enumerate() {
+        let place = format!("{key}.to[{at}]");
+        if !upstreams.contains_key(name) {
+            let known = upstreams.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            checks.fault(&place, name, format!("is none of `upstreams`: {known}"));
+        } else if route.to[..at].contains(name) {
+            checks.fault(&place, name, "is there twice: give that upstream more weight");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_records_are_their_fields() {
+        UPSTREAM.assert_describes::<NamedUpstream>();
+        ROUTE.assert_describes::<UpstreamRoute>();
+        MATCH.assert_describes::<RouteMatch>();
+    }
+
+    fn faults(upstreams: serde_json::Value, routes: serde_json::Value) -> Vec<String> {
+        let mut checks = Checks::default();
+        let upstreams = serde_json::from_value(upstreams).unwrap();
+        let routes: Vec<UpstreamRoute> = serde_json::from_value(routes).unwrap();
+        check(&upstreams, &routes, &mut checks);
+        checks.into_faults().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_fault_names_its_key_and_what_to_do() {
+        let two = serde_json::json!({"a": {"url": "http://h:1"}, "b": {"url": "http://h:2", "weight": 3}});
+        let whole = serde_json::json!([
+            {"match": {"route": "POST /v1/*"}, "to": ["a"], "policy": "least_requests"},
+            {"match": {"header": "x-tier: batch*", "model": "bert-*"}, "to": ["b", "a"]},
+        ]);
+        assert_eq!(faults(two.clone(), whole), Vec::<String>::new());
+        for (route, says) in [
+            (serde_json::json!({"to": ["a"]}), "routes[0].match: needs at least one of route, model, header"),
+            (serde_json::json!({"match": {"route": "v1"}, "to": ["a"]}), "routes[0].match.route: v1: must be a path"),
+            (serde_json::json!({"match": {"route": "post /v1"}, "to": ["a"]}), "must begin with a method in capitals"),
+            (
+                serde_json::json!({"match": {"header": "x y: z"}, "to": ["a"]}),
+                "routes[0].match.header: x y: is not a header name",
+            ),
+            (serde_json::json!({"match": {"model": "m"}}), "routes[0].to: needs the name of at least one upstream"),
+            (serde_json::json!({"match": {"model": "m"}, "to": ["c"]}), "routes[0].to[0]: c: is none of `upstreams`: a, b"),
+            (serde_json::json!({"match": {"model": "m"}, "to": ["a", "a"]}), "routes[0].to[1]: a: is there twice"),
+        ] {
+            let faults = faults(two.clone(), serde_json::json!([route]));
+            assert!(faults.len() == 1 && faults[0].contains(says), "{faults:?}");
+        }
+        for (upstreams, says) in [
+            (serde_json::json!({"a b": {"url": "http://h:1"}}), "upstreams.a b: a b: is no name"),
+            (serde_json::json!({"a": {"url": "http://h:1", "weight": 0}}), "upstreams.a.weight: 0: must be between 1 and 1000"),
+            (
+                serde_json::json!({"a": {"url": "http://h:1"}, "b": {"url": "http://h:1"}}),
+                "upstreams.b.url: http://h:1: is that of a",
+            ),
+        ] {
+            let faults = faults(upstreams, serde_json::json!([]));
+            assert!(faults.len() == 1 && faults[0].contains(says), "{faults:?}");
+        }
+        let many: serde_json::Map<_, _> =
+            (0..17).map(|n| (format!("u{n}"), serde_json::json!({"url": format!("http://h:{}", n + 1)}))).collect();
+        assert_eq!(faults(many.into(), serde_json::json!([])), ["upstreams: 17: must be at most 16"]);
+        assert!(
+            faults(serde_json::json!({}), serde_json::json!([{"match": {"model": "m"}, "to": ["a"]}]))[0]
+                .contains("nowhere to lead")
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! Some of the upstreams, and the policy that chooses one of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use super::PlacementPolicy;
+use crate::health::UpstreamHealth;
+use lapwing_ledger::LabelId;
+
+/// What the choice of an upstream looks at.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// Under which its exchanges are counted.
+    pub(crate) label: LabelId,
+    pub(crate) weight: u32,
+    pub(crate) health: Arc<UpstreamHealth>,
+    /// Requests in flight, of all workers.
+    pub(crate) active: AtomicU32,
+}
+
+/// Some of the upstreams, by their places among all.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    members: Box<[usize]>,
+    policy: PlacementPolicy,
+    /// For each member: how far it is behind its share. They add up to zero.
+    behind: Mutex<Box<[i64]>>,
+}
+
+impl Pool {
+    /// A pool of these members.
+    pub(crate) fn new(members: Box<[usize]>, policy: PlacementPolicy) -> Self {
+        let behind = Mutex::new(vec![0; members.len()].into());
+        Self { members, policy, behind }
+    }
+
+    /// Chooses a member that takes connections, and is not the one `without`; if none is known to, any: it may be back. `None` if
+    /// there is no other.
+    pub(crate) fn choose(&self, all: &[Candidate], without: Option<usize>) -> Option<usize> {
+        let of = |at: usize| self.members.get(at).and_then(|place| Some((*place, all.get(*place)?)));
+        let eligible = |is_known: bool| {
+            (0..self.members.len()).filter(move |at| {
+                of(*at).is_some_and(|(place, one)| Some(place) != without && !(is_known && one.health.is_away()))
+            })
+        };
+        let is_known = eligible(true).next().is_some();
+        let fewest = match self.policy {
+            PlacementPolicy::RoundRobin => None,
+            PlacementPolicy::LeastRequests => eligible(is_known).filter_map(|at| of(at).map(|(_, one)| one.load())).min(),
+        };
+        let among = eligible(is_known).filter(|at| fewest.is_none() || of(*at).map(|(_, one)| one.load()) == fewest);
+        self.next_in_turn(among, all)
+    }
+
+    /// Whose turn it is of some: smooth weighted round robin, as nginx has it. Each gets its weight, and who has most pays what all got.
+    fn next_in_turn(&self, among: impl Iterator<Item = usize>, all: &[Candidate]) -> Option<usize> {
+        let mut behind = self.behind.lock();
+        let (mut got, mut first) = (0, None::<(usize, i64)>);
+        for at in among {
+            let weight = self.members.get(at).and_then(|place| all.get(*place)).map_or(1, |one| i64::from(one.weight));
+            let Some(own) = behind.get_mut(at) else { continue };
+            *own += weight;
+            got += weight;
+            if first.is_none_or(|(_, most)| *own > most) {
+                first = Some((at, *own));
+            }
+        }
+        let (at, _) = first?;
+        if let Some(own) = behind.get_mut(at) {
+            *own -= got;
+        }
+        self.members.get(at).copied()
+    }
+}
+
+impl Candidate {
+    /// Its requests for each unit of weight with one more, in parts that compare exactly: weights are at most 1,000.
+    fn load(&self) -> u64 {
+        const COMMON: u64 = 1_000_000_000;
+        let with_one_more = u64::from(self.active.load(Relaxed)) + 1;
+        with_one_more.saturating_mul(COMMON) / u64::from(self.weight.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use lapwing_net::{ConnectError, Target};
+
+    fn candidates(weights: &[u32]) -> Vec<Candidate> {
+        weights
+            .iter()
+            .map(|weight| Candidate { label: LabelId::OTHER, weight: *weight, health: Arc::default(), active: AtomicU32::new(0) })
+            .collect()
+    }
+
+    fn leaves(health: &UpstreamHealth) {
+        let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());
+        health.on_failed(&Target::Tcp("m:1".into()), &refused);
+    }
+
+    #[test]
+    fn weights_are_kept_and_turns_are_spread() {
+        let all = candidates(&[5, 1, 1]);
+        let pool = Pool::new([0, 1, 2].into(), PlacementPolicy::RoundRobin);
+        let turns: Vec<_> = (0..7).map(|_| pool.choose(&all, None).unwrap()).collect();
+        assert_eq!(turns, [0, 0, 1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn who_is_away_is_passed_over_while_another_is_there() {
+        let all = candidates(&[1, 1]);
+        let pool = Pool::new([0, 1].into(), PlacementPolicy::RoundRobin);
+        leaves(&all[0].health);
+        assert!((0..10).all(|_| pool.choose(&all, None) == Some(1)));
+        leaves(&all[1].health);
+        let chosen: Vec<_> = (0..4).filter_map(|_| pool.choose(&all, None)).collect();
+        assert!(chosen.contains(&0) && chosen.contains(&1), "none is known to be there: both are tried, {chosen:?}");
+        all[0].health.on_connected(&Target::Tcp("m:1".into()));
+        assert!((0..10).all(|_| pool.choose(&all, None) == Some(0)));
+        assert_eq!(pool.choose(&all, Some(0)), Some(1), "what failed just now is not tried again");
+        assert_eq!(Pool::new([0].into(), PlacementPolicy::RoundRobin).choose(&all, Some(0)), None);
+    }
+
+    #[test]
+    fn a_busy_upstream_gets_fewer() {
+        let all = candidates(&[2, 1]);
+        let pool = Pool::new([0, 1].into(), PlacementPolicy::LeastRequests);
+        let mut taken = [0; 2];
+        for _ in 0..9 {
+            let at = pool.choose(&all, None).unwrap();
+            all[at].active.fetch_add(1, Relaxed);
+            taken[at] += 1;
+        }
+        assert_eq!(taken, [6, 3], "all are still in flight");
+        all[0].active.store(0, Relaxed);
+        assert!((0..4).all(|_| {
+            all[0].active.fetch_add(1, Relaxed);
+            pool.choose(&all, None) == Some(0)
+        }));
+    }
+
+    proptest! {
+        #[test]
+        fn each_gets_its_share_to_within_one_round(weights in prop::collection::vec(1_u32..50, 2..16), rounds in 1_usize..20) {
+            let all = candidates(&weights);
+            let pool = Pool::new((0..weights.len()).collect(), PlacementPolicy::RoundRobin);
+            let whole: u32 = weights.iter().sum();
+            let mut taken = vec![0_u32; weights.len()];
+            for _ in 0..rounds * whole as usize {
+                taken[pool.choose(&all, None).unwrap()] += 1;
+            }
+            for (taken, weight) in taken.iter().zip(&weights) {
+                prop_assert_eq!(*taken, weight * u32::try_from(rounds).unwrap());
+            }
+        }
+    }
+}

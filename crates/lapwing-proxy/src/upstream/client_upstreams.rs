@@ -1,0 +1,95 @@
+//! The upstreams as one client's connection sees them: one, or several, of which each request was placed at one. A request whose
+//! upstream takes no connection goes to another one of them.
+
+use std::sync::Arc;
+
+use http::{Request, Version};
+
+use super::context::UpstreamContext;
+use super::h2::H2Connection;
+use crate::error::Error;
+use crate::health::Route;
+use crate::in_flight::RequestAccount;
+use crate::placement::{Placed, Placement};
+
+/// One upstream, and this client's connection to it.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientUpstream {
+    pub(crate) context: Arc<UpstreamContext>,
+    pub(crate) h2: Arc<H2Connection>,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientUpstreams {
+    first: ClientUpstream,
+    several: Option<Arc<Several>>,
+}
+
+#[derive(Debug)]
+struct Several {
+    members: Box<[ClientUpstream]>,
+    placement: Arc<Placement>,
+}
+
+impl ClientUpstreams {
+    /// For one client's connection. `contexts` are those of the worker; `placement` is there if they are several.
+    pub(crate) fn new(
+        (first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>]),
+        placement: Option<&Arc<Placement>>,
+    ) -> Self {
+        let of = |context: &Arc<UpstreamContext>| ClientUpstream { context: context.clone(), h2: Arc::default() };
+        let first = of(first);
+        let several = placement.map(|placement| {
+            let members = std::iter::once(first.clone()).chain(others.iter().map(of)).collect();
+            Arc::new(Several { members, placement: placement.clone() })
+        });
+        Self { first, several }
+    }
+
+    /// What chooses between them, if they are several.
+    pub(crate) fn placement(&self) -> Option<&Arc<Placement>> {
+        self.several.as_ref().map(|several| &several.placement)
+    }
+
+    /// The upstream that `request` was placed at.
+    pub(crate) fn of<B>(&self, request: &Request<B>) -> &ClientUpstream {
+        let placed = || {
+            let several = self.several.as_ref()?;
+            several.members.get(request.extensions().get::<Placed>()?.at)
+        };
+        placed().unwrap_or(&self.first)
+    }
+
+    /// Where `request` can go if the upstream that it was placed at takes no connection.
+    pub(crate) fn elsewhere<B>(&self, request: &mut Request<B>) -> Option<Box<Elsewhere>> {
+        let several = self.several.clone()?;
+        let placed = request.extensions_mut().remove::<Placed>()?;
+        Some(Box::new(Elsewhere { several, placed }))
+    }
+}
+
+/// Where a request can go if its upstream takes no connection.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    several: Arc<Several>,
+    placed: Placed,
+}
+
+impl Elsewhere {
+    /// Another upstream for a request that failed with `error` before a byte of it was written, and has the form of `version`.
+    pub(crate) fn after(self, error: &Error, account: &RequestAccount, version: Version) -> Option<ClientUpstream> {
+        if !matches!(error, Error::Connect { .. } | Error::ConnectTimeout { .. }) {
+            return None;
+        }
+        let Several { members, placement } = &*self.several;
+        let speaks = |at: usize| {
+            members.get(at).is_some_and(|ClientUpstream { context, .. }| {
+                let route = context.health.spoken.route(context.protocol(account), version);
+                (version == Version::HTTP_2) == (route != Route::Http1)
+            })
+        };
+        let again = placement.place_again(self.placed, account, speaks)?;
+        members.get(again.at).cloned()
+    }
+}

@@ -1,0 +1,252 @@
+"""Several upstreams: uvicorn and grpcio servers behind one Lapwing, killed and restarted under load. Each request is answered, or refused
+once, and reaches one server once."""
+
+import collections
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import pytest
+
+from lapwing import NO_SPANS
+from ports import free_port
+from process import Process, wait_for, wait_listening
+from test_leaving import SERVERS
+
+pytestmark = pytest.mark.beside
+
+
+class Server:
+    """A uvicorn that tells its name, and remembers what it was asked."""
+
+    def __init__(self, name, folder, logs, uds=False):
+        self.name, self.logs, self.seen = name, logs, folder / f"{name}.seen"
+        self.port, self.uds = free_port(), folder / f"{name}.sock" if uds else None
+        self.url = f"unix:{self.uds}" if uds else f"http://127.0.0.1:{self.port}"
+        self.seen.touch()
+        self.start()
+
+    def start(self):
+        at = ["--uds", str(self.uds)] if self.uds else ["--port", str(self.port)]
+        command = [sys.executable, "-m", "uvicorn", "named_app:app", "--app-dir", str(SERVERS), *at, "--log-level", "warning"]
+        self.process = Process(self.name, command, self.logs, env=dict(os.environ, NAME=self.name, SEEN=str(self.seen)))
+        if self.uds:
+            wait_for(self.uds.exists, 20, f"{self.uds} is there")
+        else:
+            wait_listening(self.port)
+
+    def kill(self):
+        self.process.child.send_signal(signal.SIGKILL)
+        self.process.child.wait()
+
+    def asked(self):
+        return self.seen.read_text().split()
+
+
+@pytest.fixture
+def several(start_lapwing, tmp_path, logs):
+    """Starts servers by name, and Lapwing in front of them."""
+
+    def start(names, more="", weights=None, unix=()):
+        servers = {name: Server(name, tmp_path, logs, name in unix) for name in names}
+        of = [f"  {name}: {{url: '{server.url}', weight: {(weights or {}).get(name, 1)}}}\n" for name, server in servers.items()]
+        file = tmp_path / "lapwing.yaml"
+        file.write_text("upstreams:\n" + "".join(of) + more)
+        lapwing = start_lapwing(None, config=file, env=NO_SPANS)
+        wait_for(lapwing.is_ready, 20, "lapwing is ready")
+        return servers, lapwing
+
+    return start
+
+
+class Clients:
+    """Clients that ask one request after the other on connections that stay open; each request has a number of its own."""
+
+    def __init__(self, port, n, path="/x"):
+        self.port, self.path, self.stopped, self.answers = port, path, threading.Event(), []
+        self.moved, self.lock, self.number = 0, threading.Lock(), 0
+        self.threads = [threading.Thread(target=self.run, daemon=True) for _ in range(n)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def next_number(self):
+        with self.lock:
+            self.number += 1
+            return self.number
+
+    def run(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.connect()
+        socket_of = connection.sock
+        while not self.stopped.is_set():
+            number = self.next_number()
+            connection.request("POST", self.path, body=str(number))
+            response = connection.getresponse()
+            self.answers.append((number, response.status, response.read().decode()))
+            with self.lock:
+                self.moved += connection.sock is not socket_of
+            time.sleep(0.001)
+        connection.close()
+
+    def __exit__(self, *_):
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def sample(lapwing, name):
+    """The values of a metric by the label `upstream`."""
+    lines = [line for line in lapwing.metrics().splitlines() if line.startswith(f"{name}{{upstream=")]
+    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+
+
+def ask(lapwing, path="/x", method="POST", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+    connection.request(method, path, body="n" if method == "POST" else None, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+def test_three_of_which_one_is_killed_and_comes_back(several):
+    servers, lapwing = several(["a", "b", "c"], unix=["c"])
+    with Clients(lapwing.port, 6) as clients:
+        wait_for(lambda: len(clients.answers) > 300, 20, "answers come")
+        servers["b"].kill()
+        wait_for(lambda: sample(lapwing, "lapwing_upstream_up")["b"] == 0, 5, "its absence is shown")
+        assert lapwing.is_ready()
+        before = len(clients.answers)
+        wait_for(lambda: len(clients.answers) > before + 300, 20, "answers come")
+        assert {name for _, _, name in clients.answers[before + 12 :]} == {"a", "c"}
+        servers["b"].start()
+        wait_for(lambda: sample(lapwing, "lapwing_upstream_up")["b"] == 1, 5, "it is found again")
+        back = len(clients.answers)
+        wait_for(lambda: len(clients.answers) > back + 300, 20, "answers come")
+    assert collections.Counter(name for _, _, name in clients.answers[back:])["b"] > 60
+    # what was under way at the kill cannot be sent again
+    refused = [number for number, status, _ in clients.answers if status != 200]
+    assert len(refused) <= 6, clients.answers
+    asked = collections.Counter(number for server in servers.values() for number in server.asked())
+    assert max(asked.values()) == 1, "a request was sent twice"
+    assert all(asked[str(number)] == 1 for number, status, _ in clients.answers if status == 200)
+    assert clients.moved == 0, "clients keep their connections"
+    wait_for(lambda: lapwing.count() == len(clients.answers), 10, "each is counted once")
+    counted = {one["upstream"]: one["count"] for one in lapwing.series()}
+    assert counted.keys() == {"a", "b", "c"}
+    for name, server in servers.items():
+        assert abs(counted[name] - len(server.asked())) <= len(refused), (counted, name)
+    assert "its share of the requests goes to the others" in lapwing.process.output()
+    assert {one["name"]: one["up"] for one in lapwing.stats()["upstreams"]} == {"a": True, "b": True, "c": True}
+    wait_for(lambda: set(sample(lapwing, "lapwing_upstream_requests_in_flight").values()) == {0.0}, 5, "nothing is in flight")
+
+
+def test_weights_are_kept(several):
+    servers, lapwing = several(["a", "b"], weights={"a": 3})
+    for _ in range(40):
+        assert ask(lapwing)[0] == 200
+    assert [len(servers[name].asked()) for name in "ab"] == [30, 10]
+
+
+def test_the_fewest_requests_in_flight(several):
+    more = "upstream_policy: least_requests\nroutes:\n- {match: {route: /slow}, to: [a]}\n"
+    servers, lapwing = several(["a", "b"], more)
+    with Clients(lapwing.port, 4, "/slow") as slow:
+        wait_for(lambda: sample(lapwing, "lapwing_upstream_requests_in_flight")["a"] == 4, 10, "a is busy")
+        for _ in range(40):
+            assert ask(lapwing) == (200, "b")
+    assert {name for _, _, name in slow.answers} == {"a"}
+
+
+def test_routes_lead_to_their_upstreams(several):
+    more = """
+routes:
+- {match: {header: "x-tier: batch*"}, to: [b]}
+- {match: {model: "bert*"}, to: [c], policy: least_requests}
+- {match: {route: "GET /v1/*"}, to: [a]}
+"""
+    _, lapwing = several(["a", "b", "c"], more)
+    for _ in range(5):
+        assert ask(lapwing, x_tier="batch-7") == (200, "b")
+        assert ask(lapwing, "/v2/models/bert-base/infer") == (200, "c")
+        assert ask(lapwing, "/v2/models/bert-base/infer", x_tier="batch") == (200, "b"), "the first route decides"
+        assert ask(lapwing, "/v1/models", "GET") == (200, "a")
+    assert {ask(lapwing, "/v1/models")[1] for _ in range(6)} == {"a", "b", "c"}, "no route takes a POST"
+    models = {one["model"]: one["upstream"] for one in lapwing.series() if one["model"]}
+    assert set(models) <= {"bert-base"}
+
+
+def test_none_is_there(several):
+    servers, lapwing = several(["a", "b"])
+    assert ask(lapwing)[0] == 200
+    for server in servers.values():
+        server.kill()
+    status, body = ask(lapwing)
+    assert status == 502 and "127.0.0.1" in body, body
+    wait_for(lambda: not lapwing.is_ready(), 5, "nobody can be asked")
+    assert all(server.url.removeprefix("http://") in lapwing.get("/readyz")[2].decode() for server in servers.values())
+    servers["b"].start()
+    wait_for(lapwing.is_ready, 5, "one can")
+    wait_for(lambda: ask(lapwing) == (200, "b"), 5, "it is asked")
+
+
+def test_grpc_calls_go_to_the_server_that_is_left(start_lapwing, tmp_path):
+    asked = collections.Counter()
+
+    def serve(name, port=0):
+        def answer(request, _):
+            asked[name] += 1
+            return request
+
+        handler = grpc.unary_unary_rpc_method_handler(answer)
+        server = grpc.server(futures.ThreadPoolExecutor(4))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", {"M": handler}),))
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
+        server.start()
+        return server, port
+
+    (first, port), (second, other) = serve("a"), serve("b")
+    file = tmp_path / "lapwing.yaml"
+    file.write_text(f"upstreams:\n  a: {{url: 'h2c://127.0.0.1:{port}'}}\n  b: {{url: 'http://127.0.0.1:{other}'}}\n")
+    lapwing = start_lapwing(None, config=file, env=NO_SPANS)
+    wait_for(lapwing.is_ready, 20, "lapwing is ready")
+    with grpc.insecure_channel(f"127.0.0.1:{lapwing.port}") as channel:
+        call = channel.unary_unary("/t.T/M")
+        assert [call(b"%d" % n, timeout=10) for n in range(20)] == [b"%d" % n for n in range(20)]
+        assert asked == {"a": 10, "b": 10}
+        first.stop(None).wait()
+        time.sleep(0.1)
+        answers = [call(b"%d" % n, timeout=10) for n in range(20)]
+        assert answers == [b"%d" % n for n in range(20)] and asked["b"] >= 29, asked
+        again, _ = serve("a", port)
+        wait_for(lambda: sample(lapwing, "lapwing_upstream_up")["a"] == 1, 5, "it is found again")
+        before = asked["a"]
+        for n in range(10):
+            call(b"%d" % n, timeout=10)
+        assert asked["a"] == before + 5, asked
+        again.stop(None)
+    second.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("upstreams: {a: {url: 'http://h:1'}}\nroutes: [{match: {model: m}, to: [b]}]\n", "routes[0].to[0]: b: is none of `upstreams`: a"),
+        ("upstreams: {a: {url: 'http://h:1'}}\nupstream: http://h:2\n", "upstream: http://h:2: cannot be given with upstreams"),
+        ("upstreams: {a: {weight: 2}}\n", "upstreams.a.url"),
+        ("upstreams: {a: {url: 'http://127.0.0.1:8080'}}\n", "upstreams.a.url: http://127.0.0.1:8080: is Lapwing itself"),
+        ("upstreams: {a: {url: 'http://h:1'}}\nattribution: {poll: 'http://h:3/metrics'}\n", "attribution.poll"),
+    ],
+)
+def test_faults_name_the_key(binary, tmp_path, text, says):
+    file = tmp_path / "lapwing.yaml"
+    file.write_text(text)
+    checked = subprocess.run([binary, "check", "--config", str(file)], capture_output=True, text=True)
+    assert checked.returncode != 0 and says in checked.stdout + checked.stderr, checked
