@@ -75,9 +75,8 @@ pub struct Config {
     /// What the token is asked for.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub admin_token_for: AdminTokenFor,
-    /// A file, or `-` for standard output, for a line of JSON for each request of a client, as `/exchanges` shows it, without
-    /// `spans`. Lines that cannot be written, or for which 4,096 others wait, are lost and counted
-    /// (`lapwing_access_log_lines_dropped_total`).
+    /// A file, or `-` for standard output, for a line of JSON for each request, as `/exchanges` shows it, without `spans`. Lines
+    /// that cannot be written, or behind 4,096 others, are lost and counted (`lapwing_access_log_lines_dropped_total`).
     #[schemars(extend("x-fixed-at-start" = true))]
     pub access_log: Switch<File>,
     /// The address that receives spans over gRPC; a warning where it is not loopback.
@@ -93,8 +92,8 @@ pub struct Config {
     /// Headers (gRPC: metadata) that are sent with it, in printable ASCII.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward_headers: BTreeMap<String, Secret>,
-    /// The sampler of your service. A trace that Lapwing began is forwarded if this sampler takes it, by the trace id, as the
-    /// server's SDK does (Python, Go, Rust, Java, JavaScript). `lapwing_otlp_spans_withheld_total` counts the others.
+    /// The sampler of your service. A trace that Lapwing began is forwarded if this sampler takes its id, as the server's SDK does
+    /// (Python, Go, Rust, Java, JavaScript). `lapwing_otlp_spans_withheld_total` counts the others.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_forward_sampler: TraceSampler,
     /// Certificates and keys: what speaks TLS, and how.
@@ -106,8 +105,8 @@ pub struct Config {
     /// those that the upstream is found to continue; names of `b3`, `b3multi`, `jaeger`, `xray`, `datadog`, with commas: always
     /// these; `none`: no other.
     pub trace_contexts: TraceContexts,
-    /// Whether each response head has a `Server-Timing` field with the stages known so far. A streamed response has the complete
-    /// list in a trailer, if the client accepts trailers.
+    /// Whether each response head has a `Server-Timing` field with the stages known so far, and a stream the complete list in a
+    /// trailer, if the client accepts trailers.
     pub respond_server_timing: bool,
     /// How long requests may take to end after SIGTERM. Keep it below the pod's `terminationGracePeriodSeconds`.
     pub drain_timeout: Period,

@@ -30,7 +30,7 @@ pub struct Config {
     pub max_routes: usize,
     /// How many models are kept apart; further ones are named `other`.
     pub max_models: usize,
-    /// How long a route, a model or a series must have been idle before it gives way to a new one in a full table.
+    /// How long a route, model or series must be idle before it gives way to a new one in a full table.
     pub idle_after: Period,
     /// How many of the latest exchanges `/exchanges` keeps.
     pub recent_exchanges: usize,
@@ -39,8 +39,7 @@ pub struct Config {
     /// Within what time a share of a route's requests should end, for at most 256 routes, named as in `/stats`; `*` is every other
     /// one.
     pub budgets: BTreeMap<String, Budget>,
-    /// The fineness of native histograms in `/metrics` as protobuf: each step doubles the buckets. It is lowered for those that
-    /// would take more than 160 buckets.
+    /// The fineness of native histograms: each step doubles the buckets. It is lowered for those beyond 160 buckets.
     pub native_schema: i8,
     /// Whether native histograms have classic buckets too. Text always has classic ones only.
     pub classic_buckets: Shown,

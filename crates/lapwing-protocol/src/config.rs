@@ -54,7 +54,7 @@ const FLOPS: Record = Record {
 #[serde(default, expecting = "a section of keys")]
 pub struct Config {
     /// Whether bodies are read, in constant memory, after they were forwarded. Without it work, tokens, reports in bodies and
-    /// errors inside an answer are unknown; headers and spans are still read.
+    /// errors inside an answer are unknown.
     pub read_bodies: bool,
     /// Rules for servers that docs/UPSTREAMS.md does not list. The first whose route matches decides, before the built-in ones.
     pub custom: Vec<Custom>,

@@ -73,8 +73,7 @@ pub struct Config {
     pub client_header_timeout: Period,
     /// How long a client's connection may be idle between requests.
     pub client_idle_timeout: Period,
-    /// How long an idle connection to the upstream is kept. Keep it below the server's own limit (uvicorn's is 5 s), else requests
-    /// meet connections that the server is closing.
+    /// How long an idle connection to the upstream is kept. Keep it below the server's own limit (uvicorn's is 5 s).
     pub pool_idle_timeout: Period,
     /// How many requests may be in flight; further ones are shed with 503.
     pub max_in_flight: u64,
@@ -83,21 +82,20 @@ pub struct Config {
     pub max_header_bytes: Size,
     /// The largest request body, above 0; larger ones get 413.
     pub max_request_bytes: Switch<Size>,
-    /// The bytes a second, above 0, that a client has to send of a body while it is waited for. One that falls 5 s behind gets 408
-    /// (`x-lapwing-error: request_slow`); at `max_in_flight` the upload of the same worker that is furthest behind, by a second or
-    /// more, gives way with 503 (`shed`). Leave it off if clients keep requests open and send little, as some gRPC streams do.
+    /// The bytes a second, above 0, that a client has to send of a body while it is waited for. One that is 5 s behind gets 408
+    /// (`x-lapwing-error: request_slow`); at `max_in_flight` the worker's upload that is furthest behind, by a second or more,
+    /// gives way with 503 (`shed`). Not for clients that keep requests open and send little, as some gRPC streams do.
     pub client_min_rate: Switch<Size>,
     /// How many threads proxy requests, each with a listener on the same address. 0 is one, which carries tens of thousands of
-    /// requests a second; where the container has a CPU limit or processor set smaller than the machine, one for each whole
-    /// processor, at most four.
+    /// requests a second; in a container with fewer processors than the machine, one for each whole processor, at most four.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub workers: usize,
     /// How many connections may wait to be accepted, per worker.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub tcp_backlog: u32,
     /// Whether the head of a message is acknowledged at once (`TCP_QUICKACK`) when its body is still to come, over HTTP/1.1 and
-    /// TCP. A server that writes them apart with Nagle's algorithm on else waits for a delayed acknowledgement, 40 ms on Linux.
-    /// `lapwing_quick_acks_total` counts them.
+    /// TCP. A server that writes them apart with Nagle's algorithm on else waits for it, 40 ms on Linux. Counted by
+    /// `lapwing_quick_acks_total`.
     pub quick_ack: QuickAck,
     /// The share of such responses that are left alone (`unhelped`), so that the saving is measured.
     pub quick_ack_unhelped: Share,

@@ -26,8 +26,8 @@ pub struct Config {
     /// More ONNX files, by `NAME` or `NAME@VERSION`.
     #[schemars(with = "BTreeMap<String, File>")]
     pub models: BTreeMap<String, PathBuf>,
-    /// Shapes of inputs whose axes a file leaves open, by `INPUT`, or `MODEL/INPUT` where there are several models: `1,3,224,224`, with -1
-    /// for an axis that stays open.
+    /// Shapes of inputs whose axes a file leaves open, by `INPUT`, or of several models `MODEL/INPUT`: `1,3,224,224`; -1 stays
+    /// open.
     pub shapes: BTreeMap<String, InputShape>,
     /// The address on which models are served: the Open Inference Protocol by REST and gRPC.
     pub listen: Bind,
@@ -35,18 +35,16 @@ pub struct Config {
     /// `cuda:N`, N up to 255, Lapwing does not start unless that GPU supports every model.
     #[schemars(schema_with = "device_schema")]
     pub device: Device,
-    /// What runs models. `auto`: the model's own plan if it has one (`tabular` for trees and other classical models), else ONNX Runtime
-    /// where its library is found, else rten; every answer says which. With another, Lapwing does not start unless that executor can run
-    /// every model.
+    /// What runs models. `auto`: the model's own plan if it has one (`tabular` for classical models), else ONNX Runtime where its
+    /// library is found, else rten. With another, Lapwing does not start unless that executor can run every model.
     #[schemars(schema_with = "executor_schema")]
     pub executor: Backend,
-    /// ONNX Runtime's library, from version 1.17 on: a file, or a folder with `libonnxruntime.so`; Lapwing does not start if it cannot
-    /// be used. `auto`: `ORT_DYLIB_PATH`, else the loader's, else `onnxruntime/capi` of the current Python environment. `off`: none.
+    /// ONNX Runtime's library: a file, or a folder with `libonnxruntime.so`; Lapwing does not start if it cannot be used. `auto`:
+    /// one that is found (docs/ENGINE.md). `off`: none.
     #[schemars(schema_with = "ort_lib_schema")]
     pub ort_lib: OrtLibrary,
-    /// `auto`: a model that another executor runs is held against ONNX Runtime when it is loaded, if its library is found; where they
-    /// disagree ONNX Runtime runs the model, or Lapwing does not start if `executor` names the other. With `executor: auto` it is timed
-    /// beside it too, and ONNX Runtime runs what takes more than 1.1 of its time. `off`: neither.
+    /// `auto`: a model that another executor runs is held against ONNX Runtime, and with `executor: auto` timed beside it, when it
+    /// is loaded (docs/ENGINE.md). `off`: neither.
     #[schemars(schema_with = "verify_schema")]
     pub verify: Verify,
     /// The number format of products. All except `fp32` need a plan; `tf32` and `fp16` need a GPU, and become `fp32` if `device:
@@ -81,8 +79,8 @@ pub struct Config {
     /// The memory for the bodies of all requests, at least `max_body`; one without room gets 503 with `Retry-After` (gRPC:
     /// `RESOURCE_EXHAUSTED`).
     pub body_budget: Size,
-    /// The memory that the separate process in which a model is first loaded may take, in addition to six times the size of its
-    /// files; past it Lapwing does not start.
+    /// The memory, besides six times its files, of the separate process in which a model is first loaded; past it Lapwing does not
+    /// start.
     pub load_memory: Size,
     /// The processor time that it may take.
     pub load_time: Period,

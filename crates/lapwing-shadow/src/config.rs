@@ -75,8 +75,7 @@ pub struct Config {
     /// Routes that are safe to repeat whatever is sent to them, as `/stats` names them, with `*` for any text. Of others only
     /// recognised calls are copied (docs/SHADOW.md).
     pub routes: Vec<String>,
-    /// Routes, at most 32, of whose cost classes some copies a minute are taken on top of the share, so that rare requests are
-    /// seen. Needs `order: after`.
+    /// Routes, at most 32, of whose cost classes some copies a minute are taken besides the share. Needs `order: after`.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub quotas: Vec<RouteQuota>,
     /// When a copy is sent.
@@ -88,8 +87,8 @@ pub struct Config {
     /// How many times as long as the upstream a target may take for the same request.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub timeout_factor: u32,
-    /// How many copies each target has in flight. Further ones wait up to a second, not at all while none gets its turn, and are
-    /// then dropped and counted.
+    /// How many copies each target has in flight. Further ones wait up to a second, or not while none gets its turn, then are
+    /// dropped.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub concurrency: usize,
     /// How many copied requests may wait for their body or answer.

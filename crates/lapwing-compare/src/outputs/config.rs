@@ -102,8 +102,8 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Tolerance {
-    /// The part that does not depend on the number. `auto` is 1e-3 of the field's scale: the mean magnitude of its numbers in this
-    /// answer or, if more, what is usual for the field. Integers must then be equal, unless `relative` is changed.
+    /// The part that does not depend on the number. `auto` is 1e-3 of the field's scale (docs/SHADOW.md); integers must then be
+    /// equal, unless `relative` is changed.
     pub absolute: AbsoluteTolerance,
     /// The part that grows with the upstream's number.
     pub relative: f64,

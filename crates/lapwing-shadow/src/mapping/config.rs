@@ -60,8 +60,8 @@ pub struct MappingRule {
     /// Where the request has each input of the model, by the input's name: a value, or lists of values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, String>,
-    /// Where the request has each column of an input, by the input's name: values, or lists of one for each row. A single value beside
-    /// lists is that of every row.
+    /// Where the request has each column of an input, by the input's name: values, or lists of one for each row. A single one
+    /// beside lists is every row's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, Vec<String>>,
     /// Texts that stand for numbers, by a path of `inputs` or `columns`: each is its index in the list.
@@ -79,14 +79,14 @@ pub struct MappingRule {
     /// `token_type_ids` and `position_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Where the request has the second texts of pairs, for models that read two together. A single text is paired with each of several.
+    /// Where the request has the second texts of pairs. A single text is paired with each of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text_pair: Option<String>,
     /// The model's `tokenizer.json`, for `text`; without it, the one beside the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<lapwing_settings::File>")]
     pub tokenizer: Option<PathBuf>,
-    /// The most tokens of a text, special ones included; longer texts are cut at their end. Without it, as the files beside the tokenizer
+    /// The most tokens of a text, special ones included, where longer ones are cut. Without it, as the files beside the tokenizer
     /// say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<usize>,

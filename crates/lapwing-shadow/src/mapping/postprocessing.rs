@@ -56,7 +56,7 @@ pub struct PostprocessingRule {
     /// What remains of the last axis: `argmax` (the index, or its label), `max`, or the element at an index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
-    /// The names of the last axis' elements. With `argmax` the answer has one of them; without `select`, numbers by label:
+    /// The names of the last axis' elements. With `argmax` the answer has one; without `select`, numbers by label:
     /// `{"cat": 0.9, "dog": 0.1}`, or `[{"label": "cat", "score": 0.9}, …]` in any order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
