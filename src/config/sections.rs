@@ -27,7 +27,7 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
 pub struct Reading {
-    /// How often Lapwing looks whether the file has another content, and reloads it then; `SIGHUP` reloads at once.
+    /// How often Lapwing looks whether the file has changed; `SIGHUP` reloads at once.
     pub watch: Switch<Period>,
 }
 
@@ -79,10 +79,10 @@ pub struct Config {
     /// that cannot be written, or behind 4,096 others, are lost and counted (`lapwing_access_log_lines_dropped_total`).
     #[schemars(extend("x-fixed-at-start" = true))]
     pub access_log: Switch<File>,
-    /// The address that receives spans over gRPC; a warning where it is not loopback.
+    /// The address that receives spans over gRPC.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_grpc: Switch<Bind>,
-    /// The address that receives spans over HTTP; a warning where it is not loopback.
+    /// The address that receives spans over HTTP.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub otlp_http: Switch<Bind>,
     /// The collector to which metrics, logs and your service's spans are passed on. Over HTTP the base address, without

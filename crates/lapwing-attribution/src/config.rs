@@ -58,7 +58,7 @@ pub struct Config {
     /// How many OTLP messages may wait to be forwarded.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub forward_queue: usize,
-    /// How often forwarding a message is tried before it is counted as lost.
+    /// How often forwarding a message is tried.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub forward_attempts: u32,
     /// Whether the model server's own statistics are polled, and where.

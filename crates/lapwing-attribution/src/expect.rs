@@ -10,7 +10,7 @@ use lapwing_ledger::{LabelId, SeriesKey, Stamp};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpanExpectation {
-    /// It waits if its route has been seen to send spans, or is too new to know.
+    /// If its route sends spans, or is too new to know.
     #[default]
     Auto,
     /// Every sampled exchange waits.

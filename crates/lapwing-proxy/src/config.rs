@@ -13,8 +13,8 @@ use lapwing_settings::{Checks, Period, Section, Share, Size, Switch};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UpstreamProtocol {
-    /// The client's, request by request; where the upstream does not speak it, which the first request finds out (up to 64 KiB of a
-    /// body are sent again), messages are translated.
+    /// The client's, request by request; where the upstream does not speak it, as the first request finds out (up to 64 KiB of its
+    /// body are sent twice), messages are translated.
     #[default]
     Auto,
     /// HTTP/1.1 always.
@@ -27,7 +27,7 @@ pub enum UpstreamProtocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceSampling {
-    /// The client's sampling decision is kept; if there is none, the request is sampled.
+    /// The client's decision is kept; without one the request is sampled.
     #[default]
     Auto,
     /// Every request is sampled, whatever the client decided.
@@ -77,8 +77,7 @@ pub struct Config {
     pub pool_idle_timeout: Period,
     /// How many requests may be in flight; further ones are shed with 503.
     pub max_in_flight: u64,
-    /// The largest head of a request or response. A larger request head, or one of more than 100 fields, gets 431; an upstream's is
-    /// a 502.
+    /// The largest head of a request or response. A larger request, or one of more than 100 fields, gets 431; a response is a 502.
     pub max_header_bytes: Size,
     /// The largest request body, above 0; larger ones get 413.
     pub max_request_bytes: Switch<Size>,

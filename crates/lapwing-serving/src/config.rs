@@ -60,8 +60,8 @@ pub struct Config {
     /// The processors to which threads are pinned. `auto`: the last ones, if enough are left for `proxy.workers`; none for `lapwing
     /// engine serve`.
     pub cpus: Cpus,
-    /// How batches are formed. `adaptive`: by the cost of calls, waiting only as long as it pays; `fixed:N`: N calls in order of
-    /// arrival, or those waiting when the oldest has waited for `max_wait`.
+    /// How batches are formed. `adaptive`: by the cost of calls, waiting as long as it pays; `fixed:N`: N calls in order of
+    /// arrival, or fewer when the oldest has waited for `max_wait`.
     #[schemars(schema_with = "policy_schema")]
     pub policy: BatchPolicy,
     /// The shortest time that a call waits for others; at most `max_wait`.
@@ -76,8 +76,7 @@ pub struct Config {
     pub queue: usize,
     /// The largest body of a request.
     pub max_body: Size,
-    /// The memory for the bodies of all requests, at least `max_body`; one without room gets 503 with `Retry-After` (gRPC:
-    /// `RESOURCE_EXHAUSTED`).
+    /// The memory for the bodies of all requests, at least `max_body`; one without room gets 503.
     pub body_budget: Size,
     /// The memory, besides six times its files, of the separate process in which a model is first loaded; past it Lapwing does not
     /// start.

@@ -15,7 +15,7 @@ pub enum AdminTokenFor {
     /// Everything except `/`, `/livez` and `/readyz`, which show no figures.
     #[default]
     Everything,
-    /// What users sent, if it is asked for from another machine.
+    /// What users sent, for another machine.
     Payloads,
 }
 

@@ -17,7 +17,7 @@ pub const UPSTREAM_AGAIN: &str = "upstream";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CopyOrder {
-    /// Once the upstream has answered, so that both never run at the same time on a shared machine.
+    /// Once the upstream has answered, so both never run at once.
     #[default]
     After,
     /// As soon as the request is complete.

@@ -50,7 +50,7 @@ pub struct Config {
     pub tensors: TensorRule,
     /// The target's name of a tensor, by the upstream's.
     pub names: BTreeMap<String, String>,
-    /// How many of the greatest values of a row are compared as a ranking.
+    /// How many of a row's greatest values are compared.
     pub top_k: usize,
     /// The least cosine similarity at which embeddings agree, and tensors under `tensors: cosine`.
     pub cosine: f64,

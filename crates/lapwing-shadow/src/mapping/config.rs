@@ -54,7 +54,7 @@ pub(crate) const MAPPING: Record = Record {
 pub struct MappingRule {
     /// The route, as `/stats` names it: `POST /score`.
     pub route: String,
-    /// The targets that it is for, all of which the engine runs; without any, all such targets.
+    /// The targets of the engine that it is for; without any, all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Where the request has each input of the model, by the input's name: a value, or lists of values.
@@ -75,8 +75,8 @@ pub struct MappingRule {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<lapwing_settings::File>")]
     pub preprocessor: Option<PathBuf>,
-    /// Where the request has a text or a list of texts, which become `input_ids` and, if the model has them, `attention_mask`,
-    /// `token_type_ids` and `position_ids`.
+    /// Where the request has texts, which become `input_ids` and, if the model has them, `attention_mask`, `token_type_ids` and
+    /// `position_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Where the request has the second texts of pairs. A single text is paired with each of several.

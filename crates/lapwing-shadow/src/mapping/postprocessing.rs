@@ -44,7 +44,7 @@ pub struct PostprocessingRule {
     /// The model's output that it is made of; without it, the one of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What makes one vector of those of all tokens of a text; tokens that only fill it up are left out.
+    /// What makes one vector of those of a text's tokens, without those that fill it up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pooling: Option<Pooling>,
     /// What is computed over the last axis.
