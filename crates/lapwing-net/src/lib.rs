@@ -45,6 +45,7 @@ mod local;
 #[doc(hidden)]
 pub mod memory;
 mod peer_closed;
+mod race;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

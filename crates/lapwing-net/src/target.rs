@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::bind::KEEPALIVE;
 use super::local::LocalAddress;
+use super::race;
 use super::socket::Socket;
 use super::tls::{ClientIdentity, TlsStream};
 use lapwing_settings::{HttpScheme, Upstream};
@@ -20,7 +21,7 @@ use lapwing_settings::{HttpScheme, Upstream};
 /// The address of a server that Lapwing sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `host:port`. The host is resolved again for each connection.
+    /// `host:port`. The host is resolved again for each connection, which begins with the next of its addresses.
     Tcp(String),
     /// `host:port` over TLS.
     Tls(String, TlsTo),
@@ -161,7 +162,7 @@ impl Target {
 }
 
 async fn tcp(authority: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(authority).await?;
+    let stream = race::connect(authority).await?;
     stream.set_nodelay(true)?;
     if !stream.peer_addr()?.ip().is_loopback() {
         SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE)?;

@@ -11,9 +11,12 @@ use super::player::{PLAIN_ANSWER, Player, plain_answer, run_until_idle};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
+use crate::{
+    Config, ConnectionSettings, DataPlane, Observer, PlacedUpstream, PlacementPolicy, PoolMember, TraceSampling, Tracing,
+    UpstreamProtocol, Upstreams,
+};
 use lapwing_ledger::clock::runtime::follow;
-use lapwing_ledger::{Ledger, TraceMark};
+use lapwing_ledger::{LabelTable, Ledger, TraceMark};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::memory::{MemoryAddress, MemoryPeer, listen};
 use lapwing_net::{Target, Tasks};
@@ -114,11 +117,26 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
         tap: None,
         observer,
     };
-    DataPlane {
-        settings: ConfigHandle::fixed(settings),
-        upstreams: Upstreams::at(Target::Memory(address.clone())),
-        counters: Arc::default(),
+    DataPlane { settings: ConfigHandle::fixed(settings), upstreams: upstreams(options, address), counters: Arc::default() }
+}
+
+/// The upstream at `address`, behind one that refuses connections if the case has that.
+fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
+    let only = Upstreams::at(Target::Memory(address.clone()));
+    if !options.has_absent_upstream() {
+        return only;
     }
+    let absent = MemoryAddress::default();
+    absent.refuse(true);
+    let labels = LabelTable::new(2);
+    let member = |name: &str, address: MemoryAddress| PoolMember {
+        upstream: PlacedUpstream { target: Target::Memory(address), protocol: None, health: Arc::default() },
+        name: name.to_owned(),
+        label: labels.intern(name),
+        weight: 1,
+    };
+    let members = vec![member("absent", absent), member("there", address.clone())];
+    Upstreams::several(members, &[], PlacementPolicy::RoundRobin).unwrap_or(only)
 }
 
 /// Runs a case in a runtime of its own.

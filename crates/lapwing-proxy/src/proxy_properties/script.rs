@@ -17,9 +17,14 @@ impl CaseOptions {
         self.0 & 1 != 0
     }
 
-    /// `upstream_protocol`: 0 and 3 are `auto`, 1 is `h1`, 2 is `h2`.
+    /// `upstream_protocol`: 0 and 3 are `auto`, 1 is `h1`, 2 is `h2`. With 3 there is another upstream, which refuses connections.
     pub(crate) const fn upstream_protocol(self) -> u8 {
         self.0 >> 1 & 3
+    }
+
+    /// The upstream is one of two, of which the other refuses connections.
+    pub(crate) const fn has_absent_upstream(self) -> bool {
+        self.upstream_protocol() == 3
     }
 
     /// Requests are amended, and responses rewritten.
