@@ -72,7 +72,7 @@ mod tests {
             "lapwing: 3 faults in the configuration\n  \
              listen: nowhere: needs host:port, as in 127.0.0.1:8080 or :8080 (flag --listen)\n  \
              log_format: xml: must be text or json (flag --log_format)\n  \
-             upstream: is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file\n"
+             upstream: is required: give --upstream URL, LAPWING_UPSTREAM, or `upstream:` or `upstreams:` in the file\n"
         );
     }
 

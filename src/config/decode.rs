@@ -59,10 +59,10 @@ impl<'s> Faults<'s> {
 }
 
 /// Removes the value at `path`; `false` if that changes nothing. Lists keep their length, so that paths into them stay valid: the
-/// list's stand-in replaces a whole element, and its values replace those of required keys.
+/// list's stand-in replaces a whole element. The values of stand-ins, also of named records, replace those of required keys.
 fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
     let stand_in = |list: &[Step]| match schema.at(list) {
-        Some(Schema::List { stand_in, .. }) => *stand_in,
+        Some(Schema::List { stand_in, .. } | Schema::Named { stand_in, .. }) => *stand_in,
         _ => &[],
     };
     match path.0.as_slice() {
@@ -74,10 +74,11 @@ fn take_out(tree: &mut Value, path: &Path, schema: &Schema) -> bool {
             };
             true
         }),
-        [list @ .., Step::Index(index), Step::Key(key)] => {
-            let required = stand_in(list).iter().find(|(name, _)| name == key);
+        [record @ .., Step::Key(key)] => {
+            let around = record.split_last().map_or(&[][..], |(_, around)| around);
+            let required = stand_in(around).iter().find(|(name, _)| name == key);
             let Some((_, text)) = required else { return path.remove(tree) };
-            match Path(list.to_vec()).index(*index).get_mut(tree) {
+            match Path(record.to_vec()).get_mut(tree) {
                 Some(Value::Dict(_, element)) => {
                     let before = element.insert(key.clone(), Value::from(*text));
                     before.is_none_or(|before| before.as_str() != Some(text))

@@ -25,11 +25,17 @@ pub(crate) enum Schema {
         element: Box<Schema>,
         stand_in: &'static [(&'static str, &'static str)],
     },
-    /// Names that the user chooses; `is_header` if they are names of headers.
+    /// Names that the user chooses; `is_header` if they are names of headers. `stand_in` as in a list.
     Named {
         value: Box<Schema>,
+        stand_in: &'static [(&'static str, &'static str)],
         is_header: bool,
     },
+}
+
+/// The smallest record that can be read.
+fn smallest(stand_in: &[(&str, &str)]) -> Json {
+    Json::Object(stand_in.iter().map(|(key, text)| ((*key).to_owned(), Json::from(*text))).collect())
 }
 
 impl Schema {
@@ -68,9 +74,12 @@ impl Schema {
             Form::Record(record) => Self::record(record),
             Form::List(record) => Self::List { element: Box::new(Self::record(record)), stand_in: record.stand_in },
             Form::Texts => Self::List { element: Box::new(Self::Text), stand_in: &[] },
-            Form::Named(form) => Self::Named { value: Box::new(Self::form(form)), is_header: false },
+            Form::Named(form) => {
+                let stand_in = if let Form::Record(record) = form { record.stand_in } else { &[] };
+                Self::Named { value: Box::new(Self::form(form)), stand_in, is_header: false }
+            }
             Form::Secret => Self::Secret,
-            Form::SecretHeaders => Self::Named { value: Box::new(Self::Secret), is_header: true },
+            Form::SecretHeaders => Self::Named { value: Box::new(Self::Secret), stand_in: &[], is_header: true },
         }
     }
 
@@ -88,11 +97,10 @@ impl Schema {
                 }
             }
             (Self::List { element, stand_in }, Json::Array(list)) if matches!(**element, Self::Section { .. }) => {
-                let text = |(key, text): &(&str, &str)| ((*key).to_owned(), Json::from(*text));
-                list.push(Json::Object(stand_in.iter().map(text).collect()));
+                list.push(smallest(stand_in));
             }
-            (Self::Named { value, .. }, Json::Object(names)) if matches!(**value, Self::Section { .. }) => {
-                names.insert(name.to_owned(), Json::Object(serde_json::Map::new()));
+            (Self::Named { value, stand_in, .. }, Json::Object(names)) if matches!(**value, Self::Section { .. }) => {
+                names.insert(name.to_owned(), smallest(stand_in));
             }
             _ => {}
         }

@@ -242,7 +242,7 @@ def test_grpc_calls_go_to_the_server_that_is_left(start_lapwing, tmp_path):
         ("upstreams: {a: {url: 'http://h:1'}}\nupstream: http://h:2\n", "upstream: http://h:2: cannot be given with upstreams"),
         ("upstreams: {a: {weight: 2}}\n", "upstreams.a.url"),
         ("upstreams: {a: {url: 'http://127.0.0.1:8080'}}\n", "upstreams.a.url: http://127.0.0.1:8080: is Lapwing itself"),
-        ("upstreams: {a: {url: 'http://h:1'}}\nattribution: {poll: 'http://h:3/metrics'}\n", "attribution.poll"),
+        ("upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\nattribution: {poll: 'http://h:3/metrics'}\n", "attribution.poll"),
     ],
 )
 def test_faults_name_the_key(binary, tmp_path, text, says):

@@ -182,7 +182,7 @@ proxy.tcp_backlog: -1: must be a whole number from 0 to 4294967295 (file l.yaml)
 proxy.wokers: unknown key; did you mean `proxy.workers`? (file l.yaml)
 proxy.workers: many: must be a whole number, 0 or more (file l.yaml)
 trace_sampling: 1: must be auto, force or off (file l.yaml)
-upstream: is required: give --upstream URL, LAPWING_UPSTREAM or `upstream:` in the file";
+upstream: is required: give --upstream URL, LAPWING_UPSTREAM, or `upstream:` or `upstreams:` in the file";
     assert_eq!(case.faults(), expected);
 }
 

@@ -66,15 +66,14 @@ struct Polling {
 
 impl Polling {
     fn of(upstream: Upstream) -> Self {
-        let labels = Labels::new(8, 8, 8);
         let poller = Poller {
             poll: Poll::Auto,
             interval: ConfigHandle::fixed(Duration::from_secs(5)),
             target: target(&upstream),
             upstream,
             statistics: Arc::default(),
-            label: labels.upstreams.intern("m"),
-            labels: Arc::new(labels),
+            label: LabelId::OTHER,
+            labels: Arc::new(Labels::new(8, 8, 8)),
             rules: ConfigHandle::fixed(Rules::default()),
             counters: Arc::default(),
         };

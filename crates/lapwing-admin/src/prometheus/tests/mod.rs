@@ -145,7 +145,9 @@ fn written(format: ExpositionFormat) -> String {
 
 #[test]
 fn every_family_is_there_with_the_labels_it_is_defined_with() {
-    let text = written(ExpositionFormat::OpenMetrics);
+    let state = UpstreamState { name: "a".to_owned(), url: "http://a:1".to_owned(), up: true, in_flight: 2 };
+    let several = Surfaces { upstreams: Arc::new(move || vec![state.clone()]), ..busy() };
+    let text = text_of(ExpositionFormat::OpenMetrics, &several);
     let parsed = parse(&text);
     assert_sound(&parsed);
     for family in defs::FAMILIES {

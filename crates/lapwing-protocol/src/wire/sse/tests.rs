@@ -82,7 +82,10 @@ fn oracle(stream: &str) -> Vec<String> {
             _ if line.is_empty() && data.is_empty() => {}
             _ if line.is_empty() => seen.push(format!("data {}", std::mem::take(&mut data).join("\n"))),
             "data" => data.push(value),
-            "event" => seen.push(format!("name {value}")),
+            "event" => {
+                let kept = &value.as_bytes()[..value.len().min(NAME_BYTES)];
+                seen.push(format!("name {}", String::from_utf8_lossy(kept)));
+            }
             _ => {}
         }
     }
