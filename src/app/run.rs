@@ -7,7 +7,7 @@ use super::file_watch::FileWatch;
 use super::reload::Reloading;
 use super::running::{self, Running};
 use super::{check, cli, demo, engine, log, replay, signals, upstream_flags};
-use crate::config::{self, Loaded, Sources};
+use crate::config::{self, Config, Loaded, Sources};
 use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
 /// Does what the command line asks for.
@@ -86,7 +86,7 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
     let receiver = |at: Option<std::net::SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| at.to_string());
     tracing::info!(
         listen = %at.listen,
-        upstream = %loaded.config.upstream,
+        upstream = upstreams(&loaded.config),
         admin = %at.admin,
         otlp_grpc = receiver(at.otlp_grpc),
         otlp_http = receiver(at.otlp_http),
@@ -95,6 +95,14 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
         "lapwing {} is ready", env!("CARGO_PKG_VERSION")
     );
     Ok(running)
+}
+
+/// Where requests go: the upstream, or each of several by name.
+fn upstreams(config: &Config) -> String {
+    if config.upstreams.is_empty() {
+        return config.upstream.to_string();
+    }
+    config.upstreams.iter().map(|(name, one)| format!("{name}={}", one.url)).collect::<Vec<_>>().join(" ")
 }
 
 fn end(running: Running) -> ExitCode {
