@@ -15,7 +15,8 @@ from lapwing import AUTO, OPENER
 from process import wait_for
 from servers.parts import RayServeByDefault
 
-pytestmark = pytest.mark.timeout(400)  # Ray starts eight processes
+# Ray starts eight processes, which takes more than a minute
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 CLIENTS, EACH = 5, 12
 STEPS = ("tok", "score")
 
