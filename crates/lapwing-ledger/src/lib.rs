@@ -19,6 +19,7 @@
 mod account;
 mod circumstances;
 pub mod clock;
+mod deadline;
 mod exchange;
 mod generation;
 mod identity;
@@ -41,6 +42,7 @@ mod work;
 pub use account::{Account, server_timing};
 pub use circumstances::{Annotation, Annotations, Circumstances};
 pub use clock::{Stamp, WallClock};
+pub use deadline::{Deadline, DeadlineSource};
 pub use exchange::{ClippedReports, Exchange, SpanNote, TracedSpan};
 pub use generation::{Generation, HiddenTokens};
 pub use identity::{PassedContext, SpanId, TraceContext, TraceId, TraceMark};

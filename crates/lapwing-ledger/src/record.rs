@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::circumstances::Circumstances;
 use super::clock::Stamp;
+use super::deadline::Deadline;
 use super::generation::Generation;
 use super::identity::{PassedContext, SpanId, TraceId};
 use super::names::LabelId;
@@ -200,6 +201,8 @@ pub struct Ledger {
     pub started: Stamp,
     /// From the first byte of the request to the last byte of the response handed to the socket.
     pub total_ns: u64,
+    /// How long it may take, if anybody says so.
+    pub deadline: Option<Deadline>,
     /// The upstream window; `None` if no upstream took the request.
     pub window: Option<UpstreamWindow>,
     /// Spans that the proxy observed: [`Self::SPANS`] at most.
@@ -259,6 +262,7 @@ impl Ledger {
             anchor_unix_ns,
             started,
             total_ns: 0,
+            deadline: None,
             window: None,
             spans: SmallVec::new(),
             reports: SmallVec::new(),
@@ -354,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_ledger_is_as_small_as_the_documents_say() {
-        assert_eq!(size_of::<Ledger>(), 472);
+        assert_eq!(size_of::<Ledger>(), 488);
     }
 
     fn closed(status: u16, proof: NameProof) -> Ledger {
