@@ -28,6 +28,7 @@ pub mod amend;
 mod body_error;
 mod bytes_codec;
 pub mod config;
+pub mod deadline;
 mod detect;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

@@ -32,6 +32,12 @@ pub(crate) enum Tag {
     InputName,
     /// The end of an input tensor.
     Tensor,
+    /// How long the request may take, in microseconds.
+    Timeout,
+    /// The name of a parameter of the request, whose value follows.
+    ParameterName,
+    /// The value of a parameter; that of `timeout` is a [`Self::Timeout`].
+    ParameterValue,
     /// A message of a chat, which is one row, or a chat of several, each of which is one.
     Message,
     /// The document itself: a list is one of rows, if nothing else gives them.

@@ -341,6 +341,12 @@ impl ExchangeReader {
         [self.0.request.unread, self.0.response.unread]
     }
 
+    /// Whether the request says how long it may take, and not in microseconds.
+    #[must_use]
+    pub fn has_malformed_timeout(&self) -> bool {
+        self.0.facts.timeout().is_malformed()
+    }
+
     /// Writes the results into the ledger, which already knows the bodies' lengths: work, token timing, server, and reports in
     /// the body. Returns the model's name, if the path, the head or a body names one.
     pub fn close(&mut self, ledger: &mut Ledger) -> Option<&str> {

@@ -2,9 +2,11 @@
 //! answer with content allocates.
 
 mod answer;
+mod timeout;
 
 use arrayvec::ArrayVec;
 
+use self::timeout::TimeoutParameter;
 use crate::body_error::BodyErrors;
 use crate::config::{Flops, Side};
 use crate::inputs::Inputs;
@@ -52,6 +54,7 @@ pub(crate) struct ExchangeFacts {
     ended_sequences: u64,
     /// Whether the answer declared itself complete.
     is_complete: bool,
+    timeout: TimeoutParameter,
     pace: TokenPace,
     errors: BodyErrors,
     reported: ReportedValues,
@@ -109,6 +112,11 @@ impl ExchangeFacts {
     /// What the answer says about its failure.
     pub(crate) const fn errors(&mut self) -> &mut BodyErrors {
         &mut self.errors
+    }
+
+    /// How long the request may take, as its body says.
+    pub(crate) const fn timeout(&self) -> &TimeoutParameter {
+        &self.timeout
     }
 
     /// Records a watched value.
@@ -321,6 +329,7 @@ impl ExchangeFacts {
             ledger.generation = Some(generation);
         }
         std::mem::take(&mut self.reported).write(ReportPlace::Body, ledger);
+        self.timeout.write(ledger);
         // first what the traffic itself shows; explicit reports of the server override it
         let work = &mut ledger.work;
         if let Some(rows) = self.known_rows() {
