@@ -70,11 +70,18 @@ def overview():
         lines("Time above the budget by bound", "What is to blame for the time that requests take beyond their budget? Seconds of it each second.", Query(counter("lapwing_bound_seconds_total", "bound"), "{{bound}}"), unit="s", stacked="normal", width=12),
         lines("Time above the budget by route", "Which routes have most of that time, explained or not?", Query(counter("lapwing_budget_excess_seconds_total", "route"), "{{route}}"), unit="s", stacked="normal", width=12),
     ]
+    within, budgeted = (f"lapwing_{part}_requests_total" for part in ("goodput", "budgeted"))
+    units = "lapwing_{}_units_total".format
+    goodput = [
+        lines("Goodput by route", "Of requests that have a budget each, what share is answered within it, and without an error?", Query(f"{counter(within, 'route')} / {counter(budgeted, 'route')}", "{{route}}"), unit="percentunit"),
+        lines("Missed budgets", "What do the others miss: the whole time, the first token, the time per token? Or do they fail, or are given up?", Query(counter("lapwing_budget_missed_requests_total", "missed"), "{{missed}}"), unit="reqps"),
+        lines("Share of work within its budget", "And of their work, by how its amount is known?", Query(f"{counter(units('goodput'), 'unit, basis')} / {counter(units('budgeted'), 'unit, basis')}", "{{unit}} {{basis}}"), unit="percentunit"),
+    ]
     where = [
         bars("Share of time by stage", "Where does the time of answered requests go?", Query(share(STAGE.sum("stage"), DURATION.sum("", ANSWERED), "stage"), "{{stage}}"), unit="percentunit", width=12),
         bars("Share of time by route", "Which routes take the time?", Query(share(DURATION.sum("route", ANSWERED), DURATION.sum("", ANSWERED), "route"), "{{route}}"), unit="percentunit", width=12),
     ]
-    rows = [("At a glance", at_a_glance), ("How requests end", endings), ("Rate and errors", traffic), ("Duration", duration), ("Latency budgets", budget), ("Where the time goes", where)]
+    rows = [("At a glance", at_a_glance), ("How requests end", endings), ("Rate and errors", traffic), ("Duration", duration), ("Latency budgets", budget), ("Goodput", goodput), ("Where the time goes", where)]
     return Dashboard("overview", "Overview", "Rate, errors, duration, and how fast latency budgets burn.", BASE, rows)
 
 

@@ -2,8 +2,8 @@
 //! routes than there is room for. Every figure comes from a generator with a fixed seed.
 
 use lapwing_ledger::{
-    Basis, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report, ReportPlace, SeriesKey, Server,
-    SpanId, Stage, TraceId, Unit, UpstreamWindow,
+    Basis, Deadline, DeadlineSource, ExchangeKind, Generation, Ledger, ObservedEvent as Seen, Outcome, Phase, Report,
+    ReportPlace, SeriesKey, Server, SpanId, Stage, TraceId, Unit, UpstreamWindow,
 };
 use lapwing_metrics::{BatchStatistics, Labels, PolledInterval, PolledStage, PolledSum};
 
@@ -74,7 +74,8 @@ fn closed(ms: u64, ledger: Ledger) -> (u64, Event) {
     (ms, Event::Closed(Box::new(ledger)))
 }
 
-/// OIP over HTTP with Server-Timing: 1 to 64 rows, two entities per row, some retried, some with reports that do not fit.
+/// OIP over HTTP with Server-Timing: 1 to 64 rows, two entities per row, some retried, some with reports that do not fit, some with a
+/// budget.
 fn infer(labels: &Labels) -> Events {
     let mut random = Random(1);
     let make = |n: u64| {
@@ -92,6 +93,9 @@ fn infer(labels: &Labels) -> Events {
         ledger.work.set(Unit::Element, 64 * rows, Basis::Counted);
         ledger.work.set(Unit::Flop, 2_500_000 * rows, Basis::Counted);
         ledger.server = Some(Server::KServe);
+        if n.is_multiple_of(3) {
+            ledger.deadline = Some(Deadline { budget_ns: 8 * MS, source: DeadlineSource::Header });
+        }
         if n.is_multiple_of(10) {
             let started = ledger.started;
             ledger.observe(Stage::Unattributed, Seen::Attempt, started.plus(total / 20), started.plus(total / 10));

@@ -26,7 +26,7 @@ INFER = "POST /v2/models/{model}/infer"
 RANKER = """\
 metrics:
   budgets:
-    "{infer}": {{p50: 3ms, p99: 4ms}}
+    "{infer}": {{p50: 3ms, p99: 4ms, total: 4ms}}
 cost:
   models:
     m: {{ns_per_unit: 2000, fixed_ns: 20000, unit: row, source: a test}}

@@ -111,6 +111,7 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_requests_amended_total": "what proxy.amend is for",
         "lapwing_amend_failed_total": "passed unchanged",
         "lapwing_recording_dropped_total": "the last line of a recording has it",
+        "lapwing_deadlines_malformed_total": "of a client's making; such requests are served all the same",
         "lapwing_late_events_total": "ordinary after an early answer; in no figure of a request",
         "lapwing_config_generation": "/config has it, with what changed",
         "lapwing_config_reload_failures_total": "log and /config name every fault",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::budget::{self, BUDGET, Budget};
+use super::budget::{self, BUDGET, Budget, MODEL_BUDGET, ModelBudget};
 use super::exponential::{FINEST_SCHEMA, WIDEST_SCHEMA};
 use lapwing_settings::{Checks, Form, Period, Section};
 
@@ -36,9 +36,11 @@ pub struct Config {
     pub recent_exchanges: usize,
     /// How many of the slowest exchanges `/exchanges` keeps.
     pub slowest_exchanges: usize,
-    /// Within what time a share of a route's requests should end, for at most 256 routes, named as in `/stats`; `*` is every other
-    /// one.
+    /// Within what time a share of a route's requests, or each, should end, for at most 256 routes, named as in `/stats`; `*` is every
+    /// other one.
     pub budgets: BTreeMap<String, Budget>,
+    /// The same for each request of a model, before that of its route.
+    pub model_budgets: BTreeMap<String, ModelBudget>,
     /// The fineness of native histograms: each step doubles the buckets. It is lowered for those beyond 160 buckets.
     pub native_schema: i8,
     /// Whether native histograms have classic buckets too. Text always has classic ones only.
@@ -55,6 +57,7 @@ impl Default for Config {
             recent_exchanges: 256,
             slowest_exchanges: 64,
             budgets: BTreeMap::new(),
+            model_budgets: BTreeMap::new(),
             native_schema: 5,
             classic_buckets: Shown::On,
         }
@@ -62,7 +65,8 @@ impl Default for Config {
 }
 
 impl Section for Config {
-    const FORMS: &'static [(&'static str, Form)] = &[("budgets", Form::Named(&Form::Record(&BUDGET)))];
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("budgets", Form::Named(&Form::Record(&BUDGET))), ("model_budgets", Form::Named(&Form::Record(&MODEL_BUDGET)))];
 
     fn check(&self, checks: &mut Checks) {
         checks.range("max_series", &self.max_series, 1..=65_536);
@@ -72,6 +76,6 @@ impl Section for Config {
         checks.range("recent_exchanges", &self.recent_exchanges, 0..=65_536);
         checks.range("slowest_exchanges", &self.slowest_exchanges, 0..=4096);
         checks.range("native_schema", &self.native_schema, WIDEST_SCHEMA..=FINEST_SCHEMA);
-        budget::check(&self.budgets, checks);
+        budget::check(&self.budgets, &self.model_budgets, checks);
     }
 }

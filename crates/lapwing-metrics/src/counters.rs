@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::load::LatestLoad;
 use super::open_requests::OpenRequests;
 
 macro_rules! rows {
@@ -137,6 +138,8 @@ rows! {
     TimeLimitHeader: Counter "lapwing_time_limits_reached" &[("limit", "header_timeout")], "Requests that a time limit of the section proxy ended, by limit: the upstream did not begin to answer.";
     TimeLimitIdle: Counter "lapwing_time_limits_reached" &[("limit", "idle_timeout")], "Requests that a time limit of the section proxy ended, by limit: the upstream or an upgraded connection stood still.";
     TimeLimitClientStall: Counter "lapwing_time_limits_reached" &[("limit", "client_stall_timeout")], "Requests that a time limit of the section proxy ended, by limit: the client sent or took nothing.";
+    DeadlinesMalformedHead: Counter "lapwing_deadlines_malformed" &[("field", "head")], "Budgets that requests state in no known form, which count for nothing, by where: grpc-timeout or proxy.deadline_header.";
+    DeadlinesMalformedParameter: Counter "lapwing_deadlines_malformed" &[("field", "parameter")], "Budgets that requests state in no known form, which count for nothing, by where: timeout of the Open Inference Protocol.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
     TlsFull: Counter "lapwing_tls_handshakes" &[("result", "full")], "TLS handshakes with clients of any listener, by result: made in full.";
@@ -159,11 +162,16 @@ rows! {
 pub struct Counters {
     values: [AtomicU64; Counter::ALL.len()],
     open_requests: OpenRequests,
+    load: LatestLoad,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { values: std::array::from_fn(|_| AtomicU64::new(0)), open_requests: OpenRequests::default() }
+        Self {
+            values: std::array::from_fn(|_| AtomicU64::new(0)),
+            open_requests: OpenRequests::default(),
+            load: LatestLoad::default(),
+        }
     }
 }
 
@@ -199,6 +207,12 @@ impl Counters {
     #[must_use]
     pub const fn open_requests(&self) -> &OpenRequests {
         &self.open_requests
+    }
+
+    /// The load of the last seconds.
+    #[must_use]
+    pub const fn load(&self) -> &LatestLoad {
+        &self.load
     }
 
     /// Reads a row.

@@ -3,14 +3,15 @@
 //! All of them merge by addition (maxima and resolutions by the larger value), so slots of time add up to windows. Durations are
 //! nanoseconds.
 
-use super::budget::RouteBudget;
+use super::budget::{RequestLimits, RouteBudget};
 use super::debt::DebtTotals;
+use super::goodput::{GoodputTotals, MissedBudget};
 use super::measure::{Measure, slots};
 use super::sparse::Sparse;
 use super::sums::{Extent, UnitExtent, WorkSum};
 use lapwing_ledger::{Exchange, LabelId, Outcome, PerUnit, Phase, Source, Stage, Unit};
 
-/// Exact counts, sums and maxima of one series over a period of time: about 890 bytes, plus 24 for each measure that occurred, 64
+/// Exact counts, sums and maxima of one series over a period of time: about 900 bytes, plus 24 for each measure that occurred, 64
 /// for each per-unit slot and 48 for each unit of work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesTotals {
@@ -45,6 +46,8 @@ pub struct SeriesTotals {
     work: Sparse<WorkSum, { Unit::COUNT }>,
     /// Absent until a request has an optimum.
     debt: Option<Box<DebtTotals>>,
+    /// Absent until a request has a budget.
+    goodput: Option<Box<GoodputTotals>>,
 }
 
 impl SeriesTotals {
@@ -100,6 +103,12 @@ impl SeriesTotals {
         self.debt.as_deref()
     }
 
+    /// The goodput; `None` if no request had a budget.
+    #[must_use]
+    pub fn goodput(&self) -> Option<&GoodputTotals> {
+        self.goodput.as_deref()
+    }
+
     /// The coarsest resolution of the reports of a stage, in nanoseconds; `None` if all are exact.
     #[must_use]
     pub fn resolution_ns(&self, stage: Stage) -> Option<u32> {
@@ -137,6 +146,9 @@ impl SeriesTotals {
         self.work.merge(&other.work, WorkSum::merge);
         if let Some(debt) = other.debt() {
             self.debt.get_or_insert_default().merge(debt);
+        }
+        if let Some(goodput) = other.goodput() {
+            self.goodput.get_or_insert_default().merge(goodput);
         }
     }
 
@@ -194,9 +206,12 @@ impl SeriesTotals {
         }
     }
 
-    /// Counts an exchange that took longer than a budget. Streams have none.
-    pub(crate) fn count_over(&mut self, budget: &RouteBudget, exchange: &Exchange) {
+    /// Counts an exchange that took longer than a budget, and its goodput. Streams have none.
+    pub(crate) fn count_over(&mut self, budget: &RouteBudget, limits: &RequestLimits, exchange: &Exchange) {
         if Measure::of(exchange) != Measure::Stream {
+            if let Some(missed) = MissedBudget::of(exchange, limits) {
+                self.goodput.get_or_insert_default().record(exchange, missed);
+            }
             let over = budget.limits_ns.map(|limit_ns| u64::from(exchange.ledger.total_ns > limit_ns));
             add(&mut self.over_budget, &over);
         }
@@ -304,7 +319,7 @@ mod tests {
 
     #[test]
     fn figures_are_as_small_as_said() {
-        assert!(size_of::<SeriesTotals>() <= 888, "{}", size_of::<SeriesTotals>());
+        assert!(size_of::<SeriesTotals>() <= 896, "{}", size_of::<SeriesTotals>());
         assert_eq!((size_of::<Extent>(), size_of::<UnitExtent>(), size_of::<WorkSum>()), (24, 64, 48));
     }
 }

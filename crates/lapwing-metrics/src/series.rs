@@ -12,11 +12,12 @@
 use std::collections::VecDeque;
 use std::hint::black_box;
 
-use super::budget::RouteBudget;
+use super::budget::{RequestLimits, RouteBudget};
 use super::cells::{Cells, Count, coalesce, key};
 use super::exemplars::Exemplars;
 use super::figures::{SeriesTotals, gap_ns};
 use super::layout::Layout;
+use super::load::SlotLoad;
 use super::measure::Measure;
 use super::window::{CoarseRotation, Selection, Window};
 use lapwing_ledger::{Exchange, LabelId, SeriesKey, Server, Stamp, Unit};
@@ -61,6 +62,7 @@ pub(crate) struct Series {
     touched: bool,
     pub(crate) exemplars: Exemplars,
     pub(crate) budget: RouteBudget,
+    pub(crate) limits: RequestLimits,
     /// When the slot began in which it was opened.
     pub(crate) opened: Stamp,
     /// When the slot began in which it was last recorded into.
@@ -76,10 +78,11 @@ struct Slot {
 }
 
 impl Series {
-    pub(crate) fn new(key: SeriesKey, budget: RouteBudget, opened: Stamp) -> Self {
+    pub(crate) fn new(key: SeriesKey, (budget, limits): (RouteBudget, RequestLimits), opened: Stamp) -> Self {
         Self {
             key,
             budget,
+            limits,
             opened,
             facts: SeriesFacts::default(),
             now: SeriesTotals::default(),
@@ -111,7 +114,7 @@ impl Series {
             clipped += u64::from(value > layout.high());
             listed.push(key(measure.index() as u32, usize::from(layout.cell(value))));
         });
-        self.now.count_over(&self.budget, exchange);
+        self.now.count_over(&self.budget, &self.limits, exchange);
         if let Some(slot) = self.exemplars.wants(exchange) {
             self.keep_exemplar(slot, exchange, comparable);
         }
@@ -170,8 +173,8 @@ impl Series {
         self.listed.reserve_exact(LISTED);
     }
 
-    /// Closes the fine slot `number`.
-    pub(crate) fn rotate(&mut self, number: u64) {
+    /// Closes the fine slot `number`, and adds what it counted to the load.
+    pub(crate) fn rotate(&mut self, number: u64, load: &mut SlotLoad) {
         self.count_listed();
         let empty = self.now.emptied();
         let figures = std::mem::replace(&mut self.now, empty);
@@ -182,6 +185,7 @@ impl Series {
             }
         }
         self.before.merge(&figures);
+        load.add(&figures);
         self.fine.push_back(Slot { number, figures: Box::new(figures), counts: counts.into() });
         self.touched = false;
         self.exemplars.rotate();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::workers;
 use lapwing_protocol::amend::AmendOptions;
-use lapwing_settings::{Checks, Period, Section, Share, Size, Switch};
+use lapwing_settings::{Checks, FieldName, Period, Section, Share, Size, Switch, Toggle};
 
 /// Which HTTP version is spoken to the upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +98,13 @@ pub struct Config {
     pub quick_ack: QuickAck,
     /// The share of such responses that are left alone (`unhelped`), so that the saving is measured.
     pub quick_ack_unhelped: Share,
+    /// The header that says how many milliseconds a request may take, such as `x-latency-budget-ms`, if those who set it are trusted.
+    pub deadline_header: Switch<FieldName>,
+    /// Whether `grpc-timeout` and `deadline_header` reach the upstream less the time since the request's first byte, at least one unit.
+    pub pass_deadline: Toggle,
+    /// Whether responses to requests with `endpoint-load-metrics-format` (`json`, `text`, `bin`) carry a load report (ORCA) unless the
+    /// upstream's do: in the head, over gRPC in the trailers.
+    pub respond_orca: Toggle,
     /// The reports that Lapwing requests from the server in addition to what the client asks for.
     pub amend: AmendOptions,
 }
@@ -121,6 +128,9 @@ impl Default for Config {
             tcp_backlog: 1024,
             quick_ack: QuickAck::On,
             quick_ack_unhelped: Share::ONE_PERCENT,
+            deadline_header: Switch::Off,
+            pass_deadline: Toggle::Off,
+            respond_orca: Toggle::Off,
             amend: AmendOptions::default(),
         }
     }
@@ -131,6 +141,9 @@ const READ_BYTES: usize = 256 * 1024;
 /// How many bytes of a request's body are read at a time at most, where the upstream waits for them. Each piece wakes the upstream, which
 /// takes more time than the system calls.
 const REQUEST_READ_BYTES: usize = 512 * 1024;
+
+/// Fields that frame or address a message, or state a time in another form: none can be the deadline's.
+const FRAMING_FIELDS: [&str; 7] = ["connection", "content-length", "expect", "grpc-timeout", "host", "te", "transfer-encoding"];
 
 /// The limit of a time that has none.
 pub(crate) const NO_LIMIT: Duration = Duration::MAX;
@@ -188,6 +201,9 @@ impl Section for Config {
         }
         if self.client_min_rate == Switch::On(Size(0)) {
             checks.fault("client_min_rate", self.client_min_rate, "is no rate; for no limit write off");
+        }
+        if let Some(name) = self.deadline_header.on().filter(|name| FRAMING_FIELDS.contains(&name.get().as_str())) {
+            checks.fault("deadline_header", name, "has another meaning in HTTP or gRPC");
         }
         checks.range("workers", &self.workers, 0..=64);
         checks.range("tcp_backlog", &self.tcp_backlog, 1..=65_535);

@@ -12,6 +12,7 @@ use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
+use super::layer::deadline::{DeadlinePropagation, DeadlinePropagationLayer};
 use super::layer::place::{Place, PlaceLayer};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
@@ -118,11 +119,12 @@ where
 pub(crate) fn upstream_side(
     StackSettings { tracing, tap, .. }: &StackSettings,
     upstreams: ClientUpstreams,
-) -> Tapped<Trace<Place<UsageRequest>>> {
+) -> Tapped<Trace<Place<UsageRequest<DeadlinePropagation<ClientUpstreams>>>>> {
     ServiceBuilder::new()
         .layer(tap::layer(tap.clone())) // lets a tap copy requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
         .layer(PlaceLayer { placement: upstreams.placement().cloned() }) // chooses between several upstreams; above what knows one of them
-        .layer(usage_request::UsageRequestLayer) // asks for more, if configured; last: only admitted requests are worth reading
+        .layer(usage_request::UsageRequestLayer) // asks for more, if configured; inside the others: only admitted requests are worth reading
+        .layer(DeadlinePropagationLayer) // what is left of a request's time, if configured; last, for all above takes time
         .service(upstreams) // the upstream window; reads reports off head and trailers
 }

@@ -9,6 +9,13 @@ pub const GRPC: &[u8] = b"application/grpc";
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
 
+/// Whether a response of this content type is a gRPC call's, whose status is in its trailers; gRPC-Web's is in its body.
+#[must_use]
+#[inline]
+pub fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.starts_with(GRPC) && !content_type.starts_with(GRPC_WEB)
+}
+
 /// The outcome of a response by its head: by its status, or by the `grpc-status` that a gRPC call without messages has there. A gRPC call
 /// that has none yet proves the names once it has content.
 #[must_use]

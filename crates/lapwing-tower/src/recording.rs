@@ -115,7 +115,8 @@ impl Recording {
             self.labels.resolve_names(&mut ledger, now);
             let hooks = &mut records.hooks;
             let recorded = catch_unwind(AssertUnwindSafe(|| {
-                let exchange = merge(ledger, Vec::new());
+                let mut exchange = merge(ledger, Vec::new());
+                self.registry.lock().note_deadline(&mut exchange);
                 hooks.iter_mut().for_each(|hook| hook(&exchange, &self.labels));
                 self.registry.lock().record_recent(exchange, now, 0);
             }));

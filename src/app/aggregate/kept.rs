@@ -93,8 +93,9 @@ impl Kept<'_> {
         }
     }
 
-    /// Notes its optimum on an exchange.
+    /// Notes its optimum on an exchange, and how long it may take by the settings.
     fn assess(&self, exchange: &mut Exchange) {
+        self.registry.note_deadline(exchange);
         let series = exchange.ledger.series;
         let pairs = self.copies.as_ref().map(|copies| &copies.pairs);
         self.to.assessor.assess(exchange, |target| pairs.is_some_and(|pairs| pairs.runs_same_model(target, &series)));

@@ -259,6 +259,7 @@ impl Aggregation {
         self.counters.set(Counter::OrphanSpans, orphans as u64);
         if self.upkeep.is_rotation_due(now) {
             kept.rotate();
+            kept.registry.load().into_iter().for_each(|load| self.counters.load().set(load));
         }
         depth
     }

@@ -89,7 +89,7 @@ async fn time_above_the_budgets_is_counted_by_bound() {
     let surfaces = busy();
     let (_, _, text) = get(&surfaces, "/metrics", Some("text/plain")).await;
     let samples: Vec<&str> =
-        text.lines().filter(|line| line.starts_with("lapwing_bound_") || line.starts_with("lapwing_budget_")).collect();
+        text.lines().filter(|line| line.starts_with("lapwing_bound_") || line.starts_with("lapwing_budget_excess")).collect();
     let labels = |route: &str, model: &str| format!("route=\"{route}\",model=\"{model}\",upstream=\"http://127.0.0.1:8000\"");
     let of = labels(ROUTE, "digits");
     let mut expected: Vec<String> = LatencyBound::ALL

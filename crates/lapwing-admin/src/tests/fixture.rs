@@ -104,7 +104,8 @@ fn stage(mean_ns: f64) -> serde_json::Value {
 
 pub(crate) fn empty() -> Surfaces {
     let (labels, counters) = (Arc::new(Labels::new(10, 10, 10)), Arc::new(Counters::default()));
-    let budgets = serde_json::json!({ROUTE: {"p50": "4ms", "p99": "50ms"}, "*": {"p999": "1500ms"}});
+    let budgets =
+        serde_json::json!({ROUTE: {"p50": "4ms", "p99": "50ms", "total": "50ms"}, "*": {"p999": "1500ms", "total": "1s"}});
     let config = Config { budgets: serde_json::from_value(budgets).unwrap(), ..Config::default() };
     Surfaces {
         registry: Arc::new(Mutex::new(Registry::new(config, labels, counters.clone()))),

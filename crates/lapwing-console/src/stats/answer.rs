@@ -60,6 +60,7 @@ pub struct Series {
     pub(crate) classes: Vec<ClassFigures>,
     pub(crate) computational_debt: Option<DebtFigures>,
     pub(crate) budget: BTreeMap<String, BudgetFigures>,
+    pub(crate) goodput: Option<GoodputFigures>,
     /// The share of the upstream window that is reported, `0..=1`.
     pub coverage: Option<f64>,
     #[serde(deserialize_with = "known")]
@@ -144,6 +145,16 @@ pub(crate) struct BudgetFigures {
     pub(crate) requests: u64,
     pub(crate) over: u64,
     pub(crate) burn_rate: f64,
+}
+
+/// What was within its budget, of the requests that had one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GoodputFigures {
+    pub(crate) requests: u64,
+    pub(crate) within: u64,
+    pub(crate) share: Option<f64>,
+    pub(crate) missed: BTreeMap<String, u64>,
 }
 
 /// Outcomes that say nothing of the server's side.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::answer::{ClassFigures, DebtFigures, Figures, Series, Stats, UnitFigures};
+use super::answer::{ClassFigures, DebtFigures, Figures, GoodputFigures, Series, Stats, UnitFigures};
 use crate::inferred::inferred_words;
 use crate::printable::printable;
 use crate::table::{TableRow, heading, series_title};
@@ -56,6 +56,7 @@ fn block(out: &mut String, series: &Series, rate: f64) {
         let (over, of, burn) = (budget.over, budget.requests, budget.burn_rate);
         let _ = writeln!(out, "  budget {quantile} {limit}: {over} of {of} took longer, burn rate {burn:.2}");
     }
+    goodput(out, series);
     let _ = writeln!(out, "{}", heading());
     for row in rows(series) {
         let _ = writeln!(out, "{row}");
@@ -65,6 +66,15 @@ fn block(out: &mut String, series: &Series, rate: f64) {
     }
     if let Some(fitted) = series.fitted() {
         let _ = writeln!(out, "  inferred, not reported: {}", inferred_words(fitted));
+    }
+    out.push('\n');
+}
+
+fn goodput(out: &mut String, series: &Series) {
+    let Some(GoodputFigures { requests, within, share: Some(share), missed }) = &series.goodput else { return };
+    let _ = write!(out, "  goodput {}: {within} of {requests} were within their budget", percent(*share));
+    for (at, (name, count)) in missed.iter().enumerate() {
+        let _ = write!(out, "{} {count} {}", if at == 0 { "; missed:" } else { "," }, printable(name, NAME));
     }
     out.push('\n');
 }
@@ -147,6 +157,7 @@ mod tests {
                     "unexplained_mean_ns": 0, "per_ahead_ns": null, "slots": null, "slots_interval": null,
                     "unexplained_share": 0.0, "outlier_share": 0.0}},
                  "budget": {"p99": {"limit_ns": 200e6, "requests": 120, "over": 3, "burn_rate": 2.5}},
+                 "goodput": {"requests": 80, "within": 78, "share": 0.975, "missed": {"failed": 1, "total": 1}, "work": []},
                  "computational_debt": {"optimum": "this machine", "ratio": {"count": 9, "mean": 3.25, "p50": 3.0, "max": 9.5}}}
             ]
         }))
@@ -163,10 +174,11 @@ mod tests {
         assert_eq!(lines[0], "POST /v2, model m\\u{1b}[2J (http://u)");
         assert_eq!(lines[1], "  12.0 requests/s; 120 requests: 119 ok, 1 timeout; coverage 98.1 %");
         assert_eq!(lines[2], "  budget p99 200 ms: 3 of 120 took longer, burn rate 2.50");
+        assert_eq!(lines[3], "  goodput 97.5 %: 78 of 80 were within their budget; missed: 1 failed, 1 total");
         let [.., debt, inferred] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!(*debt, "  computational_debt is relative to: this machine");
         assert_eq!(*inferred, "  inferred, not reported: forward 2.00 ms (1.00 ms to 3.00 ms) in the mean, queue no wait seen");
-        let names: Vec<&str> = lines[4..lines.len() - 2].iter().map(|line| line[2..44].trim_end()).collect();
+        let names: Vec<&str> = lines[5..lines.len() - 2].iter().map(|line| line[2..44].trim_end()).collect();
         let wanted = [
             "total",
             "ingress",
@@ -180,7 +192,7 @@ mod tests {
             "computational_debt",
         ];
         assert_eq!(names, wanted);
-        assert!(lines[6].ends_with("119  50.0 %   1.00 ms   1.00 ms      0 ns      0 ns      0 ns"), "{}", lines[6]);
+        assert!(lines[7].ends_with("119  50.0 %   1.00 ms   1.00 ms      0 ns      0 ns      0 ns"), "{}", lines[7]);
         assert!(first.contains("640 ps") && first.contains("3.25×"), "{first}");
         assert!(!table.contains('\x1b'));
     }

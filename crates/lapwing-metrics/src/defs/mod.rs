@@ -59,9 +59,19 @@ families! {
     REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
         "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer, or an error inside one).";
     OVER_BUDGET: Counter "lapwing_requests_over_budget" None, ["route", "model", "upstream", "budget"],
-        "Requests, however they ended, that took longer than the budget of their route; budget is p50, p90, p99 or p999, of which 50 %, 10 %, 1 % or 0.1 % may.";
+        "Requests, however they ended, that took longer than their route's budget of p50, p90, p99 or p999.";
     BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],
         "Within what time that share of a route's requests should end (metrics.budgets).";
+    BUDGETED: Counter "lapwing_budgeted_requests" None, ["route", "model", "upstream"],
+        "Requests that had a budget each: stated, of their model or of their route. Absent, as what follows, until there is one.";
+    GOODPUT: Counter "lapwing_goodput_requests" None, ["route", "model", "upstream"],
+        "Those answered without an error and within it.";
+    BUDGET_MISSED: Counter "lapwing_budget_missed_requests" None, ["route", "model", "upstream", "missed"],
+        "The others, by every reason: missed is total, first_token, per_token, failed or cancelled.";
+    BUDGETED_UNITS: Counter "lapwing_budgeted_units" None, ["route", "model", "upstream", "unit", "basis"],
+        "Work of requests that had a budget, by how it is known.";
+    GOODPUT_UNITS: Counter "lapwing_goodput_units" None, ["route", "model", "upstream", "unit", "basis"],
+        "The part of it within, without an error.";
     BOUND_SECONDS: Counter "lapwing_bound_seconds" Some("seconds"), ["route", "model", "upstream", "bound"],
         "Time above the budget of the route, by what the diagnosis blames for it; bound is compute, feature, queue, network, preprocessing, postprocessing, downstream, proxy, pauses or cold_start, as the latest diagnosis has it. Absent until a request exceeds the budget.";
     BUDGET_EXCESS: Counter "lapwing_budget_excess_seconds" Some("seconds"), ["route", "model", "upstream"],

@@ -1,12 +1,13 @@
-//! The families of latency budgets. They are empty while no route has one.
+//! The families of latency budgets, which are empty while no route has one, and of goodput, which are left out while no request has one.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::encode::{Encoder, count, family, gauge};
 use super::scrape::Scrape;
-use super::series::seconds;
-use crate::{RouteBudget, defs};
+use super::series::{ScrapedSeries, seconds};
+use super::work::amount;
+use crate::{BudgetMiss, GoodputTotals, RouteBudget, defs};
 
 impl Scrape {
     /// Requests over the budgets of their route, and the budgets.
@@ -28,6 +29,41 @@ impl Scrape {
                 }
             }
             Ok(())
-        })
+        })?;
+        self.goodput(encoder)
+    }
+
+    fn goodput(&self, encoder: &mut dyn Encoder) -> fmt::Result {
+        let budgeted = self.series.iter().filter_map(|series| Some((series, series.figures.goodput()?)));
+        let budgeted: Vec<(&ScrapedSeries, &GoodputTotals)> = budgeted.collect();
+        if budgeted.is_empty() {
+            return Ok(());
+        }
+        family(encoder, &defs::BUDGETED, |encoder| {
+            budgeted.iter().try_for_each(|(series, totals)| count(encoder, series.with(&[]), totals.requests))
+        })?;
+        family(encoder, &defs::GOODPUT, |encoder| {
+            budgeted.iter().try_for_each(|(series, totals)| count(encoder, series.with(&[]), totals.within))
+        })?;
+        family(encoder, &defs::BUDGET_MISSED, |encoder| {
+            for (series, totals) in &budgeted {
+                for (miss, missed) in BudgetMiss::ALL.into_iter().zip(totals.missed).filter(|(_, missed)| *missed > 0) {
+                    count(encoder, series.with(&[("missed", miss.name())]), missed)?;
+                }
+            }
+            Ok(())
+        })?;
+        for (definition, is_within) in [(&defs::BUDGETED_UNITS, false), (&defs::GOODPUT_UNITS, true)] {
+            family(encoder, definition, |encoder| {
+                for (series, totals) in &budgeted {
+                    for (unit, basis, (all, within)) in totals.work() {
+                        let labels = series.with(&[("unit", unit.name()), ("basis", basis.name())]);
+                        count(encoder, labels, amount(if is_within { within } else { all }))?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 }

@@ -104,7 +104,7 @@ impl Scrape {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "Prometheus has floating point only")]
-const fn amount(of: u128) -> f64 {
+pub(crate) const fn amount(of: u128) -> f64 {
     of as f64
 }
 

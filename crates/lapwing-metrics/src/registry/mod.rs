@@ -11,11 +11,12 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
-use super::budget::RouteBudget;
+use super::budget::{RequestLimits, RouteBudget};
 use super::config::Config;
 use super::counters::{Counter, Counters};
 use super::figures::Retired;
 use super::labels::Labels;
+use super::load::{EndpointLoad, LoadWindow, SlotLoad};
 use super::polled::{BatchStatistics, PolledInterval, PolledKey, PolledTable, PolledTotals};
 use super::series::{Recorded, Series};
 use super::slowest::Slowest;
@@ -102,6 +103,7 @@ pub struct Registry {
     calendar: Calendar,
     recent: VecDeque<Arc<Exchange>>,
     slowest: Slowest,
+    load: LoadWindow,
 }
 
 impl Registry {
@@ -109,7 +111,7 @@ impl Registry {
     #[must_use]
     pub fn new(config: Config, labels: Arc<Labels>, counters: Arc<Counters>) -> Self {
         let (other, opened) = (SeriesKey::default(), Stamp::now());
-        let budget = RouteBudget::of(&config.budgets, &labels.routes.text(other.route));
+        let budgets = budgets_of(&config, &labels, other);
         Self {
             recent: VecDeque::with_capacity(config.recent_exchanges),
             slowest: Slowest::new(config.slowest_exchanges),
@@ -117,7 +119,7 @@ impl Registry {
             labels,
             counters,
             places: FxHashMap::from_iter([(other, 0)]),
-            series: vec![Series::new(other, budget, opened)],
+            series: vec![Series::new(other, budgets, opened)],
             free: Vec::new(),
             retired: Retired::default(),
             crowded_until: Stamp::default(),
@@ -125,6 +127,7 @@ impl Registry {
             polled: PolledTable::default(),
             touched: Vec::new(),
             calendar: Calendar::new(opened),
+            load: LoadWindow::new(opened),
         }
     }
 
@@ -176,10 +179,22 @@ impl Registry {
             self.count_overflow();
             return 0;
         };
-        let budget = RouteBudget::of(&self.config.budgets, &self.labels.routes.text(key.route));
-        self.series[place as usize] = Series::new(key, budget, self.calendar.last());
+        let budgets = budgets_of(&self.config, &self.labels, key);
+        self.series[place as usize] = Series::new(key, budgets, self.calendar.last());
         self.places.insert(key, place);
         place
+    }
+
+    /// Notes on an exchange how long it may take by the settings, unless it says so itself.
+    pub fn note_deadline(&self, exchange: &mut Exchange) {
+        let Config { budgets, model_budgets, .. } = &self.config;
+        let ledger = &mut exchange.ledger;
+        if ledger.deadline.is_none() && !(budgets.is_empty() && model_budgets.is_empty()) {
+            ledger.deadline = match self.places.get(&ledger.series) {
+                Some(place) => self.series[*place as usize].limits.deadline(),
+                None => budgets_of(&self.config, &self.labels, ledger.series).1.deadline(),
+            };
+        }
     }
 
     /// Records an exchange, keeps it among the recent ones, and among the slowest if it is slow. `behind` is the number of
@@ -227,14 +242,22 @@ impl Registry {
     /// Closes a slot of time. To be called every 2 s; costs some microseconds for each series with traffic since the last call.
     pub fn rotate(&mut self, now: Stamp) {
         let (number, roll) = self.calendar.rotate(now);
+        let mut load = SlotLoad::default();
         for place in self.touched.drain(..) {
-            self.series[place as usize].rotate(number);
+            self.series[place as usize].rotate(number, &mut load);
         }
+        self.load.push(load, now);
         self.polled.rotate(number);
         if let Some(roll) = roll {
             self.polled.roll(&roll);
             self.series.iter_mut().for_each(|series| series.roll(&roll));
         }
+    }
+
+    /// The load of the last ten seconds, until the last [`Self::rotate`]; `None` before the first.
+    #[must_use]
+    pub fn load(&self) -> Option<EndpointLoad> {
+        self.load.load()
     }
 
     /// Copies out the series at these places that have traffic in `window`; places beyond [`Self::places`] are ignored. A reader
@@ -355,6 +378,13 @@ impl Registry {
             Order::Slowest => self.slowest.list(limit, Stamp::now()),
         }
     }
+}
+
+/// The budgets of a series: of its route, and of each of its requests.
+fn budgets_of(config: &Config, labels: &Labels, key: SeriesKey) -> (RouteBudget, RequestLimits) {
+    let (route, model) = (labels.routes.text(key.route), labels.models.text(key.model));
+    let limits = RequestLimits::of(&config.budgets, &config.model_budgets, &route, &model);
+    (RouteBudget::of(&config.budgets, &route), limits)
 }
 
 mod retire;

@@ -2,7 +2,6 @@
 //! What they counted goes to one sum.
 
 use super::Registry;
-use crate::budget::RouteBudget;
 use crate::figures::Retired;
 use crate::series::Series;
 use lapwing_ledger::{SeriesKey, Stamp};
@@ -15,7 +14,7 @@ impl Registry {
         }
         if self.series.len() <= self.config.max_series {
             let place = u32::try_from(self.series.len()).ok()?;
-            self.series.push(Series::new(SeriesKey::default(), RouteBudget::default(), Stamp::default()));
+            self.series.push(Series::new(SeriesKey::default(), Default::default(), Stamp::default()));
             return Some(place);
         }
         let now = self.calendar.last();
@@ -42,10 +41,8 @@ impl Registry {
     }
 
     fn retire(&mut self, place: usize) {
-        let series = std::mem::replace(
-            &mut self.series[place],
-            Series::new(SeriesKey::default(), RouteBudget::default(), Stamp::default()),
-        );
+        let series =
+            std::mem::replace(&mut self.series[place], Series::new(SeriesKey::default(), Default::default(), Stamp::default()));
         self.places.remove(&series.key);
         self.touched.retain(|touched| *touched as usize != place);
         self.retired.series += 1;

@@ -12,8 +12,8 @@ use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use crate::{Labels, Registry};
 use lapwing_ledger::{
-    Annotation, Circumstances, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage, TraceId, WaterfallBar,
-    waterfall_bars,
+    Annotation, Circumstances, Deadline, DeadlineSource, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage,
+    TraceId, WaterfallBar, waterfall_bars,
 };
 
 /// The document.
@@ -37,6 +37,8 @@ pub struct Waterfall {
     outcome: Outcome,
     kind: ExchangeKind,
     total_ns: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<DeadlineView>,
     stages: Vec<StageTime>,
     upstream_queue_ns: u64,
     phases: Vec<PhaseTime>,
@@ -65,6 +67,19 @@ pub struct Waterfall {
     generation: Option<TokenTiming>,
     #[serde(skip_serializing_if = "Option::is_none")]
     computational_debt: Option<ExchangeDebt>,
+}
+
+/// How long the request may take in all.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DeadlineView {
+    budget_ns: u64,
+    source: DeadlineSource,
+}
+
+impl From<Deadline> for DeadlineView {
+    fn from(Deadline { budget_ns, source }: Deadline) -> Self {
+        Self { budget_ns, source }
+    }
 }
 
 /// The time that a stage owns. Over one exchange these sum to the total.
@@ -168,6 +183,7 @@ impl Waterfall {
             outcome: ledger.outcome,
             kind: ledger.kind,
             total_ns: ledger.total_ns,
+            deadline: ledger.deadline.map(DeadlineView::from),
             stages: pieces.collect(),
             upstream_queue_ns: exchange.upstream_queue_ns(),
             phases: parts.collect(),

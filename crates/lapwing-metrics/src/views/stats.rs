@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::budget::{BudgetView, budgets};
+use super::budget::{BudgetView, GoodputView, budgets};
 use super::pairs::Pairs;
 use super::polled::{PolledModel, PolledSums};
 use super::profiler::{ProfilerLimits, ProfilerView, profiler};
@@ -118,6 +118,8 @@ pub struct SeriesView<I = (), D = ()> {
     failed: Distribution,
     #[serde(skip_serializing_if = "Pairs::is_empty")]
     budget: Pairs<BudgetView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    goodput: Option<GoodputView>,
     streams: Streams,
     coverage: Option<f64>,
     clipped: u64,
@@ -177,6 +179,7 @@ pub fn series_view<I, D>(series: &SeriesSnapshot, scratch: &mut HistogramScratch
         cancelled: of(Measure::Cancelled),
         failed: of(Measure::Failed),
         budget: budgets(series),
+        goodput: GoodputView::of(series),
         streams: Streams {
             distribution: of(Measure::Stream),
             request_bytes: exact.stream_request_bytes,

@@ -261,6 +261,9 @@ impl ResponseBody {
         self.captures.push(&frame, 0);
         if let Some(trailers) = frame.trailers_mut() {
             self.add_timing(trailers);
+            if let Some(in_flight) = self.in_flight() {
+                in_flight.add_load_report(trailers);
+            }
             self.on_last_head();
         }
         if let Some(in_flight) = self.in_flight() {

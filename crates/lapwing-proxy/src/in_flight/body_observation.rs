@@ -207,14 +207,15 @@ impl BodyReader {
     }
 
     /// Reads the rest and writes the findings into the ledger. Calls `model` with the model's name, if the bodies name one. Returns
-    /// the counters of bodies that were not read.
-    pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) -> [Option<Counter>; 2] {
+    /// the counters of bodies that were not read, and of a parameter of the request.
+    pub(crate) fn close(mut self, ledger: &mut Ledger, model: impl FnOnce(&mut Ledger, &str)) -> [Option<Counter>; 3] {
         self.read();
-        let unread = self.reader.unread().map(|why| why.map(unread_counter));
+        let [request, response] = self.reader.unread().map(|why| why.map(unread_counter));
+        let timeout = self.reader.has_malformed_timeout().then_some(Counter::DeadlinesMalformedParameter);
         if let Some(named) = self.reader.close(ledger) {
             model(ledger, named);
         }
-        unread
+        [request, response, timeout]
     }
 }
 

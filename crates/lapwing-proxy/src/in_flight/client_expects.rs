@@ -1,14 +1,18 @@
-//! What a client waits for in the middle of its request, and what it is told.
+//! What a client waits for in the middle of its request, what it is told, and what it asks of the response.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// What a client waits for, and is told, in the middle of its request.
+use super::load_report::LoadReportFormat;
+
+/// What a client waits for, and is told, in the middle of its request; and what it asks of the response.
 #[derive(Debug, Default)]
 pub(crate) struct ClientExpects {
     /// It sends its body when it is asked for it (`Expect: 100-continue`), which it was not yet.
     awaits_continue: AtomicBool,
     /// The answer says that its connection ends after it.
     closes: AtomicBool,
+    /// The load report that it asks for and was not given yet; zero if there is none.
+    load_report: AtomicU8,
 }
 
 impl ClientExpects {
@@ -27,6 +31,18 @@ impl ClientExpects {
         if self.awaits_continue() {
             self.awaits_continue.store(false, Relaxed);
         }
+    }
+
+    /// It asks for a load report.
+    pub(crate) fn ask_load_report(&self, format: LoadReportFormat) {
+        self.load_report.store(format.code(), Relaxed);
+    }
+
+    /// The load report that it asks for, if any, and was not given yet. It is given now.
+    pub(crate) fn take_load_report(&self) -> Option<LoadReportFormat> {
+        // most ask for none, and nothing is written then
+        let code = self.load_report.load(Relaxed);
+        (code > 0).then(|| self.load_report.store(0, Relaxed)).and_then(|()| LoadReportFormat::of_code(code))
     }
 
     /// It is told that its connection ends.

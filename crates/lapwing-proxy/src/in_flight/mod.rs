@@ -8,6 +8,7 @@ mod even_draw;
 mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
+pub(crate) mod load_report;
 mod observer;
 mod refusals;
 mod request;

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use http::HeaderMap;
+
 use super::account::RequestAccount;
 use super::client_expects::ClientExpects;
 use super::context::{RequestContext, WorkerParts};
@@ -87,6 +89,13 @@ impl<M: ConnectionStamps> InFlight<M> {
     /// Has `on_close` called when the ledger closes.
     pub(crate) fn add_on_close(&self, on_close: Box<dyn OnClose>) {
         self.account.add_on_close(on_close);
+    }
+
+    /// Adds the load report that the client asked for and was not given yet.
+    pub(crate) fn add_load_report(&self, fields: &mut HeaderMap) {
+        if let Some(format) = self.client.take_load_report() {
+            format.add(fields, &self.account.context.counters);
+        }
     }
 
     /// `n` bytes of the request body were read. Returns when.

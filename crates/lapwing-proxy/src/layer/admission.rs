@@ -13,7 +13,9 @@ use http::{HeaderMap, Method, Request, header};
 use http_body::Body;
 use tower::Service;
 
+use super::deadline;
 use crate::body::TrackedRequest;
+use crate::config::Config;
 use crate::error::Error;
 use crate::head::{fields_bytes, normalise_request};
 use crate::in_flight::{RequestAccount, RequestContext};
@@ -73,22 +75,28 @@ where
 fn classify<B>(request: &Request<B>, account: &RequestAccount) {
     let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
     account.open_reader(method == Method::POST, |observer, ledger| {
-        note_request_head(headers, ledger);
+        if note_request_head(headers, &account.context.config, ledger) {
+            deadline::note(headers, &account.context.config, &account.context.counters, ledger);
+        }
         observer.request(method, path, headers, ledger)
     });
 }
 
-/// Notes what the request's head says of its body.
-fn note_request_head(headers: &HeaderMap, ledger: &mut Ledger) {
+/// Notes what the request's head says of its body. Returns whether it may say how long the request may take.
+fn note_request_head(headers: &HeaderMap, config: &Config, ledger: &mut Ledger) -> bool {
     let annotations = &mut ledger.circumstances.annotations;
+    let mut may_have_deadline = false;
     // to pass over a few names costs less than two look-ups
     for (name, value) in headers {
         if *name == header::EXPECT {
             annotations.add(Annotation::ExpectContinue);
         } else if *name == header::CONTENT_ENCODING && !value.as_bytes().eq_ignore_ascii_case(b"identity") {
             annotations.add(Annotation::CompressedRequest);
+        } else {
+            may_have_deadline |= deadline::may_state_deadline(config, name);
         }
     }
+    may_have_deadline
 }
 
 /// Whether there is room for the request, and its head and the body that it announces are within the bounds.
@@ -122,7 +130,6 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
-    use crate::config::Config;
     use crate::in_flight::fixtures::context;
     use lapwing_ledger::Stamp;
     use lapwing_settings::{Size, Switch};
@@ -170,7 +177,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(field.0, field.1.parse().unwrap());
             let mut ledger = Ledger::open(Stamp::now(), 0);
-            note_request_head(&headers, &mut ledger);
+            assert!(!note_request_head(&headers, &Config::default(), &mut ledger));
             assert_eq!(names(&ledger), expected, "{field:?}");
         }
     }

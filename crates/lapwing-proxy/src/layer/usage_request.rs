@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body;
@@ -21,7 +22,7 @@ use tower::Service;
 
 use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, collect};
 use crate::error::Error;
-use crate::upstream::{ClientUpstreams, UpstreamTraits};
+use crate::upstream::{KnowsTraits, UpstreamTraits};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
 
@@ -41,26 +42,33 @@ const DIGESTS: [HeaderName; 5] = [
 #[derive(Clone, Debug)]
 pub(crate) struct UsageRequestLayer;
 
-impl tower::Layer<ClientUpstreams> for UsageRequestLayer {
-    type Service = UsageRequest;
+impl<S> tower::Layer<S> for UsageRequestLayer {
+    type Service = UsageRequest<S>;
 
-    fn layer(&self, inner: ClientUpstreams) -> UsageRequest {
+    fn layer(&self, inner: S) -> UsageRequest<S> {
         UsageRequest { inner }
     }
 }
 
 /// Amends requests, and the responses to them. It reads and writes what is known of the upstream that each goes to.
 #[derive(Clone, Debug)]
-pub(crate) struct UsageRequest {
-    inner: ClientUpstreams,
+pub(crate) struct UsageRequest<S> {
+    inner: S,
 }
 
 type Answer = Result<Response<ResponseBody>, Error>;
 
-impl Service<TrackedRequest> for UsageRequest {
+impl<S> Service<TrackedRequest> for UsageRequest<S>
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send>
+        + KnowsTraits
+        + Clone
+        + Send
+        + 'static,
+{
     type Response = Response<ResponseBody>;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner.poll_ready(cx)
@@ -71,9 +79,9 @@ impl Service<TrackedRequest> for UsageRequest {
             && let Some(route) = eligible_route(&tracked.request)
         {
             let traits = self.inner.traits(&tracked.request).clone();
-            return Box::pin(with_usage_request(self.inner.clone(), traits, tracked, route));
+            return Either::Right(Box::pin(with_usage_request(self.inner.clone(), traits, tracked, route)));
         }
-        self.inner.call(tracked)
+        Either::Left(self.inner.call(tracked))
     }
 }
 
@@ -106,12 +114,15 @@ enum Plan {
     CutMetaInfo,
 }
 
-async fn with_usage_request(
-    mut inner: ClientUpstreams,
+async fn with_usage_request<S>(
+    mut inner: S,
     traits: Arc<UpstreamTraits>,
     tracked: TrackedRequest,
     route: CompletionsRoute,
-) -> Answer {
+) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
+{
     let context = tracked.in_flight.account.context.clone();
     let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
     let body = collected.body();

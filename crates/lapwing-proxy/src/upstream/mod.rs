@@ -25,7 +25,7 @@ pub(crate) use self::client_upstreams::ClientUpstreams;
 pub(crate) use self::context::UpstreamContext;
 pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
-pub(crate) use traits::UpstreamTraits;
+pub(crate) use traits::{KnowsTraits, UpstreamTraits};
 
 use self::client_upstreams::{ClientUpstream, Elsewhere};
 use self::context::Undone;
@@ -44,9 +44,8 @@ use trust::Framing;
 
 type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Error>> + Send>>;
 
-impl ClientUpstreams {
-    /// What was learnt of the upstream that `request` goes to.
-    pub(crate) fn traits<B>(&self, request: &Request<B>) -> &Arc<UpstreamTraits> {
+impl KnowsTraits for ClientUpstreams {
+    fn traits<B>(&self, request: &Request<B>) -> &Arc<UpstreamTraits> {
         &self.of(request).context.traits
     }
 }

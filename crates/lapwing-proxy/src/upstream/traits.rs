@@ -1,8 +1,17 @@
 //! What was learnt of the upstream from its responses: how its streams report usage, route by route.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use http::Request;
+
 use lapwing_protocol::amend::{CompletionsRoute, UsageStyle};
+
+/// Knows what was learnt of the upstream that a request goes to.
+pub(crate) trait KnowsTraits {
+    /// That of the upstream of `request`.
+    fn traits<B>(&self, request: &Request<B>) -> &Arc<UpstreamTraits>;
+}
 
 /// What is known of the upstream. One per worker.
 #[derive(Debug, Default)]

@@ -37,6 +37,39 @@ fn requests_over_the_budget_of_their_route_are_counted_in_each_window() {
 }
 
 #[test]
+fn goodput_is_of_requests_with_a_budget_in_each_window_and_is_the_registrys_load() {
+    let mut registry = with_budgets(serde_json::json!({"POST /a": {"p50": "10ms", "total": "20ms"}}));
+    let (own, other, mut now) = (key(&registry, "POST /a"), key(&registry, "GET /b"), Stamp::now());
+    let totals = |registry: &Registry, window| {
+        let of = |s: &SeriesSnapshot| s.figures.goodput().map(|goodput| (goodput.requests, goodput.within, goodput.missed));
+        snapshot(registry, window).iter().map(of).collect::<Vec<_>>()
+    };
+    for (key, ms, outcome) in [(own, 20, Outcome::Ok), (own, 21, Outcome::Ok), (own, 5, Outcome::Shed), (other, 900, Outcome::Ok)]
+    {
+        let mut one = exchange(key, ms * MS);
+        one.ledger.outcome = outcome;
+        registry.note_deadline(&mut one);
+        assert_eq!(one.ledger.deadline.map(|deadline| deadline.source.name()), (key == own).then_some("route"));
+        registry.record(&one);
+    }
+    let mut stream = exchange(own, 9_000 * MS);
+    stream.ledger.kind = ExchangeKind::Stream;
+    registry.record(&stream);
+    assert_eq!(totals(&registry, Window::All), [None, Some((3, 1, [1, 0, 0, 1, 0]))]);
+    assert_eq!(registry.load(), None);
+    for _ in 0..7 {
+        now = now.plus(2 * SECOND);
+        registry.rotate(now);
+    }
+    assert_eq!(registry.load().map(|load| load.requests_per_s), Some(0.0));
+    registry.record(&exchange(own, 12 * MS));
+    assert_eq!(totals(&registry, Window::TenSeconds), [Some((1, 1, [0; 5]))]);
+    assert_eq!(totals(&registry, Window::All), [None, Some((4, 2, [1, 0, 0, 1, 0]))]);
+    registry.rotate(now.plus(2 * SECOND));
+    assert!(registry.load().is_some_and(|load| (load.requests_per_s - 0.1).abs() < 1e-9));
+}
+
+#[test]
 fn an_exemplar_holds_what_its_request_added_to_histograms() {
     let mut registry = with_budgets(serde_json::json!({}));
     let series = key(&registry, "POST /a");

@@ -7,16 +7,18 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 
 use super::failure_responses::FailedRequest;
 use crate::body::{AccountedRequest, AccountedResponse, MAX_DRAINED_BYTES, TrackedRequest};
 use crate::connection::ConnectionStamps;
+use crate::in_flight::load_report::LoadReportFormat;
 use crate::in_flight::{AccountGuard, InFlight, RequestContext, WorkerParts, server_timing};
 use lapwing_ledger::{ExchangeKind, ObservedEvent, Stage};
 use lapwing_tower::LedgerLayer;
 use lapwing_tower::account::{AnswerAccount, OpenAccount, OpenedRequest, ResponseTerms};
+use lapwing_tower::outcome::is_grpc;
 
 /// Opens the accounts of one client connection's requests. The layers below take requests with the body `T`.
 #[derive(Debug)]
@@ -64,6 +66,11 @@ where
             // pipelined: it came while the request before it was still being answered
             in_flight.write_ledger(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Pipelined, began, before));
         }
+        if self.context.config.respond_orca.is_on()
+            && let Some(format) = LoadReportFormat::asked(request.headers())
+        {
+            in_flight.client.ask_load_report(format);
+        }
         let is_head = request.method() == Method::HEAD;
         let has_server_timing = self.context.respond_server_timing && server_timing::accepts_trailers(&request);
         let request = Box::new(request.map(|body| T::wrap(body, in_flight.clone())));
@@ -93,6 +100,9 @@ where
         if terms.has_no_body(status) {
             response = response.map(|body| body.emptied(in_flight.is_multiplexed));
         }
+        if in_flight.account.context.config.respond_orca.is_on() && !awaits_trailers(&response) {
+            in_flight.add_load_report(response.headers_mut());
+        }
         let has_timing_trailer = in_flight.account.context.respond_server_timing
             && server_timing::announce(&mut response, &in_flight.account, terms.has_server_timing);
         response.body_mut().guard(guard, has_timing_trailer);
@@ -102,6 +112,12 @@ where
     fn on_failed(_: AccountGuard<M>) {
         // no layer below fails; one that did would leave a client without an answer, which the guard counts as cancelled
     }
+}
+
+/// Whether a load report belongs in the trailers: in those of a gRPC call, unless its head is all there is, or has one.
+fn awaits_trailers<R: Body>(response: &Response<R>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
+    is_grpc(kind) && !response.body().is_end_stream() && !LoadReportFormat::is_in(response.headers())
 }
 
 impl FailedRequest for InFlight {

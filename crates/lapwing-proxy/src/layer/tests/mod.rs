@@ -28,12 +28,14 @@ use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
 use crate::error::Error;
+use crate::layer::deadline::DeadlinePropagation;
 use crate::layer::place::Place;
 use crate::layer::tap::Tapped;
 use crate::layer::trace::Trace;
 use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
+use crate::upstream::ClientUpstreams;
 use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing, Upstreams};
 use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
@@ -99,7 +101,7 @@ async fn server(text: &'static str, tasks: &Tasks) -> (SocketAddr, Asked) {
 }
 
 /// What a layer around admitted requests stands before.
-type UpstreamSide = Tapped<Trace<Place<UsageRequest>>>;
+type UpstreamSide = Tapped<Trace<Place<UsageRequest<DeadlinePropagation<ClientUpstreams>>>>>;
 
 /// A listening proxy before `upstream`, with `extra` in its stack.
 struct Proxy {
