@@ -118,7 +118,8 @@ impl Control {
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
         let (queue_capacity, statistics) = (queue.capacity(), upstreams.statistics());
-        let pollers = upstreams.pollers(&whole, &labels, &rules, &counters);
+        let polling =
+            join_all(upstreams.pollers(&whole, &labels, &rules, &counters).map(|one| one.run(phases.accepting.clone())));
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
@@ -142,10 +143,7 @@ impl Control {
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
         let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts);
         let surfaces = Surfaces {
-            upstreams: Arc::new({
-                let upstreams = upstreams.clone();
-                move || upstreams.states()
-            }),
+            upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
@@ -176,9 +174,7 @@ impl Control {
             aggregation.run(spans, phases.profiling).await;
             drop(merging);
         };
-        threads.push(spawn_control(aggregating, async move || {
-            drop(join_all(pollers.into_iter().map(|poller| poller.run(phases.accepting.clone()))).await)
-        })?);
+        threads.push(spawn_control(aggregating, async move || drop(polling.await))?);
         Ok(threads)
     }
 }

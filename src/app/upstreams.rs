@@ -86,9 +86,9 @@ impl RunningUpstreams {
         labels: &Arc<Labels>,
         rules: &ConfigHandle<Rules>,
         counters: &Arc<Counters>,
-    ) -> Vec<Poller> {
+    ) -> impl Iterator<Item = Poller> {
         let poll = whole.load().config.attribution.poll.clone();
-        let poller = |one: &RunningUpstream| Poller {
+        self.list.iter().map(move |one| Poller {
             poll: poll.clone(),
             interval: whole.map(|loaded| loaded.config.attribution.poll_interval.get()),
             upstream: one.url.clone(),
@@ -98,8 +98,7 @@ impl RunningUpstreams {
             labels: labels.clone(),
             rules: rules.clone(),
             counters: counters.clone(),
-        };
-        self.list.iter().map(poller).collect()
+        })
     }
 
     /// Whether requests can be sent to at least one of them, found out by attempts to connect.
@@ -116,8 +115,14 @@ impl RunningUpstreams {
         Err(answers.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("; "))
     }
 
+    /// What the admin server shows of them.
+    pub(crate) fn shown(&self) -> Arc<dyn Fn() -> Vec<UpstreamState> + Send + Sync> {
+        let upstreams = self.clone();
+        Arc::new(move || upstreams.states())
+    }
+
     /// The state of each, if they are several.
-    pub(crate) fn states(&self) -> Vec<UpstreamState> {
+    fn states(&self) -> Vec<UpstreamState> {
         let state = |(one, in_flight): (&RunningUpstream, u32)| UpstreamState {
             name: one.name.clone(),
             url: one.url.to_string(),

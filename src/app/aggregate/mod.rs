@@ -82,11 +82,11 @@ impl Aggregation {
     ) -> Self {
         let (polled, applied) = (statistics.clone(), config.load());
         let merge = move |mut ledger: Box<Ledger>, traced| {
-            if !ledger.is_copy {
-                if let Some((_, polled)) = polled.iter().find(|(label, _)| *label == ledger.series.upstream) {
-                    polled.evidence.note(&ledger);
-                    ledger.server = ledger.server.or_else(|| polled.server());
-                }
+            if !ledger.is_copy
+                && let Some((_, polled)) = polled.iter().find(|(label, _)| *label == ledger.series.upstream)
+            {
+                polled.evidence.note(&ledger);
+                ledger.server = ledger.server.or_else(|| polled.server());
             }
             merge(ledger, traced)
         };

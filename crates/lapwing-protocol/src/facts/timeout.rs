@@ -100,6 +100,12 @@ mod tests {
     }
 
     #[test]
+    fn parameters_may_come_last() {
+        let body = br#"{"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 3]}], "parameters": {"timeout": 30000000}}"#;
+        assert_eq!(read("/v2/models/m/infer", "application/json", body, 500, None).0, Some(30_000_000));
+    }
+
+    #[test]
     fn zero_is_no_limit_and_what_is_no_number_is_malformed() {
         assert_eq!(rest(r#"{"timeout": 0}"#, 7), (None, false));
         assert_eq!(rest("{}", 7), (None, false));
