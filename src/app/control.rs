@@ -36,6 +36,7 @@ use lapwing_proxy::TraceSampling;
 use lapwing_settings::{AdminToken, ConfigHandle};
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::Recorder;
+use lapwing_shadow::split::LiveSplit;
 
 /// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
@@ -141,10 +142,12 @@ impl Control {
         let aggregation =
             aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
-        let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts);
+        let split = live_split(&whole, &upstreams, &labels);
+        let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts).splitting(split.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
+            split,
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -177,6 +180,13 @@ impl Control {
         threads.push(spawn_control(aggregating, async move || drop(polling.await))?);
         Ok(threads)
     }
+}
+
+/// What judges the live split between `upstreams`, if there is one.
+fn live_split(whole: &ConfigHandle<Loaded>, upstreams: &RunningUpstreams, labels: &Arc<Labels>) -> Option<Arc<Mutex<LiveSplit>>> {
+    let (traffic, candidate) = upstreams.split.clone()?;
+    let config = whole.map(|loaded| loaded.config.split.clone());
+    Some(Arc::new(Mutex::new(LiveSplit::new(traffic, config, candidate, labels.clone(), Stamp::now()))))
 }
 
 /// Where it shows that something of the telemetry is missing.

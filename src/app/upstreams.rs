@@ -10,7 +10,7 @@ use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_ledger::LabelId;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, Target};
-use lapwing_proxy::{PlacedUpstream, PoolMember, UpstreamHealth, UpstreamProtocol, Upstreams};
+use lapwing_proxy::{PlacedUpstream, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams};
 use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
 
 /// One of them.
@@ -31,6 +31,8 @@ pub(crate) struct RunningUpstreams {
     list: Arc<[RunningUpstream]>,
     /// As the data plane has them.
     pub(crate) placed: Upstreams,
+    /// The live split between them, and the label of its candidate.
+    pub(crate) split: Option<(Arc<TrafficSplit>, LabelId)>,
     /// The label of requests that were sent to none so far.
     pub(crate) unplaced: LabelId,
 }
@@ -51,19 +53,22 @@ impl RunningUpstreams {
             .iter()
             .map(|(name, one)| (running(name.clone(), &one.url, UpstreamHealth::of_several()), one.weight))
             .collect();
+        let split = several.iter().find(|(one, _)| config.split.is_on() && one.name == config.split.candidate);
+        let split = split.map(|(one, _)| (Arc::new(TrafficSplit::new(&one.name, config.split.key.clone())), one.label));
         let members = several.iter().map(|(one, weight)| PoolMember {
             upstream: one.placed(),
             name: one.name.clone(),
             label: one.label,
             weight: *weight,
         });
-        if let Some(placed) = Upstreams::several(members.collect(), &config.routes, config.upstream_policy) {
+        let divided = split.as_ref().map(|(traffic, _)| traffic.clone());
+        if let Some(placed) = Upstreams::several(members.collect(), &config.routes, config.upstream_policy, divided) {
             let list = several.into_iter().map(|(one, _)| one).collect();
             // refused before they were sent anywhere, they belong to none of them
-            return Self { list, placed, unplaced: labels.upstreams.intern("") };
+            return Self { list, placed, split, unplaced: labels.upstreams.intern("") };
         }
         let only = running(config.upstream.to_string(), &config.upstream, UpstreamHealth::default());
-        Self { placed: Upstreams::one(only.placed()), unplaced: only.label, list: [only].into() }
+        Self { placed: Upstreams::one(only.placed()), split: None, unplaced: only.label, list: [only].into() }
     }
 
     /// The ports at which they are reached.

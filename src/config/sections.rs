@@ -132,6 +132,8 @@ pub struct Config {
     /// Whether and over which time Lapwing diagnoses.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub diagnosis: lapwing_diagnosis::Config,
+    /// Which of `upstreams` is on trial with a share of the requests.
+    pub split: lapwing_shadow::split::Config,
     /// Which requests are copied to other targets.
     pub shadow: lapwing_shadow::Config,
     /// What Lapwing sends of its own signals to a collector.
@@ -174,6 +176,7 @@ impl Default for Config {
             metrics: lapwing_metrics::Config::default(),
             cost: lapwing_diagnosis::cost::Config::default(),
             diagnosis: lapwing_diagnosis::Config::default(),
+            split: lapwing_shadow::split::Config::default(),
             shadow: lapwing_shadow::Config::default(),
             telemetry: lapwing_telemetry::Config::default(),
             engine: serving::Config::default(),
@@ -195,6 +198,7 @@ impl Section for Config {
         ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),
         ("cost", Form::Section(lapwing_diagnosis::cost::Config::FORMS)),
         ("diagnosis", Form::Section(lapwing_diagnosis::Config::FORMS)),
+        ("split", Form::Section(lapwing_shadow::split::Config::FORMS)),
         ("shadow", Form::Section(lapwing_shadow::Config::FORMS)),
         ("telemetry", Form::Section(lapwing_telemetry::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
@@ -214,6 +218,7 @@ impl Section for Config {
         checks.section("metrics", |checks| self.metrics.check(checks));
         checks.section("cost", |checks| self.cost.check(checks));
         checks.section("diagnosis", |checks| self.diagnosis.check(checks));
+        checks.section("split", |checks| self.split.check(checks));
         checks.section("shadow", |checks| self.shadow.check(checks));
         checks.section("telemetry", |checks| self.telemetry.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));

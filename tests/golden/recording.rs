@@ -130,6 +130,7 @@ impl Recording {
             config: ConfigHandle::fixed(serde_json::Value::Null),
             upstreams: Arc::new(Vec::new),
             engine: Arc::new(Vec::new),
+            split: None,
             shadow: None,
             recording: Arc::default(),
             diagnosis: None,

@@ -3,10 +3,7 @@ once, and reaches one server once."""
 
 import collections
 import http.client
-import os
-import signal
 import subprocess
-import sys
 import threading
 import time
 from concurrent import futures
@@ -15,38 +12,10 @@ import grpc
 import pytest
 
 from lapwing import NO_SPANS
-from ports import free_port
-from process import Process, wait_for, wait_listening
-from test_leaving import SERVERS
+from named_servers import Server, ask, sample
+from process import wait_for
 
 pytestmark = pytest.mark.beside
-
-
-class Server:
-    """A uvicorn that tells its name, and remembers what it was asked."""
-
-    def __init__(self, name, folder, logs, uds=False):
-        self.name, self.logs, self.seen = name, logs, folder / f"{name}.seen"
-        self.port, self.uds = free_port(), folder / f"{name}.sock" if uds else None
-        self.url = f"unix:{self.uds}" if uds else f"http://127.0.0.1:{self.port}"
-        self.seen.touch()
-        self.start()
-
-    def start(self):
-        at = ["--uds", str(self.uds)] if self.uds else ["--port", str(self.port)]
-        command = [sys.executable, "-m", "uvicorn", "named_app:app", "--app-dir", str(SERVERS), *at, "--log-level", "warning"]
-        self.process = Process(self.name, command, self.logs, env=dict(os.environ, NAME=self.name, SEEN=str(self.seen)))
-        if self.uds:
-            wait_for(self.uds.exists, 20, f"{self.uds} is there")
-        else:
-            wait_listening(self.port)
-
-    def kill(self):
-        self.process.child.send_signal(signal.SIGKILL)
-        self.process.child.wait()
-
-    def asked(self):
-        return self.seen.read_text().split()
 
 
 @pytest.fixture
@@ -101,19 +70,6 @@ class Clients:
         self.stopped.set()
         for thread in self.threads:
             thread.join()
-
-
-def sample(lapwing, name):
-    """The values of a metric by the label `upstream`."""
-    lines = [line for line in lapwing.metrics().splitlines() if line.startswith(f"{name}{{upstream=")]
-    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
-
-
-def ask(lapwing, path="/x", method="POST", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
-    connection.request(method, path, body="n" if method == "POST" else None, headers={k.replace("_", "-"): v for k, v in headers.items()})
-    response = connection.getresponse()
-    return response.status, response.read().decode()
 
 
 def test_three_of_which_one_is_killed_and_comes_back(several):

@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::answers::{Admin, JSON, TEXT};
 use super::shadow::ShadowView;
+use super::split::SplitView;
 use super::stats::Stats;
 use super::{handlers, page, query, record};
 use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
@@ -172,6 +173,22 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             NO_TOKEN,
         ],
         handler: || get(handlers::shadow_report),
+    },
+    Endpoint {
+        path: "/split",
+        is_post: false,
+        is_guarded: true,
+        shows: "what requests say of the candidate of a live split, its share, and why that rises, waits or fell to nothing (text; JSON by Accept: application/json or ?format=json)",
+        parameters: &[Parameter {
+            name: "format",
+            about: "the form of the answer, whatever `Accept` says",
+            schema: |_| diagnosis_format(),
+        }],
+        answers: &[
+            ok("sentences, or every figure", &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<SplitView>())]),
+            no(404, "nothing is split: `split.candidate` is not given"),
+        ],
+        handler: || get(handlers::split),
     },
     Endpoint {
         path: "/record",

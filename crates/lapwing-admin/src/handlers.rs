@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::access::may_read_payloads;
 use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
 use super::surfaces::Surfaces;
-use super::{diagnosis, hdr, health, prometheus, query, shadow, stats};
+use super::{diagnosis, hdr, health, prometheus, query, shadow, split, stats};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
@@ -67,6 +67,24 @@ pub(crate) async fn shadow_report(State(admin): State<Admin>, peer: Option<Exten
             Some(shadow) => Ok((TEXT, vec![shadow::text(surfaces, shadow).into_bytes()])),
             None if wants_json => Ok((JSON, vec![b"{\"targets\":[]}".to_vec()])),
             None => Ok((TEXT, vec![b"there is no shadow target; --shadow URL adds one\n".to_vec()])),
+        })
+        .await
+}
+
+/// What a live split shows, in words unless JSON is asked for by name.
+pub(crate) async fn split(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let format = match query::format(&uri) {
+        Ok(format) => format,
+        Err(error) => return refuse(&error),
+    };
+    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
+    let Some(split) = admin.surfaces.split.clone() else {
+        return text(StatusCode::NOT_FOUND, "nothing is split: split.candidate names none of `upstreams`");
+    };
+    admin
+        .make(move |_| {
+            let view = split::view(&split);
+            if wants_json { json(&view) } else { Ok((TEXT, vec![view.to_string().into_bytes()])) }
         })
         .await
 }

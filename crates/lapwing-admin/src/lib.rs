@@ -23,6 +23,7 @@
 //! #   optima: Arc::default(),
 //! #   config_schema: Arc::default(),
 //! #   engine: Arc::new(Vec::new),
+//! #   split: None,
 //! #   shadow: None,
 //! #   recording: Arc::default(),
 //! #   diagnosis: None,
@@ -71,6 +72,7 @@ mod query;
 mod record;
 mod server;
 mod shadow;
+mod split;
 mod stats;
 mod surfaces;
 

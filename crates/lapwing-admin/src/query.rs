@@ -68,6 +68,12 @@ pub(crate) fn diagnosis(uri: &Uri) -> Result<DiagnosisQuery, QueryError> {
     Ok(DiagnosisQuery { window, names: Names::of(route, model), format })
 }
 
+/// `?format=text|json`.
+pub(crate) fn format(uri: &Uri) -> Result<Option<DiagnosisFormat>, QueryError> {
+    let [format] = fields(uri, ["format"])?;
+    QueryFields::value("format", format, DiagnosisFormat::ALL, DiagnosisFormat::name)
+}
+
 /// `?window=10s|1m|5m|all`.
 pub(crate) fn window(uri: &Uri, default: Window) -> Result<Window, QueryError> {
     let [window] = fields(uri, ["window"])?;

@@ -19,6 +19,7 @@ use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{Counters, Registry};
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use lapwing_shadow::recording::{RecordOptions, RecordedLines};
+use lapwing_shadow::split::LiveSplit;
 use lapwing_shadow::{ShadowCounters, ShadowSurface};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
@@ -60,6 +61,8 @@ pub struct Surfaces {
     pub upstreams: Arc<dyn Fn() -> Vec<UpstreamState> + Send + Sync>,
     /// The models that this process serves itself.
     pub engine: HostedModels,
+    /// The live split, if there is one.
+    pub split: Option<Arc<Mutex<LiveSplit>>>,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
     /// What recordings did not write.

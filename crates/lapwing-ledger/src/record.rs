@@ -5,6 +5,7 @@
 //!
 //! Every `_ns` field except the anchor is an offset from the request's start, in nanoseconds.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -194,6 +195,8 @@ pub struct Ledger {
     pub is_recorded: bool,
     /// What a client's request and its copies, or its record, have in common.
     pub pair: Option<PairId>,
+    /// Of which of its keys a live split chose the upstream, as a number; `None` if none did, or its choice could not be kept.
+    pub split_key: Option<NonZeroU32>,
     /// The wall clock at the start, in nanoseconds since the Unix epoch. The request path leaves it at zero; the code that takes the ledger
     /// reads the clock once for many.
     pub anchor_unix_ns: u64,
@@ -209,8 +212,8 @@ pub struct Ledger {
     pub spans: SmallVec<[Span; 4]>,
     /// Reports in the response: [`Self::REPORTS`] at most.
     pub reports: SmallVec<[Report; 4]>,
-    /// Spans and reports that were dropped because there was no room.
-    pub overflowed: u32,
+    /// Spans and reports that were dropped because there was no room; the greatest number stands for more.
+    pub overflowed: u16,
     /// What the request asks for.
     pub work: Work,
     /// The read that brought the first byte of a streamed response's body; zero if the response is no stream or has no body.
@@ -259,6 +262,7 @@ impl Ledger {
             copied: None,
             is_recorded: false,
             pair: None,
+            split_key: None,
             anchor_unix_ns,
             started,
             total_ns: 0,
@@ -304,7 +308,7 @@ impl Ledger {
         if self.spans.len() < Self::SPANS {
             self.spans.push(span);
         } else {
-            self.overflowed += 1;
+            self.overflowed = self.overflowed.saturating_add(1);
         }
     }
 
@@ -314,7 +318,7 @@ impl Ledger {
         if self.reports.len() < Self::REPORTS {
             self.reports.push(report);
         } else {
-            self.overflowed += 1;
+            self.overflowed = self.overflowed.saturating_add(1);
         }
     }
 

@@ -9,7 +9,8 @@
 //! - `pairs` puts the accounts of both sides together; `outputs` adds up by target and route how their outputs compare; `surface` is what
 //!   the report is made of;
 //! - [`recording`] records requests into a file, [`replay`] sends those of a file, and writes the pairs into another; [`gates`]: bounds
-//!   that a replay must keep.
+//!   that a replay must keep;
+//! - [`split`]: clients' own requests divided between upstreams, what they show, and when the share rises or falls to nothing.
 //!
 //! It never delays a request, never copies what it cannot show to be safe to repeat, and knows neither the engine nor the whole
 //! configuration: the command loads models, and makes the [`ShadowSettings`].
@@ -45,6 +46,7 @@ mod repeatable;
 pub mod replay;
 mod sampler;
 mod settings;
+pub mod split;
 mod surface;
 mod tap;
 

@@ -160,7 +160,7 @@ impl AccountGuard<InHandler> {
 
 fn push(ledger: &mut Ledger, most: usize, stage: Stage, event: ObservedEvent, from: Stamp, to: Stamp) {
     if ledger.spans.len() >= most {
-        ledger.overflowed += 1;
+        ledger.overflowed = ledger.overflowed.saturating_add(1);
         return;
     }
     let (start_ns, end_ns) = (ledger.offset(from), ledger.offset(to.max(from)));

@@ -12,6 +12,7 @@ use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
 use lapwing_metrics::Registry;
 use lapwing_shadow::recording::RecordAccounts;
+use lapwing_shadow::split::LiveSplit;
 use lapwing_shadow::{PairHalf, PairTable, ShadowParts};
 use lapwing_telemetry::TailSampler;
 
@@ -26,6 +27,8 @@ pub(crate) struct Destinations {
     pub(crate) sampler: Option<Mutex<TailSampler>>,
     /// Hands clients' exchanges to the diagnostician.
     pub(crate) diagnosis: Option<Mutex<DiagnosisFeed>>,
+    /// Judges the candidate of a live split.
+    pub(crate) split: Option<Arc<Mutex<LiveSplit>>>,
     pub(crate) assessor: DebtAssessor,
 }
 
@@ -34,7 +37,9 @@ impl Destinations {
     pub(crate) fn lock(&self, now: Stamp) -> Kept<'_> {
         let sampler = self.sampler.as_ref().map(Mutex::lock);
         let diagnosis = self.diagnosis.as_ref().map(Mutex::lock);
-        Kept { registry: self.registry.lock(), copies: self.shadow.as_ref().map(Copies::lock), sampler, diagnosis, to: self, now }
+        let split = self.split.as_ref().map(|split| split.lock());
+        let copies = self.shadow.as_ref().map(Copies::lock);
+        Kept { registry: self.registry.lock(), copies, sampler, diagnosis, split, to: self, now }
     }
 }
 
@@ -44,6 +49,7 @@ pub(crate) struct Kept<'l> {
     copies: Option<Copies<'l>>,
     sampler: Option<MutexGuard<'l, TailSampler>>,
     diagnosis: Option<MutexGuard<'l, DiagnosisFeed>>,
+    split: Option<MutexGuard<'l, LiveSplit>>,
     to: &'l Destinations,
     now: Stamp,
 }
@@ -78,6 +84,9 @@ impl Kept<'_> {
             copies => {
                 if let Some(copies) = copies {
                     copies.pairs.primary(&exchange, self.now);
+                }
+                if let Some(split) = &mut self.split {
+                    split.take(&exchange, self.now);
                 }
                 if let Some(log) = &self.to.access_log {
                     log.push(&exchange);
@@ -142,6 +151,9 @@ impl Kept<'_> {
             copies.pairs.retain_named(self.registry.labels());
         }
         self.to.assessor.retain_named();
+        if let Some(split) = &mut self.split {
+            split.retain_named();
+        }
         if let Some(diagnosis) = &mut self.diagnosis {
             diagnosis.retain_named();
         }
@@ -158,6 +170,13 @@ impl Kept<'_> {
     pub(crate) fn tick_sampler(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.tick(self.now);
+        }
+    }
+
+    /// Lets time pass for the live split.
+    pub(crate) fn tick_split(&mut self) {
+        if let Some(split) = &mut self.split {
+            split.tick(self.now);
         }
     }
 

@@ -27,6 +27,7 @@ use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::RecordAccounts;
+use lapwing_shadow::split::LiveSplit;
 use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.
@@ -103,6 +104,7 @@ impl Aggregation {
                 access_log: None,
                 sampler: None,
                 diagnosis: None,
+                split: None,
                 assessor,
             },
             counters,
@@ -137,6 +139,11 @@ impl Aggregation {
     /// Takes the accounts of copies too.
     pub(crate) fn shadowing(self, shadow: Option<ShadowParts>) -> Self {
         Self { destinations: Destinations { shadow, ..self.destinations }, ..self }
+    }
+
+    /// Judges a live split by the exchanges of clients.
+    pub(crate) fn splitting(self, split: Option<Arc<Mutex<LiveSplit>>>) -> Self {
+        Self { destinations: Destinations { split, ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
@@ -254,6 +261,7 @@ impl Aggregation {
         kept.tick_pairs();
         kept.tick_sampler();
         kept.tick_diagnosis();
+        kept.tick_split();
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -12,11 +12,13 @@ use super::inferred::InferredSeries;
 use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
 use lapwing_shadow::ShadowCounters;
+use lapwing_shadow::split::SplitStatus;
 
 mod diagnosis;
 mod inferred;
 mod otlp;
 mod shadow;
+mod split;
 mod upstreams;
 
 /// Writes all families in a format, in pieces.
@@ -58,6 +60,7 @@ struct AdminFamilies {
     recording: Arc<ShadowCounters>,
     excess: Option<diagnosis::BudgetExcess>,
     upstreams: Vec<UpstreamState>,
+    split: Option<SplitStatus>,
     inferred: Option<InferredSeries>,
 }
 
@@ -69,6 +72,7 @@ impl AdminFamilies {
             shadow: surfaces.shadow.as_ref().map(|shadow| shadow::Shadow::of(shadow, scope)),
             recording: surfaces.recording.clone(),
             upstreams: (surfaces.upstreams)(),
+            split: surfaces.split.as_ref().map(|split| split.lock().status()),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
         }
@@ -89,7 +93,8 @@ impl Extras for AdminFamilies {
             shadow.encode(encoder)?;
         }
         shadow::recording(&self.recording, encoder)?;
-        upstreams::encode(&self.upstreams, encoder)
+        upstreams::encode(&self.upstreams, encoder)?;
+        self.split.as_ref().map_or(Ok(()), |split| split::encode(split, encoder))
     }
 }
 

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use lapwing_compare::ab::{LatencyReport, sentence};
+use lapwing_metrics::Labels;
 use lapwing_metrics::views::Pairs;
-use lapwing_shadow::{CardSnapshot, PairFigure, ShadowSurface};
+use lapwing_shadow::{CardSnapshot, PairFigure};
 
 /// One target, route, model and cost class.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,8 +24,8 @@ pub(crate) struct ComparisonView {
 
 impl ComparisonView {
     /// What the figures of `card` say about the target of this name.
-    pub(crate) fn of(shadow: &ShadowSurface, target: &str, card: CardSnapshot) -> Self {
-        let model = shadow.labels.models.text(card.model);
+    pub(crate) fn of(labels: &Labels, target: &str, card: CardSnapshot) -> Self {
+        let model = labels.models.text(card.model);
         // the model first, because that is what a candidate changes; then the whole window
         let mut order: Vec<&(PairFigure, LatencyReport)> = card.figures.iter().collect();
         order.sort_by_key(|(figure, _)| match figure.name() {
@@ -35,7 +36,7 @@ impl ComparisonView {
         let spoken: Vec<(&str, &LatencyReport)> = order.iter().map(|(figure, report)| (figure.name(), report)).collect();
         let total = card.figures.iter().find(|(figure, _)| *figure == PairFigure::Total);
         Self {
-            route: shadow.labels.routes.text(card.route),
+            route: labels.routes.text(card.route),
             model: Some(model).filter(|model| !model.is_empty()),
             class: card.class.map(|class| 1 << class),
             text: sentence(target, &spoken),

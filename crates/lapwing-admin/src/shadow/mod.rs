@@ -6,7 +6,7 @@
 //! - `waterfalls`: both sides of the pairs that differ most, next to each other.
 
 mod changed;
-mod comparison;
+pub(crate) mod comparison;
 mod routes;
 mod waterfalls;
 
@@ -133,7 +133,8 @@ pub fn compared_targets(shadow: &ShadowSurface, payloads: Result<(), &'static st
     };
     let targets = shadow.targets.iter().zip(snapshots).enumerate().filter_map(|(index, (info, (snapshot, differing)))| {
         let counters = shadow.counters.target(index)?;
-        let comparisons: Vec<_> = snapshot.cards.into_iter().map(|card| ComparisonView::of(shadow, &info.name, card)).collect();
+        let comparisons: Vec<_> =
+            snapshot.cards.into_iter().map(|card| ComparisonView::of(&shadow.labels, &info.name, card)).collect();
         let [mut outputs, mut outputs_by_quota] = {
             let outputs = shadow.outputs.lock();
             CopyCause::ALL.map(|cause| outputs.of(index, cause))
@@ -192,7 +193,7 @@ pub(crate) fn report(surfaces: &Surfaces, shadow: &ShadowSurface, payloads: Resu
         routes: (shadow.routes)().into_iter().map(RouteView::from).collect(),
         unpaired,
         overflowed,
-        contention: contention.into_iter().map(|card| ComparisonView::of(shadow, COPIED, card)).collect(),
+        contention: contention.into_iter().map(|card| ComparisonView::of(&shadow.labels, COPIED, card)).collect(),
         debts: debts(surfaces),
         budget: BudgetView { used, limit },
         assumptions: ASSUMPTIONS,

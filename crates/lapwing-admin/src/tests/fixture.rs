@@ -113,6 +113,7 @@ pub(crate) fn empty() -> Surfaces {
         optima: Arc::default(),
         upstreams: Arc::new(Vec::new),
         engine: Arc::new(Vec::new),
+        split: None,
         shadow: None,
         recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),
@@ -254,5 +255,6 @@ pub(crate) fn busy() -> Surfaces {
         infer: Arc::new(move |key| inferred.iter().find(|(of, _)| *of == key).map(|(_, stages)| stages.clone())),
     };
     let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(inference));
-    Surfaces { shadow, diagnosis, ..surfaces }
+    let split = Some(super::split::one_split(&surfaces));
+    Surfaces { shadow, diagnosis, split, ..surfaces }
 }

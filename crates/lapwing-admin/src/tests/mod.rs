@@ -7,5 +7,6 @@ mod openapi;
 mod otlp;
 mod page;
 mod shadow;
+mod split;
 mod surfaces;
 mod work;

@@ -17,19 +17,19 @@ const OPEN: usize = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MatchTicket(u64);
 
-/// The latencies of two matched requests in nanoseconds; `None` for one that failed.
+/// What is known of two matched requests: by default the latency in nanoseconds, `None` for one that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatchedPair {
+pub struct MatchedPair<T = Option<u64>> {
     /// Of the request that went to the baseline.
-    pub baseline_ns: Option<u64>,
+    pub baseline: T,
     /// Of the request that went to the candidate.
-    pub candidate_ns: Option<u64>,
+    pub candidate: T,
 }
 
 impl MatchedPair {
     /// Records the pair.
     pub fn record(&self, counts: &mut PairCounts) {
-        match (self.baseline_ns, self.candidate_ns) {
+        match (self.baseline, self.candidate) {
             (Some(baseline_ns), Some(candidate_ns)) => counts.record(baseline_ns, candidate_ns),
             (Some(baseline_ns), None) => counts.record_failed_side(PairSide::Candidate, baseline_ns),
             (None, Some(candidate_ns)) => counts.record_failed_side(PairSide::Baseline, candidate_ns),
@@ -39,11 +39,11 @@ impl MatchedPair {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct OpenRequest {
+struct OpenRequest<T> {
     side: PairSide,
     partner: Option<MatchTicket>,
-    /// Set when the request has finished: its latency, or `None` if it failed.
-    finished: Option<Option<u64>>,
+    /// What is known of it, once it has finished.
+    finished: Option<T>,
 }
 
 /// Matches the requests of one route and cost class. Each is used at most once; at most 4,096 are
@@ -51,15 +51,21 @@ struct OpenRequest {
 ///
 /// With half of the requests on each side there are 0.47 pairs per request; with 5 % on the candidate, each of its requests has a
 /// partner.
-#[derive(Clone, Debug, Default)]
-pub struct LifoMatcher {
+#[derive(Clone, Debug)]
+pub struct LifoMatcher<T = Option<u64>> {
     next: u64,
     /// The unmatched requests of the baseline and of the candidate, the latest last.
     unmatched: [VecDeque<MatchTicket>; 2],
-    open: BTreeMap<MatchTicket, OpenRequest>,
+    open: BTreeMap<MatchTicket, OpenRequest<T>>,
 }
 
-impl LifoMatcher {
+impl<T> Default for LifoMatcher<T> {
+    fn default() -> Self {
+        Self { next: 0, unmatched: [VecDeque::new(), VecDeque::new()], open: BTreeMap::new() }
+    }
+}
+
+impl<T> LifoMatcher<T> {
     /// A request starts. The ticket is for [`finish`](Self::finish) or [`abandon`](Self::abandon).
     pub fn start(&mut self, side: PairSide) -> MatchTicket {
         let ticket = MatchTicket(self.next);
@@ -88,19 +94,21 @@ impl LifoMatcher {
         ticket
     }
 
-    /// A request finished after `latency_ns`, or failed (`None`). Returns the pair if its partner has finished too.
-    pub fn finish(&mut self, ticket: MatchTicket, latency_ns: Option<u64>) -> Option<MatchedPair> {
-        let request = self.open.get_mut(&ticket)?;
-        request.finished = Some(latency_ns);
-        let (side, partner) = (request.side, request.partner?);
-        let partner_ns = self.open.get(&partner)?.finished?;
-        self.open.remove(&ticket);
-        self.open.remove(&partner);
-        let (baseline_ns, candidate_ns) = match side {
-            PairSide::Baseline => (latency_ns, partner_ns),
-            PairSide::Candidate => (partner_ns, latency_ns),
+    /// A request finished, and `known` is what is to be compared. Returns the pair if its partner has finished too.
+    pub fn finish(&mut self, ticket: MatchTicket, known: T) -> Option<MatchedPair<T>> {
+        let request = self.open.get(&ticket)?;
+        let side = request.side;
+        let partner = request.partner.filter(|partner| self.open.get(partner).is_some_and(|other| other.finished.is_some()));
+        let Some(partner) = partner else {
+            self.open.get_mut(&ticket)?.finished = Some(known);
+            return None;
         };
-        Some(MatchedPair { baseline_ns, candidate_ns })
+        self.open.remove(&ticket);
+        let other = self.open.remove(&partner)?.finished?;
+        Some(match side {
+            PairSide::Baseline => MatchedPair { baseline: known, candidate: other },
+            PairSide::Candidate => MatchedPair { baseline: other, candidate: known },
+        })
     }
 
     /// A request ended without a latency and without being at fault, as when its client went away. Its partner, if it has one, is

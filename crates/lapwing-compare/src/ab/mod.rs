@@ -6,7 +6,7 @@
 //! - `evidence`: how strongly counts contradict a probability; its inversion is every interval and every verdict; which of many
 //!   routes changed;
 //! - `report`: the numbers, the verdicts, and how many more pairs they take; in JSON and in words;
-//! - `matching`: pairs from requests that went to one side only.
+//! - `matching`: pairs from requests that went to one side only; `shares`: how many of them failed.
 //!
 //! All numbers of one report hold together with 95 % confidence at every moment one looks; [`ASSUMPTIONS`] says on which
 //! conditions, and what cannot be concluded.
@@ -31,6 +31,7 @@ mod counts;
 mod evidence;
 mod matching;
 mod report;
+mod shares;
 mod tracking;
 
 #[cfg(test)]
@@ -42,4 +43,5 @@ pub use matching::{LifoMatcher, MatchTicket, MatchedPair};
 pub use report::{
     ASSUMPTIONS, IntervalEstimate, LatencyReport, MismatchReport, QuantileEstimates, RatioEstimates, Verdict, sentence,
 };
+pub use shares::WatchedShare;
 pub use tracking::Tracking;

@@ -150,6 +150,14 @@ families! {
         "Whether each of several upstreams takes connections, as far as is known: 1 or 0.";
     UPSTREAM_IN_FLIGHT: Gauge "lapwing_upstream_requests_in_flight" None, ["upstream"],
         "Requests in flight at each of several upstreams.";
+    SPLIT_SHARE: Gauge "lapwing_split_share" None, ["candidate"],
+        "The share of keys that a live split sends to the candidate, 0 to 1.";
+    SPLIT_STOPPED: Gauge "lapwing_split_stopped" None, ["candidate"],
+        "Whether a limit of the split was exceeded, so that the candidate gets nothing any more: 1 or 0.";
+    SPLIT_REQUESTS: Counter "lapwing_split_requests" None, ["candidate", "side"],
+        "Requests that the split placed: with the candidate, with the baseline, there because they have no key (without_key), or with the other side because theirs took no connections (away).";
+    SPLIT_JUDGED: Counter "lapwing_split_judged" None, ["candidate"],
+        "Requests that were judged.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

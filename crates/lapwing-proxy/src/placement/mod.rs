@@ -4,17 +4,22 @@
 //! to any upstream; of the route's, its policy chooses among those that take connections. One that takes none is looked for once a second; its
 //! share goes to the others. A request whose connection failed before a byte of it was written goes to another one, once, and within a
 //! budget: else what is left of the upstreams would be asked twice for everything.
+//!
+//! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
 mod config;
 mod pool;
 mod route;
+mod split;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use http::Request;
+use http::{HeaderMap, Request};
 
 pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatch, UPSTREAM, UpstreamRoute, check};
+pub use split::{SplitAssignment, TrafficSplit};
 
 use self::pool::{Candidate, Pool};
 use self::route::Route;
@@ -72,10 +77,15 @@ impl Upstreams {
         Self { first: upstream, others: Arc::default(), placement: None, health }
     }
 
-    /// Several upstreams, among which `routes` and, for what none of them takes, `policy` choose; `None` if there is none.
+    /// Several upstreams, among which `routes` and, for what none of them takes, `split` and `policy` choose; `None` if there is none.
     #[must_use]
-    pub fn several(members: Vec<PoolMember>, routes: &[UpstreamRoute], policy: PlacementPolicy) -> Option<Self> {
-        let placement = Arc::new(Placement::new(&members, routes, policy));
+    pub fn several(
+        members: Vec<PoolMember>,
+        routes: &[UpstreamRoute],
+        policy: PlacementPolicy,
+        split: Option<Arc<TrafficSplit>>,
+    ) -> Option<Self> {
+        let placement = Arc::new(Placement::new(&members, routes, policy, split));
         let mut members = members.into_iter().map(|member| member.upstream);
         let (first, others) = (members.next()?, members.collect());
         Some(Self { first, others, placement: Some(placement), health: Arc::default() })
@@ -127,14 +137,23 @@ pub(crate) struct Placed {
 pub(crate) struct Placement {
     candidates: Box<[Candidate]>,
     routes: Box<[Route]>,
-    /// That of each route, then that of all upstreams.
+    /// That of each route, then that of all upstreams, then the baseline of the split.
     pools: Box<[Pool]>,
+    /// The split, and its candidate by its place.
+    split: Option<(Arc<TrafficSplit>, usize)>,
     /// Requests in flight that went to another upstream.
     moved: AtomicU32,
 }
 
 impl Placement {
-    fn new(members: &[PoolMember], routes: &[UpstreamRoute], policy: PlacementPolicy) -> Self {
+    fn new(members: &[PoolMember], routes: &[UpstreamRoute], policy: PlacementPolicy, split: Option<Arc<TrafficSplit>>) -> Self {
+        let split = split.and_then(|split| {
+            let candidate = members.iter().position(|member| member.name == split.candidate())?;
+            Some((split, candidate))
+        });
+        let baseline = split
+            .as_ref()
+            .map(|(_, candidate)| Pool::new((0..members.len()).filter(|place| place != candidate).collect(), policy));
         let place = |name: &String| members.iter().position(|member| member.name == *name);
         let of_route =
             |route: &UpstreamRoute| Pool::new(route.to.iter().filter_map(place).collect(), route.policy.unwrap_or(policy));
@@ -148,30 +167,68 @@ impl Placement {
         Self {
             candidates: candidates.collect(),
             routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
-            pools: routes.iter().map(of_route).chain([all]).collect(),
+            pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
+            split,
             moved: AtomicU32::new(0),
         }
     }
 
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on.
     pub(crate) fn place<B>(self: &Arc<Self>, request: &Request<B>, account: &RequestAccount) -> Placed {
-        let pool = self.routes.iter().position(|route| route.takes(request)).unwrap_or(self.routes.len());
-        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates, None));
-        let placed = Placed { at: chosen.unwrap_or_default(), pool };
+        let (placed, split_key) = match (self.routes.iter().position(|route| route.takes(request)), &self.split) {
+            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers()),
+            (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
+        };
         if let Some(one) = self.candidates.get(placed.at)
             && account.add_on_close(Box::new(PlacedRequest { placement: self.clone(), placed }))
         {
             one.active.fetch_add(1, Relaxed);
-            account.write_ledger(|ledger| ledger.series.upstream = one.label);
+            account.write_ledger(|ledger| {
+                ledger.series.upstream = one.label;
+                ledger.split_key = split_key;
+            });
         }
         placed
+    }
+
+    fn choose_from(&self, pool: usize) -> Placed {
+        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates, None));
+        Placed { at: chosen.unwrap_or_default(), pool }
+    }
+
+    /// The upstream for a request with these headers by a split, and its key if the choice is the split's.
+    fn place_by(&self, split: &TrafficSplit, candidate: usize, headers: &HeaderMap) -> (Placed, Option<NonZeroU32>) {
+        let baseline = self.routes.len() + 1;
+        let of_candidate = Placed { at: candidate, pool: baseline };
+        let is_away = |placed: Placed| self.candidates.get(placed.at).is_some_and(|one| one.health.is_away());
+        let assigned = if split.is_open() { split.assign(headers) } else { None };
+        if let Some((SplitAssignment::Candidate, key)) = assigned {
+            if !is_away(of_candidate) {
+                split.count(SplitAssignment::Candidate);
+                return (of_candidate, Some(key));
+            }
+            split.count(SplitAssignment::Away);
+            return (self.choose_from(baseline), None);
+        }
+        let placed = self.choose_from(baseline);
+        // all of the baseline are away
+        if is_away(placed) && !is_away(of_candidate) {
+            split.count(SplitAssignment::Away);
+            return (of_candidate, None);
+        }
+        let is_keyless = assigned.is_none() && split.is_open();
+        split.count(if is_keyless { SplitAssignment::WithoutKey } else { SplitAssignment::Baseline });
+        (placed, assigned.map(|(_, key)| key))
     }
 
     /// Chooses another upstream that `speaks` what is needed, for a request whose own takes no connection, if there is room in the budget.
     pub(crate) fn place_again(&self, failed: Placed, account: &RequestAccount, speaks: impl Fn(usize) -> bool) -> Option<Placed> {
         let counters = &account.context.counters;
-        let found = self.pools.get(failed.pool).and_then(|pool| pool.choose(&self.candidates, Some(failed.at)));
-        let at = found.filter(|at| !self.candidates.get(*at).is_none_or(|one| one.health.is_away()) && speaks(*at))?;
+        let is_there = |at: &usize| !self.candidates.get(*at).is_none_or(|one| one.health.is_away()) && speaks(*at);
+        let other = |pool: usize| self.pools.get(pool)?.choose(&self.candidates, Some(failed.at)).filter(is_there);
+        // a baseline of which nobody else is there has the candidate
+        let is_of_split = self.split.is_some() && failed.pool > self.routes.len();
+        let at = other(failed.pool).or_else(|| if is_of_split { other(self.routes.len()) } else { None })?;
         let (from, to) = (self.candidates.get(failed.at)?, self.candidates.get(at)?);
         let active: u32 = self.candidates.iter().map(|one| one.active.load(Relaxed)).sum();
         if self.moved.load(Relaxed) >= (active / RETRY_DIVISOR).max(MIN_RETRIES) {
@@ -180,6 +237,7 @@ impl Placement {
         }
         account.write_ledger(|ledger| {
             ledger.series.upstream = to.label;
+            ledger.split_key = None;
             from.active.fetch_sub(1, Relaxed);
             to.active.fetch_add(1, Relaxed);
             self.moved.fetch_add(1, Relaxed);
@@ -210,95 +268,4 @@ impl OnClose for PlacedRequest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::in_flight::fixtures;
-    use lapwing_ledger::{LabelTable, Stamp};
-    use lapwing_net::ConnectError;
-
-    fn upstreams(names: &[&str], routes: &[UpstreamRoute]) -> (Upstreams, Vec<LabelId>) {
-        let labels = LabelTable::new(16);
-        let member = |name: &&str| PoolMember {
-            upstream: PlacedUpstream { target: Target::Tcp(format!("{name}:1")), protocol: None, health: Arc::default() },
-            name: (*name).to_owned(),
-            label: labels.intern(name),
-            weight: 1,
-        };
-        let members: Vec<_> = names.iter().map(member).collect();
-        let labels = members.iter().map(|member| member.label).collect();
-        (Upstreams::several(members, routes, PlacementPolicy::RoundRobin).unwrap(), labels)
-    }
-
-    fn active(upstreams: &Upstreams) -> Vec<u32> {
-        upstreams.active().collect()
-    }
-
-    fn post(path: &str) -> Request<()> {
-        Request::post(path).body(()).unwrap()
-    }
-
-    #[test]
-    fn a_request_counts_where_it_went_until_it_ends() {
-        let (upstreams, labels) = upstreams(&["a", "b"], &[]);
-        let placement = upstreams.placement().unwrap();
-        let accounts = [(); 3].map(|()| fixtures::account());
-        let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account).at).collect();
-        assert_eq!((places, active(&upstreams)), (vec![0, 1, 0], vec![2, 1]));
-        let upstream = |at: usize| accounts[at].read_ledger(|ledger| ledger.series.upstream);
-        assert_eq!([upstream(0), upstream(1)], [Some(labels[0]), Some(labels[1])]);
-        let again = placement.place_again(Placed { at: 0, pool: 0 }, &accounts[0], |_| true).unwrap();
-        assert_eq!((again.at, upstream(0), active(&upstreams)), (1, Some(labels[1]), vec![1, 2]));
-        accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
-        assert_eq!((active(&upstreams), placement.moved.load(Relaxed)), (vec![0, 0], 0));
-        let late = &accounts[0];
-        placement.place(&post("/"), late);
-        assert!(placement.place_again(Placed { at: 0, pool: 0 }, late, |_| true).is_none());
-        assert_eq!(active(&upstreams), [0, 0], "its ledger is handed over");
-    }
-
-    #[test]
-    fn the_budget_bounds_how_many_go_to_another_upstream() {
-        let (upstreams, _) = upstreams(&["a", "b"], &[]);
-        let placement = upstreams.placement().unwrap();
-        let moved = |requests: usize| {
-            let accounts: Vec<_> = (0..requests).map(|_| fixtures::account()).collect();
-            let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account)).collect();
-            let again = placed.iter().zip(&accounts).map(|(placed, account)| placement.place_again(*placed, account, |_| true));
-            let moved = again.flatten().count();
-            let withheld: u64 = accounts.iter().map(|account| account.context.counters.get(Counter::FailoversWithheld)).sum();
-            assert_eq!(withheld, (requests - moved) as u64);
-            accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
-            moved
-        };
-        assert_eq!([moved(2), moved(10), moved(100)], [2, 3, 20]);
-    }
-
-    #[test]
-    fn nobody_else_means_no_second_try() {
-        let (upstreams, _) = upstreams(&["a", "b"], &[]);
-        let placement = upstreams.placement().unwrap();
-        let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0 });
-        placement.place(&post("/"), &account);
-        assert!(placement.place_again(failed, &account, |_| false).is_none(), "none speaks it");
-        let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());
-        upstreams.others()[0].health.on_failed(&upstreams.others()[0].target, &refused);
-        assert!(placement.place_again(failed, &account, |_| true).is_none(), "the other is away");
-        assert!(!upstreams.health().is_away(), "clients stay");
-    }
-
-    #[test]
-    fn a_route_leads_to_its_own_upstreams() {
-        let route = |matches: RouteMatch, to: &[&str]| UpstreamRoute {
-            matches,
-            to: to.iter().map(|name| (*name).to_owned()).collect(),
-            policy: None,
-        };
-        let by_model = route(RouteMatch { model: Some("bert*".into()), ..RouteMatch::default() }, &["b"]);
-        let by_path = route(RouteMatch { route: Some("/v1/*".into()), ..RouteMatch::default() }, &["c"]);
-        let (upstreams, _) = upstreams(&["a", "b", "c"], &[by_model, by_path]);
-        let placement = upstreams.placement().unwrap();
-        let at = |path: &str| placement.place(&post(path), &fixtures::account()).at;
-        assert!((0..4).all(|_| at("/v2/models/bert-base/infer") == 1 && at("/v1/chat/completions") == 2));
-        assert_eq!([(); 3].map(|()| at("/other")), [0, 1, 2], "no route takes it");
-    }
-}
+mod tests;

@@ -81,6 +81,12 @@ impl Card {
         }
     }
 
+    /// The report of the whole upstream window; `None` without a pair.
+    pub(crate) fn total(&self) -> Option<LatencyReport> {
+        let tracked = self.figures[0].as_ref().filter(|tracked| tracked.counts.pairs() > 0)?;
+        Some(LatencyReport::new(&tracked.counts, &tracked.tracking))
+    }
+
     /// The report of each figure that both sides have.
     pub(crate) fn reports(&self) -> Vec<(PairFigure, LatencyReport)> {
         let report = |tracked: &Tracked| LatencyReport::new(&tracked.counts, &tracked.tracking);

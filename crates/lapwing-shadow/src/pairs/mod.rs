@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use self::agreement::Agreements;
 pub use self::agreement::OutputResult;
-use self::card::Card;
+pub(crate) use self::card::Card;
 pub use self::card::{RATIO_BOUNDS, RatioHistogram};
 use self::contention::Contention;
 use self::differing::DifferingPairs;

@@ -13,11 +13,11 @@ fn the_latest_unmatched_request_is_the_partner() {
     let candidate = matcher.start(Candidate);
     assert_eq!(matcher.finish(older, Some(1)), None);
     assert_eq!(matcher.finish(candidate, Some(30)), None);
-    let pair = MatchedPair { baseline_ns: Some(2), candidate_ns: Some(30) };
+    let pair = MatchedPair { baseline: Some(2), candidate: Some(30) };
     assert_eq!(matcher.finish(newer, Some(2)), Some(pair));
     assert_eq!(matcher.finish(newer, Some(2)), None, "each is used once");
     let second = matcher.start(Candidate);
-    let pair = MatchedPair { baseline_ns: Some(1), candidate_ns: None };
+    let pair = MatchedPair { baseline: Some(1), candidate: None };
     assert_eq!(matcher.finish(second, None), Some(pair));
 }
 
@@ -48,7 +48,7 @@ fn only_the_latest_eight_wait() {
 
 #[test]
 fn requests_that_never_finish_are_forgotten() {
-    let mut matcher = LifoMatcher::default();
+    let mut matcher: LifoMatcher = LifoMatcher::default();
     let mut random = SplitMix::new(1);
     for _ in 0..100_000 {
         matcher.start(if random.next().is_multiple_of(2) { Baseline } else { Candidate });

@@ -6,5 +6,5 @@ mod matching;
 mod oracle;
 mod report;
 mod simulation;
-mod stream;
+pub(crate) mod stream;
 mod tracking;

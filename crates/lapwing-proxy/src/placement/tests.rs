@@ -1,0 +1,184 @@
+//! Placement, failover and their bounds; routes; and the live split.
+
+use super::*;
+use crate::in_flight::fixtures;
+use lapwing_ledger::{LabelTable, Stamp};
+use lapwing_net::ConnectError;
+
+fn upstreams(names: &[&str], routes: &[UpstreamRoute]) -> (Upstreams, Vec<LabelId>) {
+    split_upstreams(names, routes, None)
+}
+
+fn split_upstreams(names: &[&str], routes: &[UpstreamRoute], split: Option<Arc<TrafficSplit>>) -> (Upstreams, Vec<LabelId>) {
+    let labels = LabelTable::new(16);
+    let member = |name: &&str| PoolMember {
+        upstream: PlacedUpstream { target: Target::Tcp(format!("{name}:1")), protocol: None, health: Arc::default() },
+        name: (*name).to_owned(),
+        label: labels.intern(name),
+        weight: 1,
+    };
+    let members: Vec<_> = names.iter().map(member).collect();
+    let labels = members.iter().map(|member| member.label).collect();
+    (Upstreams::several(members, routes, PlacementPolicy::RoundRobin, split).unwrap(), labels)
+}
+
+fn active(upstreams: &Upstreams) -> Vec<u32> {
+    upstreams.active().collect()
+}
+
+fn post(path: &str) -> Request<()> {
+    Request::post(path).body(()).unwrap()
+}
+
+#[test]
+fn a_request_counts_where_it_went_until_it_ends() {
+    let (upstreams, labels) = upstreams(&["a", "b"], &[]);
+    let placement = upstreams.placement().unwrap();
+    let accounts = [(); 3].map(|()| fixtures::account());
+    let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account).at).collect();
+    assert_eq!((places, active(&upstreams)), (vec![0, 1, 0], vec![2, 1]));
+    let upstream = |at: usize| accounts[at].read_ledger(|ledger| ledger.series.upstream);
+    assert_eq!([upstream(0), upstream(1)], [Some(labels[0]), Some(labels[1])]);
+    let again = placement.place_again(Placed { at: 0, pool: 0 }, &accounts[0], |_| true).unwrap();
+    assert_eq!((again.at, upstream(0), active(&upstreams)), (1, Some(labels[1]), vec![1, 2]));
+    accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
+    assert_eq!((active(&upstreams), placement.moved.load(Relaxed)), (vec![0, 0], 0));
+    let late = &accounts[0];
+    placement.place(&post("/"), late);
+    assert!(placement.place_again(Placed { at: 0, pool: 0 }, late, |_| true).is_none());
+    assert_eq!(active(&upstreams), [0, 0], "its ledger is handed over");
+}
+
+#[test]
+fn the_budget_bounds_how_many_go_to_another_upstream() {
+    let (upstreams, _) = upstreams(&["a", "b"], &[]);
+    let placement = upstreams.placement().unwrap();
+    let moved = |requests: usize| {
+        let accounts: Vec<_> = (0..requests).map(|_| fixtures::account()).collect();
+        let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account)).collect();
+        let again = placed.iter().zip(&accounts).map(|(placed, account)| placement.place_again(*placed, account, |_| true));
+        let moved = again.flatten().count();
+        let withheld: u64 = accounts.iter().map(|account| account.context.counters.get(Counter::FailoversWithheld)).sum();
+        assert_eq!(withheld, (requests - moved) as u64);
+        accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
+        moved
+    };
+    assert_eq!([moved(2), moved(10), moved(100)], [2, 3, 20]);
+}
+
+#[test]
+fn nobody_else_means_no_second_try() {
+    let (upstreams, _) = upstreams(&["a", "b"], &[]);
+    let placement = upstreams.placement().unwrap();
+    let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0 });
+    placement.place(&post("/"), &account);
+    assert!(placement.place_again(failed, &account, |_| false).is_none(), "none speaks it");
+    let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());
+    upstreams.others()[0].health.on_failed(&upstreams.others()[0].target, &refused);
+    assert!(placement.place_again(failed, &account, |_| true).is_none(), "the other is away");
+    assert!(!upstreams.health().is_away(), "clients stay");
+}
+
+#[test]
+fn a_route_leads_to_its_own_upstreams() {
+    let route = |matches: RouteMatch, to: &[&str]| UpstreamRoute {
+        matches,
+        to: to.iter().map(|name| (*name).to_owned()).collect(),
+        policy: None,
+    };
+    let by_model = route(RouteMatch { model: Some("bert*".into()), ..RouteMatch::default() }, &["b"]);
+    let by_path = route(RouteMatch { route: Some("/v1/*".into()), ..RouteMatch::default() }, &["c"]);
+    let (upstreams, _) = upstreams(&["a", "b", "c"], &[by_model, by_path]);
+    let placement = upstreams.placement().unwrap();
+    let at = |path: &str| placement.place(&post(path), &fixtures::account()).at;
+    assert!((0..4).all(|_| at("/v2/models/bert-base/infer") == 1 && at("/v1/chat/completions") == 2));
+    assert_eq!([(); 3].map(|()| at("/other")), [0, 1, 2], "no route takes it");
+}
+
+fn of_user(user: usize) -> Request<()> {
+    Request::post("/").header("x-user", format!("user-{user}")).body(()).unwrap()
+}
+
+/// Of `a`, `b` and the candidate `c`, half of the users try `c`.
+fn halves(routes: &[UpstreamRoute]) -> (Arc<TrafficSplit>, Upstreams) {
+    let split = Arc::new(TrafficSplit::new("c", "header:x-user".parse().unwrap()));
+    split.set_share(0.5);
+    let (upstreams, _) = split_upstreams(&["a", "b", "c"], routes, Some(split.clone()));
+    (split, upstreams)
+}
+
+fn assigned(split: &TrafficSplit) -> [u64; 4] {
+    SplitAssignment::ALL.map(|to| split.assigned(to))
+}
+
+fn leaves(upstreams: &Upstreams, at: usize) {
+    let upstream = if at == 0 { upstreams.first() } else { &upstreams.others()[at - 1] };
+    upstream.health.on_failed(&upstream.target, &ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into()));
+}
+
+#[test]
+fn a_split_is_sticky_and_marks_what_it_chose() {
+    let (split, upstreams) = halves(&[]);
+    let placement = upstreams.placement().unwrap();
+    let place = |request: &Request<()>| {
+        let account = fixtures::account();
+        let at = placement.place(request, &account).at;
+        (at, account.read_ledger(|ledger| ledger.split_key).flatten())
+    };
+    let first: Vec<_> = (0..100).map(|user| place(&of_user(user))).collect();
+    let again: Vec<_> = (0..100).map(|user| place(&of_user(user))).collect();
+    assert!(first.iter().zip(&again).all(|(one, other)| (one.0 == 2) == (other.0 == 2) && one.1 == other.1));
+    assert!(first.iter().all(|(_, key)| key.is_some()));
+    let turns = [0, 1, 2].map(|at| first.iter().chain(&again).filter(|(place, _)| *place == at).count());
+    assert!(turns[0].abs_diff(turns[1]) <= 1 && (60..140).contains(&turns[2]), "{turns:?}");
+    let keyless = place(&post("/"));
+    assert!(keyless.0 != 2 && keyless.1.is_none());
+    assert_eq!(assigned(&split), [turns[2] as u64, (turns[0] + turns[1]) as u64, 1, 0]);
+    split.set_share(0.0);
+    assert!((0..100).map(|user| place(&of_user(user))).all(|(at, key)| at != 2 && key.is_none()), "stopped");
+}
+
+#[test]
+fn a_side_that_is_away_is_replaced_and_that_is_not_judged() {
+    let (split, upstreams) = halves(&[]);
+    let placement = upstreams.placement().unwrap();
+    let place = |user| {
+        let account = fixtures::account();
+        let placed = placement.place(&of_user(user), &account);
+        (placed, account.read_ledger(|ledger| ledger.split_key).flatten(), account)
+    };
+    let is_candidate = |user: &usize| place(*user).0.at == 2;
+    let (ours, theirs): (Vec<_>, Vec<_>) = (0..40).partition(is_candidate);
+    // no connection could be made, of which nobody knew before
+    let (placed, key, account) = place(ours[0]);
+    let again = placement.place_again(placed, &account, |_| true).unwrap();
+    assert!(key.is_some() && again.at != 2 && account.read_ledger(|ledger| ledger.split_key).flatten().is_none());
+    let (placed, _, account) = place(theirs[0]);
+    let again = placement.place_again(placed, &account, |_| true).unwrap();
+    assert!(again.at != 2 && again.at != placed.at, "another of the baseline");
+    leaves(&upstreams, 2);
+    let away = split.assigned(SplitAssignment::Away);
+    assert!(ours.iter().map(|user| place(*user)).all(|(placed, key, _)| placed.at != 2 && key.is_none()));
+    assert_eq!(split.assigned(SplitAssignment::Away) - away, ours.len() as u64);
+    upstreams.others()[1].health.on_connected(&upstreams.others()[1].target);
+    leaves(&upstreams, 0);
+    assert!(theirs.iter().map(|user| place(*user)).all(|(placed, key, _)| placed.at == 1 && key.is_some()));
+    let (placed, _, account) = place(theirs[0]);
+    let again = placement.place_again(placed, &account, |_| true).unwrap();
+    assert_eq!(again.at, 2, "nobody else is left");
+    leaves(&upstreams, 1);
+    assert!(theirs.iter().map(|user| place(*user)).all(|(placed, key, _)| placed.at == 2 && key.is_none()));
+}
+
+#[test]
+fn what_a_route_takes_is_not_split() {
+    let all = UpstreamRoute {
+        matches: RouteMatch { route: Some("/*".into()), ..RouteMatch::default() },
+        to: vec!["a".to_owned(), "c".to_owned()],
+        policy: None,
+    };
+    let (split, upstreams) = halves(&[all]);
+    let placement = upstreams.placement().unwrap();
+    let at: Vec<_> = (0..4).map(|user| placement.place(&of_user(user), &fixtures::account()).at).collect();
+    assert_eq!((at, assigned(&split)), (vec![0, 2, 0, 2], [0; 4]));
+}
