@@ -24,6 +24,7 @@ use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
+use lapwing_attribution::{IncomingSpan, Rules};
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
@@ -126,16 +127,7 @@ impl Control {
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let stop = phases.profiling.clone();
-        let receivers = Receivers {
-            grpc: listeners.otlp_grpc,
-            http: listeners.otlp_http,
-            own_traces: ours.clone(),
-            rules,
-            counters: counters.clone(),
-            spans: sender,
-            refusals: Arc::default(),
-            stop: stop.clone(),
-        };
+        let receivers = receivers((listeners.otlp_grpc, listeners.otlp_http), (&ours, rules), &counters, sender, &stop);
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
@@ -179,6 +171,26 @@ impl Control {
         };
         threads.push(spawn_control(aggregating, async move || drop(polling.await))?);
         Ok(threads)
+    }
+}
+
+/// What takes spans and sends them as `spans`, until `stop`.
+fn receivers(
+    (grpc, http): (Option<BoundListener>, Option<BoundListener>),
+    (ours, rules): (&Arc<OwnTraces>, ConfigHandle<Rules>),
+    counters: &Arc<Counters>,
+    spans: mpsc::Sender<Vec<IncomingSpan>>,
+    stop: &CancellationToken,
+) -> Receivers {
+    Receivers {
+        grpc,
+        http,
+        own_traces: ours.clone(),
+        rules,
+        counters: counters.clone(),
+        spans,
+        refusals: Arc::default(),
+        stop: stop.clone(),
     }
 }
 

@@ -136,7 +136,7 @@ fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
         weight: 1,
     };
     let members = vec![member("absent", absent), member("there", address.clone())];
-    Upstreams::several(members, &[], PlacementPolicy::RoundRobin).unwrap_or(only)
+    Upstreams::several(members, &[], PlacementPolicy::RoundRobin, None).unwrap_or(only)
 }
 
 /// Runs a case in a runtime of its own.
