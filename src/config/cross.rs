@@ -180,6 +180,9 @@ fn headers(config: &Config, checks: &mut Checks) {
 /// Warnings about settings that are allowed but probably a mistake.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
+    if !config.split.is_on() && config.split != lapwing_shadow::split::Config::default() {
+        warnings.push("split: has no effect without split.candidate".to_owned());
+    }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {
         if let Switch::On(bind) = receiver

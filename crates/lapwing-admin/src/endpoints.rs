@@ -185,8 +185,11 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             schema: |_| diagnosis_format(),
         }],
         answers: &[
-            ok("sentences, or every figure", &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<SplitView>())]),
-            no(404, "nothing is split: `split.candidate` is not given"),
+            ok(
+                "sentences, or every figure; null where nothing is split",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Option<SplitView>>())],
+            ),
+            NO_TOKEN,
         ],
         handler: || get(handlers::split),
     },

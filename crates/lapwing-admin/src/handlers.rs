@@ -78,13 +78,12 @@ pub(crate) async fn split(State(admin): State<Admin>, uri: Uri, head: HeaderMap)
         Err(error) => return refuse(&error),
     };
     let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
-    let Some(split) = admin.surfaces.split.clone() else {
-        return text(StatusCode::NOT_FOUND, "nothing is split: split.candidate names none of `upstreams`");
-    };
     admin
-        .make(move |_| {
-            let view = split::view(&split);
-            if wants_json { json(&view) } else { Ok((TEXT, vec![view.to_string().into_bytes()])) }
+        .make(move |surfaces| {
+            let view = surfaces.split.as_ref().map(|split| split::view(split));
+            let words = |view: &split::SplitView| view.to_string();
+            let nothing = || "nothing is split: split.candidate names none of `upstreams`\n".to_owned();
+            if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
         })
         .await
 }

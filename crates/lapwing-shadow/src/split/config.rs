@@ -92,12 +92,6 @@ impl Config {
         } else if self.is_on() && upstreams.count() < 2 {
             checks.fault("split.candidate", &self.candidate, "is the only upstream: there is no baseline");
         }
-        let others = ["key", "share", "ramp", "step", "stop_on.p50_ratio", "stop_on.p99_ratio", "stop_on.errors"];
-        if !self.is_on()
-            && let Some(key) = others.map(|key| format!("split.{key}")).iter().find(|key| is_given(key))
-        {
-            checks.fault(key, "", "has no effect without split.candidate");
-        }
         if self.is_on() && !self.ramp.is_empty() && is_given("split.share") {
             checks.fault("split.share", self.share, "cannot be given with ramp, whose steps are the shares");
         }
@@ -161,7 +155,6 @@ mod tests {
         }
         for (text, says) in [
             (r#"{"candidate": "c"}"#, "split.candidate: c: is none of `upstreams`: a, b"),
-            (r#"{"share": "1%"}"#, "split.share: has no effect without split.candidate"),
             (r#"{"candidate": "b", "ramp": ["1%"]}"#, "split.ramp: 1: needs a limit in stop_on"),
             (
                 r#"{"candidate": "b", "ramp": ["5%", "5%"], "stop_on": {"errors": "1%"}}"#,
