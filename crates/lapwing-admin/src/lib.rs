@@ -22,6 +22,7 @@
 //! #   counters,
 //! #   optima: Arc::default(),
 //! #   config_schema: Arc::default(),
+//! #   upstreams: Arc::new(Vec::new),
 //! #   engine: Arc::new(Vec::new),
 //! #   split: None,
 //! #   shadow: None,
