@@ -152,7 +152,6 @@ def test_a_candidate_that_is_away_is_replaced(split):
         ("{candidate: b, ramp: [5%, 1%], stop_on: {errors: 1%}}", "split.ramp[1]: 1%: must be above 5%"),
         ("{candidate: b, ramp: [5%]}", "split.ramp: 1: needs a limit in stop_on"),
         ("{candidate: b, stop_on: {p99_ratio: fast}}", "split.stop_on.p99_ratio: fast: is not a ratio"),
-        ("{share: 1%}", "split.share: has no effect without split.candidate"),
     ],
 )
 def test_faults_name_the_key(binary, tmp_path, settings, says):
