@@ -120,9 +120,9 @@ def test_a_candidate_that_fails_gets_nothing_more(split):
 
 @pytest.mark.alone
 def test_a_slower_candidate_is_found(split):
-    _, lapwing = split("  share: 50%\n  stop_on: {p50_ratio: 1.05}\n", candidate={"MS": "25"}, baseline={"MS": "20"})
-    with Users(lapwing.port, 2_000, connections=8):
-        wait_for(lambda: shown(lapwing)["state"] == "stopped", 120, "it stops")
+    _, lapwing = split("  share: 50%\n  stop_on: {p50_ratio: 1.05}\n", candidate={"MS": "40"}, baseline={"MS": "20"})
+    with Users(lapwing.port, 2_000, connections=4):
+        wait_for(lambda: shown(lapwing)["state"] == "stopped", 90, "it stops")
     report = shown(lapwing)
     assert report["reason"].startswith("p50 of the candidate is 1."), report["reason"]
     assert report["figures"]["total"]["verdict"] == "slower"
