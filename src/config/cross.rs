@@ -65,7 +65,7 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
         }
     }
     upstreams(config, checks, &binds, is_given);
-    config.split.check_with(config.upstreams.keys().map(String::as_str), checks, is_given);
+    config.split.check_with(config.upstreams.keys().map(String::as_str), checks);
     if let Switch::On(collector) = &config.otlp_forward
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
     {
