@@ -17,9 +17,9 @@ use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
 #[derive(Clone, Debug)]
 pub(crate) struct RunningUpstream {
     /// Its name, or its URL if it is the only one.
-    pub(crate) name: String,
+    name: String,
     url: Upstream,
-    pub(crate) target: Target,
+    target: Target,
     health: Arc<UpstreamHealth>,
     label: LabelId,
     statistics: Arc<Statistics>,

@@ -91,7 +91,9 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
 
 /// The model servers: `upstream`, or `upstreams`.
 fn upstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)], is_given: &dyn Fn(&str) -> bool) {
-    if !config.upstreams.is_empty() && is_given("upstream") && checks.is_sound("upstreams") {
+    // a configuration that is printed has both: `upstream` is the first of the others then
+    let is_another = config.upstreams.values().next().is_some_and(|first| first.url != config.upstream);
+    if is_another && is_given("upstream") && checks.is_sound("upstreams") {
         checks.fault("upstream", &config.upstream, "cannot be given with upstreams: name it there, as in a: {url: …}");
     }
     if config.upstreams.len() > 1 && matches!(config.attribution.poll, Poll::At { .. }) {

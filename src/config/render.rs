@@ -54,26 +54,29 @@ impl Writer<'_> {
                     self.element(element, &path.index(index), &deeper);
                 }
             }
-            leaf => {
-                let value = match leaf {
-                    Ordered::Section(_) => "{}".to_owned(),
-                    Ordered::List(_) => "[]".to_owned(),
-                    Ordered::Leaf(value) => scalar(value),
-                };
-                let line = format!("{indent}{key}: {value}");
-                let origin = origin(self.origins, &path.to_string()).replace(char::is_control, " ");
-                let fixed = if self.fixed.around(path).is_some() { ", fixed at the start" } else { "" };
-                let _ = writeln!(self.text, "{line:<COMMENTS_AT$} # {origin}{fixed}");
-            }
+            leaf => self.leaf(&format!("{indent}{key}: "), leaf, path),
         }
     }
 
     fn element(&mut self, element: &Ordered, path: &Path, indent: &str) {
-        let Ordered::Section(section) = element else { return };
+        let Ordered::Section(section) = element else { return self.leaf(&format!("{indent}- "), element, path) };
         for (at, (key, value)) in section.iter().enumerate() {
             let dash = if at == 0 { "- " } else { "  " };
             self.entry(key, value, &path.key(key), &format!("{indent}{dash}"));
         }
+    }
+
+    /// Writes a line that begins with `start` and ends with where the value comes from.
+    fn leaf(&mut self, start: &str, leaf: &Ordered, path: &Path) {
+        let value = match leaf {
+            Ordered::Section(_) => "{}".to_owned(),
+            Ordered::List(_) => "[]".to_owned(),
+            Ordered::Leaf(value) => scalar(value),
+        };
+        let line = format!("{start}{value}");
+        let origin = origin(self.origins, &path.to_string()).replace(char::is_control, " ");
+        let fixed = if self.fixed.around(path).is_some() { ", fixed at the start" } else { "" };
+        let _ = writeln!(self.text, "{line:<COMMENTS_AT$} # {origin}{fixed}");
     }
 
     fn heading(&mut self, line: &str) {

@@ -1,10 +1,9 @@
-//! Connects to a host of several addresses: each connection begins with the next of them, so that all of a headless service are used, and
-//! the other addresses are tried while one is silent (RFC 8305).
+//! Connects to a host of several addresses: each connection begins with one of them at random, so that all of a headless service are used,
+//! and the other addresses are tried while one is silent (RFC 8305).
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -17,9 +16,6 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// How many addresses of a host are tried for a connection.
 const MAX_ADDRESSES: usize = 32;
 
-/// Where the next connection begins, of all hosts together: each moves on through its own addresses.
-static TURN: AtomicUsize = AtomicUsize::new(0);
-
 /// Connects to `host:port`. The name is resolved anew.
 ///
 /// # Errors
@@ -30,18 +26,19 @@ pub(crate) async fn connect(authority: &str) -> io::Result<TcpStream> {
         return TcpStream::connect(address).await;
     }
     let found: Vec<_> = lookup_host(authority).await?.take(MAX_ADDRESSES).collect();
-    let turn = if found.len() > 1 { TURN.fetch_add(1, Relaxed) } else { 0 };
-    race(in_order(&found, turn)).await
+    // a count that all hosts share would lead two that take turns to the same address each
+    let begin = if found.len() > 1 { rand::random_range(0..found.len()) } else { 0 };
+    race(in_order(&found, begin)).await
 }
 
 /// The addresses in the order in which they are tried: the families by turns, that of the first address first; each family from its
-/// address number `turn` on, round and round.
-fn in_order(found: &[SocketAddr], turn: usize) -> VecDeque<SocketAddr> {
+/// address number `begin` on, round and round.
+fn in_order(found: &[SocketAddr], begin: usize) -> VecDeque<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let [first, second] = [first_is_v6, !first_is_v6].map(|is_v6| {
         let mut family: Vec<_> = found.iter().copied().filter(|address| address.is_ipv6() == is_v6).collect();
         family.dedup();
-        let first = turn.checked_rem(family.len()).unwrap_or(0);
+        let first = begin.checked_rem(family.len()).unwrap_or(0);
         family.rotate_left(first);
         family
     });

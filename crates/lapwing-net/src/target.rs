@@ -21,7 +21,7 @@ use lapwing_settings::{HttpScheme, Upstream};
 /// The address of a server that Lapwing sends requests to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `host:port`. The host is resolved again for each connection, which begins with the next of its addresses.
+    /// `host:port`. The host is resolved again for each connection, which begins with one of its addresses at random.
     Tcp(String),
     /// `host:port` over TLS.
     Tls(String, TlsTo),

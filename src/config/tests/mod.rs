@@ -288,6 +288,19 @@ fn the_effective_configuration_is_shown_without_secrets() {
     assert!(case.short(&loaded.render()).contains("  authorization: \"***\"                       # env LAPWING_OTLP_FORWARD_HEADERS__AUTHORIZATION, fixed at the start\n  x.y: \"***\"                                 # file l.yaml, fixed at the start\n"), "{}", loaded.render());
 }
 
+#[test]
+fn several_upstreams_and_lists_of_texts_are_rendered_too() {
+    let given = r#"
+upstreams: {b: {url: "http://h:2"}, a: {url: "http://h:1", weight: 2}}
+routes: [{match: {header: "x-tier: batch*"}, to: [b, a]}]
+split: {candidate: b, ramp: [1%, 5%], stop_on: {errors: 1%}}
+"#;
+    let first = load(&case(given, &[], &[]).sources).unwrap().config;
+    let text = render::yaml(&first, &BTreeMap::new(), &fixed::FixedSettings::of::<Config>());
+    assert!(text.contains("      - b ") && text.contains("    - 5% "), "{text}");
+    assert_eq!(load(&case(&text, &[], &[]).sources).unwrap().config, first, "{text}");
+}
+
 proptest! {
     #[test]
     fn the_rendered_configuration_has_the_same_effect(
