@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::{COUNTED, Case};
 
@@ -17,8 +19,22 @@ pub(crate) enum Error {
     NoSummary(&'static str),
 }
 
+/// Instructions per exchange of every case, in the order of the cases. A count does not depend on what runs beside it, so as many cases
+/// run at a time as there are processors.
+pub(crate) fn count_all(cases: &'static [Case]) -> Vec<Result<u64, Error>> {
+    let next = AtomicUsize::new(0);
+    let worker = || std::iter::from_fn(|| cases.get(next.fetch_add(1, Ordering::Relaxed))).map(|case| (case.name, count(case)));
+    let mut counted: Vec<_> = thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, usize::from).min(cases.len());
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(|| worker().collect::<Vec<_>>())).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    counted.sort_by_key(|(name, _)| cases.iter().position(|case| case.name == *name));
+    counted.into_iter().map(|(_, count)| count).collect()
+}
+
 /// Instructions per exchange, without those of client and upstream.
-pub(crate) fn count(case: &Case) -> Result<u64, Error> {
+fn count(case: &Case) -> Result<u64, Error> {
     let with = total(case, "proxied")?;
     let without = if case.is_proxied { total(case, "direct")? } else { 0 };
     Ok(with.saturating_sub(without) / COUNTED)
