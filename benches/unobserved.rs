@@ -51,6 +51,7 @@ fn main() {
             upstream_protocol: if protocol == "h2" { UpstreamProtocol::H2 } else { UpstreamProtocol::H1 },
             ..Config::default()
         },
+        hold: lapwing_proxy::hold::Config::default(),
         respond_server_timing: false,
         tracing: Tracing {
             sampling: TraceSampling::Auto,

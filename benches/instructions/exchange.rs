@@ -43,6 +43,7 @@ fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQ
     );
     let settings = ConnectionSettings {
         config: Config::default(),
+        hold: lapwing_proxy::hold::Config::default(),
         respond_server_timing: false,
         tracing: Tracing {
             sampling: TraceSampling::Auto,

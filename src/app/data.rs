@@ -90,6 +90,7 @@ impl Observing {
         );
         ConnectionSettings {
             config: config.proxy.clone(),
+            hold: config.hold.clone(),
             respond_server_timing: config.respond_server_timing,
             tracing,
             tap: Some(self.tap(config, protocols)),

@@ -119,6 +119,8 @@ pub struct Config {
     pub config: Reading,
     /// The data plane.
     pub proxy: lapwing_proxy::Config,
+    /// How much may be held, and how long, of requests whose body decides where they go (`routes`) or is changed (`proxy.amend`).
+    pub hold: lapwing_proxy::hold::Config,
     /// How traffic is read.
     pub protocol: lapwing_protocol::Config,
     /// How reports become stages.
@@ -171,6 +173,7 @@ impl Default for Config {
             log_format: LogFormat::default(),
             config: Reading::default(),
             proxy: lapwing_proxy::Config::default(),
+            hold: lapwing_proxy::hold::Config::default(),
             protocol: lapwing_protocol::Config::default(),
             attribution: lapwing_attribution::Config::default(),
             metrics: lapwing_metrics::Config::default(),
@@ -193,6 +196,7 @@ impl Section for Config {
         ("config", Form::Section(Reading::FORMS)),
         ("tls", Form::Section(Tls::FORMS)),
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
+        ("hold", Form::Section(lapwing_proxy::hold::Config::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
         ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),
@@ -213,6 +217,7 @@ impl Section for Config {
         checks.section("config", |checks| self.config.check(checks));
         checks.section("tls", |checks| self.tls.check(checks));
         checks.section("proxy", |checks| self.proxy.check(checks));
+        checks.section("hold", |checks| self.hold.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));

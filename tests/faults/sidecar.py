@@ -40,7 +40,7 @@ def binary():
 class Sidecar:
     """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
-    `metrics` are those under `metrics:`, `attribution` those under `attribution:`, `flags` further flags. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
+    `metrics` are those under `metrics:`, `hold` those under `hold:`, `attribution` those under `attribution:`, `flags` further flags. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
     `grace`. `descriptors` is its RLIMIT_NOFILE, or the soft and the hard one: `64:4096`.
     """
 
@@ -71,14 +71,15 @@ class Sidecar:
         command += ["--otlp-http", f"127.0.0.1:{self.otlp_http}" if self.otlp else "off"]
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}" if self.otlp else "off"]
         grace, metrics = settings.pop("grace", "6s"), settings.pop("metrics", {})
-        attribution = settings.pop("attribution", {})
+        attribution, hold = settings.pop("attribution", {}), settings.pop("hold", {})
         if drain := settings.pop("drain_timeout", None):
             command += ["--drain-timeout", drain]
         command += settings.pop("flags", [])
         path = pathlib.Path(self.dir.name, "lapwing.yaml")
         proxy = "".join(f"  {k}: {v}\n" for k, v in settings.items())
         metrics = "".join(f"  {k}: {v}\n" for k, v in metrics.items())
-        sections = (("proxy", proxy), ("metrics", metrics))
+        hold = "".join(f"  {k}: {v}\n" for k, v in hold.items())
+        sections = (("proxy", proxy), ("metrics", metrics), ("hold", hold))
         attribution = "".join(f"  {k}: {v}\n" for k, v in attribution.items())
         path.write_text(f"attribution:\n  grace: {grace}\n{attribution}" + "".join(f"{name}:\n{rows}" for name, rows in sections if rows))
         command += ["--config", str(path)]

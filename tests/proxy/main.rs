@@ -87,7 +87,14 @@ impl Proxy {
 fn settings(config: Config, observer: Arc<dyn Observer>) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    ConnectionSettings { config, respond_server_timing: false, tracing, tap: None, observer }
+    ConnectionSettings {
+        config,
+        hold: lapwing_proxy::hold::Config::default(),
+        respond_server_timing: false,
+        tracing,
+        tap: None,
+        observer,
+    }
 }
 
 fn watching() -> (Arc<dyn Observer>, Receiver<Ledger>) {

@@ -3,6 +3,7 @@ once, and reaches one server once."""
 
 import collections
 import http.client
+import json
 import subprocess
 import threading
 import time
@@ -137,6 +138,55 @@ routes:
     assert {ask(lapwing, "/v1/models")[1] for _ in range(6)} == {"a", "b", "c"}, "no route takes a POST"
     of_model = lambda: {(one["model"], one["upstream"]) for one in lapwing.series() if one["model"]}  # noqa: E731
     wait_for(lambda: of_model() == {("bert-base", "b"), ("bert-base", "c")}, 10, "series are of both")
+
+
+def complete(lapwing, model, pieces=1, **more):
+    """Asks for a completion whose body names the model last, and comes in so many pieces."""
+    body = json.dumps({"prompt": "x" * 3_000, **more, "model": model}, separators=(",", ":")).encode()
+    size = -(-len(body) // pieces)
+
+    def parts():
+        for at in range(0, len(body), size):
+            time.sleep(0.02 * (at > 0))
+            yield body[at : at + size]
+
+    connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+    chunked = {"encode_chunked": True} if pieces > 2 else {}
+    length = {} if chunked else {"content-length": str(len(body))}
+    connection.request("POST", "/v1/completions", body=parts(), headers={"content-type": "application/json", **length}, **chunked)
+    response = connection.getresponse()
+    return body.decode(), (response.status, response.read().decode())
+
+
+def test_models_that_bodies_name_lead_to_their_upstreams(several):
+    more = """
+routes:
+- {match: {model: "llama*"}, to: [b]}
+- {match: {model: "bert*"}, to: [c]}
+- {match: {route: "/v1/*"}, to: [a]}
+hold: {max_body: 64KiB}
+"""
+    servers, lapwing = several(["a", "b", "c"], more)
+    sent = collections.defaultdict(list)
+    for model, name in [("llama-3", "b"), ("bert-base", "c"), ("gpt", "a")] * 3:
+        for pieces in (1, 2, 4):
+            body, answer = complete(lapwing, model, pieces)
+            assert answer == (200, name), (model, pieces)
+            sent[name].append(body)
+    # what is too large to be held goes where its head leads
+    body, answer = complete(lapwing, "llama-3", 1, suffix="y" * 70_000)
+    assert answer == (200, "a")
+    sent["a"].append(body)
+    assert all(servers[name].asked() == bodies for name, bodies in sent.items()), "bodies are as they were sent"
+    wait_for(lambda: lapwing.count() == 28, 10, "each is counted once")
+    assert "lapwing_held_requests_total 27\n" in lapwing.metrics()
+    assert 'lapwing_hold_passed_total{reason="body"} 1\n' in lapwing.metrics()
+    for one in lapwing.series():
+        assert {"llama-3": "b", "bert-base": "c", "gpt": "a"}[one["model"]] == one["upstream"] or one["count"] == 1
+        if one["count"] > 1:
+            queue, dispatch = one["stages"]["queue"], one["phases"]["dispatch"]
+            assert dispatch["count"] == 9 and queue["sources"] == {"observed": 9}
+            assert dispatch["p99_ns"] < 20e6, "the wait for the client is ingress"
 
 
 def test_none_is_there(several):

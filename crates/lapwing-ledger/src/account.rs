@@ -8,7 +8,7 @@ use super::stage::{Phase, Source, Stage};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     ns: [[u64; Source::COUNT]; Stage::COUNT],
-    /// Parts of forward.
+    /// Parts of forward and of queue.
     phases: [[u64; Source::COUNT]; Phase::COUNT],
 }
 
@@ -19,13 +19,13 @@ impl Account {
         self.ns[stage.index()][source.index()] += ns;
     }
 
-    /// Records that `ns` of the time of forward belong to `phase`.
+    /// Records that `ns` of the time of its stage belong to `phase`.
     #[inline]
     pub const fn add_phase(&mut self, phase: Phase, source: Source, ns: u64) {
         self.phases[phase.index()][source.index()] += ns;
     }
 
-    /// The time of `phase` within forward, from all sources.
+    /// The time of `phase` within its stage, from all sources.
     #[must_use]
     #[inline]
     pub fn phase_ns(&self, phase: Phase) -> u64 {

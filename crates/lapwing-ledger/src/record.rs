@@ -34,6 +34,8 @@ pub enum ObservedEvent {
     Admit,
     /// It waited behind another request on the same connection.
     Pipelined,
+    /// It had come whole and was held, because what it says decides where it goes.
+    Dispatch,
     /// A connection to the upstream was made.
     Connect,
     /// The request was written to the upstream.
@@ -57,6 +59,7 @@ impl ObservedEvent {
             Self::Request => "request",
             Self::Admit => "admit",
             Self::Pipelined => "pipelined",
+            Self::Dispatch => "dispatch",
             Self::Connect => "connect",
             Self::Send => "send",
             Self::Attempt => "attempt",
@@ -64,6 +67,12 @@ impl ObservedEvent {
             Self::Backpressure => "backpressure",
             Self::Marked => "marked",
         }
+    }
+
+    /// The phase of the stage that it is, if the stage has phases.
+    #[must_use]
+    pub const fn phase(self) -> Option<Phase> {
+        if matches!(self, Self::Dispatch) { Some(Phase::Dispatch) } else { None }
     }
 }
 

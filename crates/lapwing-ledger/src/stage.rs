@@ -95,7 +95,8 @@ impl Stage {
     }
 }
 
-/// A part of [`Stage::Forward`] in generative models. The time of a phase is always part of the time of forward.
+/// A part of a stage: of [`Stage::Forward`] in generative models, or of [`Stage::Queue`] while Lapwing itself holds the request. The time of a
+/// phase is always part of the time of its stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -103,14 +104,19 @@ pub enum Phase {
     Prefill,
     /// The model produces the other output tokens, one by one.
     Decode,
+    /// Lapwing holds a request that has come whole, and decides where it goes.
+    Dispatch,
 }
 
 impl Phase {
     /// How many phases there are.
-    pub const COUNT: usize = 2;
+    pub const COUNT: usize = 3;
 
-    /// Both, in order.
-    pub const ALL: [Self; Self::COUNT] = [Self::Prefill, Self::Decode];
+    /// Every phase: those of forward in order, then those of queue.
+    pub const ALL: [Self; Self::COUNT] = [Self::Prefill, Self::Decode, Self::Dispatch];
+
+    /// The phases of forward, in order.
+    pub const FORWARD: [Self; 2] = [Self::Prefill, Self::Decode];
 
     /// The name on every surface, in lower case.
     #[must_use]
@@ -119,6 +125,7 @@ impl Phase {
         match self {
             Self::Prefill => "prefill",
             Self::Decode => "decode",
+            Self::Dispatch => "dispatch",
         }
     }
 

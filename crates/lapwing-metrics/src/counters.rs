@@ -140,6 +140,14 @@ rows! {
     TimeLimitClientStall: Counter "lapwing_time_limits_reached" &[("limit", "client_stall_timeout")], "Requests that a time limit of the section proxy ended, by limit: the client sent or took nothing.";
     DeadlinesMalformedHead: Counter "lapwing_deadlines_malformed" &[("field", "head")], "Budgets that requests state in no known form, which count for nothing, by where: grpc-timeout or proxy.deadline_header.";
     DeadlinesMalformedParameter: Counter "lapwing_deadlines_malformed" &[("field", "parameter")], "Budgets that requests state in no known form, which count for nothing, by where: timeout of the Open Inference Protocol.";
+    HeldRequests: Counter "lapwing_held_requests" &[], "Requests that were held until their body had come whole.";
+    HoldPassedBody: Counter "lapwing_hold_passed" &[("reason", "body")], "Requests that were to be held and passed as they came, by reason: larger than hold.max_body.";
+    HoldPassedBudget: Counter "lapwing_hold_passed" &[("reason", "budget")], "Requests that were to be held and passed as they came, by reason: hold.budget was spent.";
+    HoldPassedTime: Counter "lapwing_hold_passed" &[("reason", "time")], "Requests that were to be held and passed as they came, by reason: not whole within hold.max_time.";
+    HoldPassedExpect: Counter "lapwing_hold_passed" &[("reason", "expect")], "Requests that were to be held and passed as they came, by reason: Expect: 100-continue, which the upstream answers.";
+    HoldPassedUpgrade: Counter "lapwing_hold_passed" &[("reason", "upgrade")], "Requests that were to be held and passed as they came, by reason: another protocol is asked for.";
+    HoldPassedUnread: Counter "lapwing_hold_passed" &[("reason", "unread")], "Requests that were to be held and passed as they came, by reason: in a format or coding that is not read.";
+    HoldBytes: Gauge "lapwing_hold_bytes" &[], "Memory that held bodies take until they are sent.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";
     TlsFull: Counter "lapwing_tls_handshakes" &[("result", "full")], "TLS handshakes with clients of any listener, by result: made in full.";
@@ -191,6 +199,13 @@ impl Counters {
         if n > 0 {
             self.values[counter as usize].fetch_add(n, Relaxed);
         }
+    }
+
+    /// Adds `n` to a gauge if it does not exceed `limit` then. Returns whether it was added.
+    #[must_use]
+    pub fn reserve(&self, gauge: Counter, n: u64, limit: u64) -> bool {
+        let within = |value: u64| value.checked_add(n).filter(|sum| *sum <= limit);
+        self.values[gauge as usize].fetch_update(Relaxed, Relaxed, within).is_ok()
     }
 
     /// Subtracts `n` from a gauge.

@@ -21,7 +21,7 @@ pub enum Measure {
     Stream,
     /// From a request's start to the first byte of its streamed response's body, as the proxy observed it.
     FirstByte,
-    /// The time of a phase within forward.
+    /// The time of a phase within its stage.
     Phase(Phase),
     /// Time to first token as the proxy observed it.
     FirstToken,

@@ -53,8 +53,21 @@ pub(crate) struct ReadPlan {
     pub(crate) primary: Unit,
     pub(crate) primary_otherwise: Option<Unit>,
     pub(crate) row_each: bool,
+    /// Whether the request's body may name the model.
+    pub(crate) names_model: bool,
     pub(crate) request: WatchedFields,
     pub(crate) response: WatchedFields,
+}
+
+impl WatchSpec {
+    /// Whether the model's name is among the fields.
+    fn names_model(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Json(places) => places.iter().any(|(_, tag)| *tag == Tag::Model),
+            Self::Proto(fields) => fields.iter().any(|(_, tag, _)| *tag == Tag::Model),
+        }
+    }
 }
 
 impl WatchedFields {
@@ -110,6 +123,7 @@ impl ReadPlan {
             }
         };
         let ProtocolSpec { primary, primary_otherwise, .. } = *spec;
-        Self { primary, primary_otherwise, row_each: spec.row_each, request, response }
+        let names_model = spec.request.names_model();
+        Self { primary, primary_otherwise, row_each: spec.row_each, names_model, request, response }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::config::Config;
+use super::hold;
 use super::in_flight::Observer;
 use super::layer::tap::StackTap;
 use super::layer::trace::Tracing;
@@ -12,6 +13,8 @@ use super::layer::trace::Tracing;
 pub struct ConnectionSettings {
     /// Limits and timeouts.
     pub config: Config,
+    /// The bounds of held requests: the section `hold`.
+    pub hold: hold::Config,
     /// Whether responses carry `Server-Timing`: the top-level key `respond_server_timing`.
     pub respond_server_timing: bool,
     /// How spans are created.

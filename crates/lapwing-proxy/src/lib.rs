@@ -2,8 +2,8 @@
 //!
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and `upstream`.
 //! `in_flight` is its account: who measures, decides and observes, each a type of its own; once it is handed over, nothing can be written
-//! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `health` is what is known of the upstream as
-//! a whole, `placement` chooses one where there are several, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload,
+//! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `hold` bounds what is held, `health` is what is known of the upstream as
+//! a whole, `placement` chooses one where there are several, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload, hold,
 //! in_flight,
 //! placement, body, upstream, layer, connection_settings, stack, serve.
 
@@ -16,6 +16,7 @@ mod connection_settings;
 mod error;
 mod head;
 mod health;
+pub mod hold;
 mod in_flight;
 mod layer;
 mod placement;

@@ -264,8 +264,8 @@ impl Claim {
     /// The claim of an observed span.
     #[must_use]
     pub const fn of(span: Span) -> Self {
-        let Span { stage, start_ns, end_ns, .. } = span;
-        Self { stage, phase: None, source: Span::SOURCE, start_ns, end_ns, depth: 0 }
+        let Span { stage, event, start_ns, end_ns } = span;
+        Self { stage, phase: event.phase(), source: Span::SOURCE, start_ns, end_ns, depth: 0 }
     }
 
     /// Whether it outranks claims that are no observation.

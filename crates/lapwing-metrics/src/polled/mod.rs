@@ -141,7 +141,7 @@ impl PolledTotals {
 
     /// What was counted, each part once: of forward its phases where the server distinguishes them, and the rest of it.
     pub fn parts(&self) -> impl Iterator<Item = (Stage, Option<Phase>, PolledSum)> {
-        let phases = Phase::ALL.map(|phase| (Stage::Forward, Some(phase), self.phase(phase)));
+        let phases = Phase::FORWARD.map(|phase| (Stage::Forward, Some(phase), self.phase(phase)));
         let stages = Stage::ALL.map(|stage| (stage, None, if stage == Stage::Forward { self.whole } else { self.stage(stage) }));
         stages.into_iter().chain(phases).filter(|(_, _, sum)| sum.requests > 0)
     }

@@ -99,7 +99,7 @@ struct CacheAnswers {
     misses: u32,
 }
 
-/// The part of the forward stage that a phase owns.
+/// The part of its stage that a phase owns.
 #[derive(Debug, Serialize, JsonSchema)]
 struct PhaseTime {
     phase: Phase,

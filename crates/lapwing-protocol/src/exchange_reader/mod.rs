@@ -3,6 +3,7 @@
 //! it), and never fails: what cannot be read stays unknown.
 
 mod detected;
+mod request_known;
 mod unread;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use http::{HeaderMap, Method};
 
 pub use self::detected::DetectedProtocol;
 pub(crate) use self::detected::Protocol;
+pub use self::request_known::ModelInBody;
 use self::unread::{UnreadBodies, is_text};
 use super::body_error::EndFrameReader;
 use super::config::{Config, Flops, Side};

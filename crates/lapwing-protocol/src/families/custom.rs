@@ -39,6 +39,7 @@ impl Rule {
                 primary: custom.primary(),
                 primary_otherwise: None,
                 row_each: false,
+                names_model: custom.model.as_ref().is_some_and(|name| name.from == Side::Request && name.json.is_some()),
                 request: WatchedFields::Nothing,
                 response: WatchedFields::Nothing,
             },

@@ -144,7 +144,9 @@ impl RequestBody {
 
     /// Puts `frames`, read before or in place of what was read, before everything that is still to be read. With
     /// `is_sized`, the body's length is known once all of it has been read.
-    pub(crate) fn put_back(&mut self, frames: VecDeque<Frame<Bytes>>, is_sized: bool) {
+    pub(crate) fn put_back(&mut self, mut frames: VecDeque<Frame<Bytes>>, is_sized: bool) {
+        // what another layer put back and this one did not take
+        frames.extend(self.ahead.take().into_iter().flat_map(|ahead| ahead.frames));
         self.ahead = Some(Box::new(Ahead { frames, is_sized, captured: self.captures.len() }));
     }
 

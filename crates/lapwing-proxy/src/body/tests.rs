@@ -302,15 +302,15 @@ fn a_layer_captures_the_body_as_it_stands_there() {
         let request = Request::new(RequestBody::new(incoming, in_flight.clone()));
         let mut tracked = TrackedRequest { request: Box::new(request), in_flight };
         let above = tracked.request.body_mut().capture(&budget());
-        let mut collecting = pin!(collect(tracked, 1 << 20));
-        let collected = poll_fn(|cx| {
+        let mut holding = pin!(hold(tracked));
+        let held = poll_fn(|cx| {
             let _ = connection.as_mut().poll(cx);
-            collecting.as_mut().poll(cx)
+            holding.as_mut().poll(cx)
         });
-        let mut collected = collected.await.unwrap();
-        assert_eq!(collected.body().unwrap(), "the client's");
-        collected.replace_body(Bytes::from_static(b"another"));
-        let mut tracked = collected.into_request();
+        let mut held = held.await.unwrap();
+        assert_eq!(held.body().unwrap(), "the client's");
+        held.replace_body(Bytes::from_static(b"another"));
+        let mut tracked = held.into_request();
         let below = tracked.request.body_mut().capture(&budget());
         let passed = tracked.request.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(passed, "another");

@@ -8,6 +8,7 @@ use super::observer::FencedObserver;
 use crate::config::Config;
 use crate::connection::ClientTimeouts;
 use crate::health::UpstreamHealth;
+use crate::hold;
 use crate::upload::UploadPlaces;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
@@ -15,6 +16,8 @@ use lapwing_net::Tasks;
 /// What the accounts of a connection's requests share: the settings in force when they began, the counters, and the observer.
 pub(crate) struct RequestContext {
     pub(crate) config: Config,
+    /// The bounds of held requests.
+    pub(crate) hold: hold::Config,
     /// Whether responses carry `Server-Timing`.
     pub(crate) respond_server_timing: bool,
     pub(crate) counters: Arc<Counters>,

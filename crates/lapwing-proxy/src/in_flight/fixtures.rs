@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestAccount, RequestContext};
 use crate::config::Config;
 use crate::connection::{ConnectionStamps, OnFlush};
+use crate::hold;
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
 use lapwing_protocol::ExchangeReader;
@@ -34,6 +35,7 @@ pub(crate) fn context() -> RequestContext {
     let counters = Arc::<Counters>::default();
     RequestContext {
         config: Config::default(),
+        hold: hold::Config::default(),
         respond_server_timing: false,
         counters: counters.clone(),
         unhelped: EvenDraw::default(),

@@ -12,6 +12,7 @@ pub(crate) mod load_report;
 mod observer;
 mod refusals;
 mod request;
+mod request_known;
 pub(crate) mod server_timing;
 
 pub(crate) use account::RequestAccount;

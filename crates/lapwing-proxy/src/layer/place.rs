@@ -1,14 +1,23 @@
 //! Places each request at one of several upstreams ([`Placement`]). Where there is one, it does nothing.
 //!
-//! Stage: validation. It reads no body and never waits.
+//! Stage: validation. It waits only where the model decides and the body names it: then it holds the request until its body has come,
+//! within the bounds of the section `hold`; what passes them is placed by what is known of it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::future::Either;
+use http::Response;
 use tower::Service;
 
-use crate::body::TrackedRequest;
+use crate::body::{ResponseBody, TrackedRequest, hold, passes_unheld};
+use crate::error::Error;
+use crate::hold::HoldPassed;
 use crate::placement::Placement;
+use lapwing_ledger::ObservedEvent;
+use lapwing_protocol::ModelInBody;
 
 /// Applies [`Place`].
 #[derive(Clone, Debug)]
@@ -32,20 +41,58 @@ pub(crate) struct Place<S> {
     placement: Option<Arc<Placement>>,
 }
 
-impl<S: Service<TrackedRequest>> Service<TrackedRequest> for Place<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
+type Answer = Result<Response<ResponseBody>, Error>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+impl<S> Service<TrackedRequest> for Place<S>
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut tracked: TrackedRequest) -> S::Future {
+    fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
         if let Some(placement) = &self.placement {
-            let placed = placement.place(&tracked.request, &tracked.in_flight.account);
-            tracked.request.extensions_mut().insert(placed);
+            if placement.awaits_model(&tracked.request) && is_held(&tracked) {
+                return Either::Right(Box::pin(place_held(self.inner.clone(), placement.clone(), tracked)));
+            }
+            place(placement, &mut tracked, None);
         }
-        self.inner.call(tracked)
+        Either::Left(self.inner.call(tracked))
     }
+}
+
+/// Places a request that names the model `in_body`, if that is known.
+fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: Option<&str>) {
+    let placed = placement.place(&tracked.request, in_body, &tracked.in_flight.account);
+    tracked.request.extensions_mut().insert(placed);
+}
+
+/// Whether a request whose model decides is held until its body tells it. If it cannot be, that is counted.
+fn is_held(tracked: &TrackedRequest) -> bool {
+    let account = &tracked.in_flight.account;
+    let passed = match account.model_in_body() {
+        ModelInBody::Absent => return false,
+        ModelInBody::Unread => Some(HoldPassed::Unread),
+        ModelInBody::Read => passes_unheld(tracked),
+    };
+    if let Some(passed) = passed {
+        account.context.counters.bump(passed.counter());
+    }
+    passed.is_none()
+}
+
+async fn place_held<S>(mut inner: S, placement: Arc<Placement>, tracked: TrackedRequest) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
+{
+    let mut held = hold(tracked).await?;
+    let model = held.tracked().in_flight.account.named_model();
+    place(&placement, held.tracked(), model.as_deref());
+    held.note_queue(ObservedEvent::Dispatch);
+    inner.call(held.into_request()).await
 }

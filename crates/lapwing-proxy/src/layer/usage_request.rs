@@ -2,8 +2,8 @@
 //! layer, and [`BufferedResponse`], the outermost. That holds the head of a response back whose body is gathered and rewritten whole, for
 //! only then is its length known; it stands outside the ledger, whose guard the body needs to be counted meanwhile.
 //!
-//! Stage: none; reading a request's body ahead counts as ingress. They read only requests that may be changed, at most [`MAX_BODY_BYTES`]
-//! of each, and pass every other request and response unchanged.
+//! Stage: none; holding a request until its body has come counts as ingress. They hold only requests that may be changed, within the bounds
+//! of the section `hold`, and pass every other request and response unchanged.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,14 +20,11 @@ use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, collect};
+use crate::body::{MAX_GATHERED_BYTES, RequestBody, ResponseBody, ResponseRewrite, TrackedRequest, hold, passes_unheld};
 use crate::error::Error;
 use crate::upstream::{KnowsTraits, UpstreamTraits};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::amend::{AddedOption, CompletionsRoute, UsageStyle, amend_request};
-
-/// The largest request body that may be changed, in bytes.
-const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Fields that hold a digest or signature of a body's bytes.
 const DIGESTS: [HeaderName; 5] = [
@@ -77,6 +74,7 @@ where
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
         if tracked.in_flight.account.context.config.amend.is_any()
             && let Some(route) = eligible_route(&tracked.request)
+            && may_be_held(&tracked)
         {
             let traits = self.inner.traits(&tracked.request).clone();
             return Either::Right(Box::pin(with_usage_request(self.inner.clone(), traits, tracked, route)));
@@ -92,9 +90,17 @@ fn eligible_route(request: &Request<RequestBody>) -> Option<CompletionsRoute> {
         && is_type(headers, "application/json")
         && !is_encoded(headers)
         && ![EXPECT, UPGRADE].iter().chain(&DIGESTS).any(|name| headers.contains_key(name));
-    let is_small = !request.body().is_end_stream()
-        && request.body().size_hint().exact().is_none_or(|length| length <= MAX_BODY_BYTES as u64);
-    if is_plain && is_small { CompletionsRoute::of(request.uri().path()) } else { None }
+    let has_body = !request.body().is_end_stream();
+    if is_plain && has_body { CompletionsRoute::of(request.uri().path()) } else { None }
+}
+
+/// Whether a request that may be changed can be held. If not, it is counted.
+fn may_be_held(tracked: &TrackedRequest) -> bool {
+    let passed = passes_unheld(tracked);
+    if let Some(passed) = passed {
+        tracked.in_flight.account.context.counters.bump(passed.counter());
+    }
+    passed.is_none()
 }
 
 fn is_type(headers: &HeaderMap, expected: &str) -> bool {
@@ -124,8 +130,8 @@ where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {
     let context = tracked.in_flight.account.context.clone();
-    let mut collected = collect(tracked, MAX_BODY_BYTES).await?;
-    let body = collected.body();
+    let mut held = hold(tracked).await?;
+    let body = held.body();
     let edit = body.as_ref().and_then(|body| amend_request(body, context.config.amend));
     let plan = edit.as_ref().and_then(|edit| match (edit.added, traits.usage_style(route)) {
         (AddedOption::MetaInfo, _) => Some(Plan::CutMetaInfo),
@@ -134,10 +140,10 @@ where
         (AddedOption::Usage, Some(style)) => Some(Plan::CutUsage(style)),
     });
     if let (Some(body), Some(edit), Some(Plan::CutUsage(_) | Plan::CutMetaInfo)) = (&body, &edit, plan) {
-        collected.replace_body(Bytes::from(edit.apply(body)));
+        held.replace_body(Bytes::from(edit.apply(body)));
         context.counters.bump(Counter::Amended);
     }
-    let mut tracked = collected.into_request();
+    let mut tracked = held.into_request();
     if plan.is_some() {
         // a compressed response could not be cut
         tracked.request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

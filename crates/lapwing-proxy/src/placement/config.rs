@@ -86,7 +86,8 @@ pub struct RouteMatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = "POST /v1/chat/*")]
     pub route: Option<String>,
-    /// The model that its path names, as `/v2/models/NAME/infer` does. A name in a body is not known yet.
+    /// The model that its path names, as `/v2/models/NAME/infer` does, or its body where the protocol has the name there: such a request
+    /// is held until its body has come (`hold`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// One of its header fields, or its presence.

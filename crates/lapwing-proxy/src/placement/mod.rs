@@ -22,7 +22,7 @@ pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatc
 pub use split::{SplitAssignment, TrafficSplit};
 
 use self::pool::{Candidate, Pool};
-use self::route::Route;
+use self::route::{Route, model_in_path};
 use crate::config::UpstreamProtocol;
 use crate::health::UpstreamHealth;
 use crate::in_flight::{OnClose, RequestAccount};
@@ -137,6 +137,8 @@ pub(crate) struct Placed {
 pub(crate) struct Placement {
     candidates: Box<[Candidate]>,
     routes: Box<[Route]>,
+    /// Whether any of the routes asks for a model.
+    knows_models: bool,
     /// That of each route, then that of all upstreams, then the baseline of the split.
     pools: Box<[Pool]>,
     /// The split, and its candidate by its place.
@@ -167,15 +169,28 @@ impl Placement {
         Self {
             candidates: candidates.collect(),
             routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
+            knows_models: routes.iter().any(|route| route.matches.model.is_some()),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
             split,
             moved: AtomicU32::new(0),
         }
     }
 
-    /// Chooses the upstream that `request` goes to, under whose name it is counted from now on.
-    pub(crate) fn place<B>(self: &Arc<Self>, request: &Request<B>, account: &RequestAccount) -> Placed {
-        let (placed, split_key) = match (self.routes.iter().position(|route| route.takes(request)), &self.split) {
+    /// Whether the model decides where `request` goes, and its path does not name it.
+    pub(crate) fn awaits_model<B>(&self, request: &Request<B>) -> bool {
+        if !self.knows_models || model_in_path(request).is_some() {
+            return false;
+        }
+        let decides = |route: &&Route| route.depends_on_model(request) || route.takes(request, None);
+        self.routes.iter().find(decides).is_some_and(|route| route.depends_on_model(request))
+    }
+
+    /// Chooses the upstream that `request` goes to, under whose name it is counted from now on. `in_body` is the model that its body names, if
+    /// that is known.
+    pub(crate) fn place<B>(self: &Arc<Self>, request: &Request<B>, in_body: Option<&str>, account: &RequestAccount) -> Placed {
+        let model = if self.knows_models { model_in_path(request).or(in_body) } else { None };
+        let taken = self.routes.iter().position(|route| route.takes(request, model));
+        let (placed, split_key) = match (taken, &self.split) {
             (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers()),
             (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
         };

@@ -28,8 +28,20 @@ impl Route {
         }
     }
 
-    /// Whether it takes this request, by its head.
-    pub(crate) fn takes<B>(&self, request: &Request<B>) -> bool {
+    /// Whether it takes this request, which names `model`, if that is known.
+    pub(crate) fn takes<B>(&self, request: &Request<B>, model: Option<&str>) -> bool {
+        let glob = self.model.as_deref();
+        glob.is_none_or(|glob| model.is_some_and(|model| matches_glob(glob.as_bytes(), model.as_bytes())))
+            && self.fits_head(request)
+    }
+
+    /// Whether it takes this request if its model is the right one, and only then.
+    pub(crate) fn depends_on_model<B>(&self, request: &Request<B>) -> bool {
+        self.model.is_some() && self.fits_head(request)
+    }
+
+    /// Whether all that it says of a head, except for the model, applies to this request.
+    fn fits_head<B>(&self, request: &Request<B>) -> bool {
         let path = request.uri().path();
         let is_of = |glob: &str, text: &[u8]| matches_glob(glob.as_bytes(), text);
         self.method.as_ref().is_none_or(|method| method == request.method())
@@ -38,11 +50,12 @@ impl Route {
                 Some(glob) => request.headers().get_all(name).iter().any(|value| is_of(glob, value.as_bytes())),
                 None => request.headers().contains_key(name),
             })
-            // last: it reads the path
-            && self.model.as_deref().is_none_or(|glob| {
-                fold_route(request.method().as_str(), path).model.is_some_and(|model| is_of(glob, model.as_bytes()))
-            })
     }
+}
+
+/// The model that the path of a request names.
+pub(crate) fn model_in_path<B>(request: &Request<B>) -> Option<&str> {
+    fold_route(request.method().as_str(), request.uri().path()).model
 }
 
 #[cfg(test)]
@@ -61,7 +74,8 @@ mod tests {
             tiers.iter().fold(request, |request, tier| request.header("x-tier", *tier)).body(()).unwrap()
         };
         let path = "/v2/models/bert-base/infer";
-        assert!(route.takes(&request("POST", path, &["online", "batch-2"])));
+        let takes = |request: &Request<()>| route.takes(request, model_in_path(request));
+        assert!(takes(&request("POST", path, &["online", "batch-2"])));
         for other in [
             request("GET", path, &["batch"]),
             request("POST", "/v2/models/gpt/infer", &["batch"]),
@@ -69,9 +83,9 @@ mod tests {
             request("POST", path, &["online"]),
             request("POST", path, &[]),
         ] {
-            assert!(!route.takes(&other), "{other:?}");
+            assert!(!takes(&other), "{other:?}");
         }
         let by_presence = Route::new(&RouteMatch { header: Some("x-tier".into()), ..RouteMatch::default() });
-        assert!(by_presence.takes(&request("GET", "/", &[""])) && !by_presence.takes(&request("GET", "/", &[])));
+        assert!(by_presence.takes(&request("GET", "/", &[""]), None) && !by_presence.takes(&request("GET", "/", &[]), None));
     }
 }

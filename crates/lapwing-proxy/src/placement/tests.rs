@@ -35,7 +35,7 @@ fn a_request_counts_where_it_went_until_it_ends() {
     let (upstreams, labels) = upstreams(&["a", "b"], &[]);
     let placement = upstreams.placement().unwrap();
     let accounts = [(); 3].map(|()| fixtures::account());
-    let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account).at).collect();
+    let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), None, account).at).collect();
     assert_eq!((places, active(&upstreams)), (vec![0, 1, 0], vec![2, 1]));
     let upstream = |at: usize| accounts[at].read_ledger(|ledger| ledger.series.upstream);
     assert_eq!([upstream(0), upstream(1)], [Some(labels[0]), Some(labels[1])]);
@@ -44,7 +44,7 @@ fn a_request_counts_where_it_went_until_it_ends() {
     accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
     assert_eq!((active(&upstreams), placement.moved.load(Relaxed)), (vec![0, 0], 0));
     let late = &accounts[0];
-    placement.place(&post("/"), late);
+    placement.place(&post("/"), None, late);
     assert!(placement.place_again(Placed { at: 0, pool: 0 }, late, |_| true).is_none());
     assert_eq!(active(&upstreams), [0, 0], "its ledger is handed over");
 }
@@ -55,7 +55,7 @@ fn the_budget_bounds_how_many_go_to_another_upstream() {
     let placement = upstreams.placement().unwrap();
     let moved = |requests: usize| {
         let accounts: Vec<_> = (0..requests).map(|_| fixtures::account()).collect();
-        let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), account)).collect();
+        let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), None, account)).collect();
         let again = placed.iter().zip(&accounts).map(|(placed, account)| placement.place_again(*placed, account, |_| true));
         let moved = again.flatten().count();
         let withheld: u64 = accounts.iter().map(|account| account.context.counters.get(Counter::FailoversWithheld)).sum();
@@ -71,7 +71,7 @@ fn nobody_else_means_no_second_try() {
     let (upstreams, _) = upstreams(&["a", "b"], &[]);
     let placement = upstreams.placement().unwrap();
     let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0 });
-    placement.place(&post("/"), &account);
+    placement.place(&post("/"), None, &account);
     assert!(placement.place_again(failed, &account, |_| false).is_none(), "none speaks it");
     let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());
     upstreams.others()[0].health.on_failed(&upstreams.others()[0].target, &refused);
@@ -90,9 +90,30 @@ fn a_route_leads_to_its_own_upstreams() {
     let by_path = route(RouteMatch { route: Some("/v1/*".into()), ..RouteMatch::default() }, &["c"]);
     let (upstreams, _) = upstreams(&["a", "b", "c"], &[by_model, by_path]);
     let placement = upstreams.placement().unwrap();
-    let at = |path: &str| placement.place(&post(path), &fixtures::account()).at;
+    let at = |path: &str| placement.place(&post(path), None, &fixtures::account()).at;
     assert!((0..4).all(|_| at("/v2/models/bert-base/infer") == 1 && at("/v1/chat/completions") == 2));
     assert_eq!([(); 3].map(|()| at("/other")), [0, 1, 2], "no route takes it");
+}
+
+#[test]
+fn a_body_decides_only_if_the_first_route_that_fits_depends_on_its_model() {
+    let route = |path: &str, model: Option<&str>, to: &str| UpstreamRoute {
+        matches: RouteMatch { route: Some(path.into()), model: model.map(Into::into), ..RouteMatch::default() },
+        to: vec![to.to_owned()],
+        policy: None,
+    };
+    let routes = [route("/v1/embeddings", None, "a"), route("/v*", Some("bert*"), "b"), route("/v1/chat/*", None, "c")];
+    let (upstreams, _) = upstreams(&["a", "b", "c"], &routes);
+    let placement = upstreams.placement().unwrap();
+    let at = |path: &str, in_body: Option<&str>| placement.place(&post(path), in_body, &fixtures::account()).at;
+    for (path, awaits) in
+        [("/v1/chat/completions", true), ("/v1/embeddings", false), ("/other", false), ("/v2/models/gpt/infer", false)]
+    {
+        assert_eq!(placement.awaits_model(&post(path)), awaits, "{path}");
+    }
+    let chat = [Some("bert-base"), Some("gpt"), None].map(|model| at("/v1/chat/completions", model));
+    assert_eq!(chat, [1, 2, 2]);
+    assert_eq!([at("/v1/embeddings", Some("bert")), at("/v2/models/bert/infer", Some("gpt"))], [0, 1], "the head comes first");
 }
 
 fn of_user(user: usize) -> Request<()> {
@@ -122,7 +143,7 @@ fn a_split_is_sticky_and_marks_what_it_chose() {
     let placement = upstreams.placement().unwrap();
     let place = |request: &Request<()>| {
         let account = fixtures::account();
-        let at = placement.place(request, &account).at;
+        let at = placement.place(request, None, &account).at;
         (at, account.read_ledger(|ledger| ledger.split_key).flatten())
     };
     let first: Vec<_> = (0..100).map(|user| place(&of_user(user))).collect();
@@ -144,7 +165,7 @@ fn a_side_that_is_away_is_replaced_and_that_is_not_judged() {
     let placement = upstreams.placement().unwrap();
     let place = |user| {
         let account = fixtures::account();
-        let placed = placement.place(&of_user(user), &account);
+        let placed = placement.place(&of_user(user), None, &account);
         (placed, account.read_ledger(|ledger| ledger.split_key).flatten(), account)
     };
     let is_candidate = |user: &usize| place(*user).0.at == 2;
@@ -179,6 +200,6 @@ fn what_a_route_takes_is_not_split() {
     };
     let (split, upstreams) = halves(&[all]);
     let placement = upstreams.placement().unwrap();
-    let at: Vec<_> = (0..4).map(|user| placement.place(&of_user(user), &fixtures::account()).at).collect();
+    let at: Vec<_> = (0..4).map(|user| placement.place(&of_user(user), None, &fixtures::account()).at).collect();
     assert_eq!((at, assigned(&split)), (vec![0, 2, 0, 2], [0; 4]));
 }

@@ -12,8 +12,8 @@ use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{
-    Config, ConnectionSettings, DataPlane, Observer, PlacedUpstream, PlacementPolicy, PoolMember, TraceSampling, Tracing,
-    UpstreamProtocol, Upstreams,
+    Config, ConnectionSettings, DataPlane, Observer, PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch, TraceSampling,
+    Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
 };
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{LabelTable, Ledger, TraceMark};
@@ -22,7 +22,7 @@ use lapwing_net::memory::{MemoryAddress, MemoryPeer, listen};
 use lapwing_net::{Target, Tasks};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, Protocols};
-use lapwing_settings::{ConfigHandle, Size, Switch};
+use lapwing_settings::{ConfigHandle, Period, Size, Switch};
 use lapwing_tower::RecordLedger;
 
 /// Longer than every timeout.
@@ -31,6 +31,10 @@ const LONG: Duration = Duration::from_secs(700);
 /// hundred bytes of one byte, up to `max_header_bytes` for each stream.)
 const HEAP: usize = 8 << 20;
 const HEAP_PER_BYTE: usize = 256;
+
+/// The largest body that is held, and what all held bodies may take, in bytes: little, so that both bounds are reached.
+const HELD_BODY: u64 = 256;
+const HELD_BYTES: u64 = 400;
 
 /// How many bytes of the heap this process holds; a fuzz target's allocator counts them.
 pub type HeapProbe = fn() -> usize;
@@ -112,6 +116,7 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
     let sampling = if options.is_tracing() { TraceSampling::Auto } else { TraceSampling::Off };
     let settings = ConnectionSettings {
         config,
+        hold: hold::Config { max_body: Size(HELD_BODY), budget: Size(HELD_BYTES), max_time: Period::from_secs(2) },
         respond_server_timing: options.has_server_timing(),
         tracing: Tracing { sampling, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() },
         tap: None,
@@ -136,7 +141,13 @@ fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
         weight: 1,
     };
     let members = vec![member("absent", absent), member("there", address.clone())];
-    Upstreams::several(members, &[], PlacementPolicy::RoundRobin, None).unwrap_or(only)
+    let by_model = UpstreamRoute {
+        matches: RouteMatch { model: Some("held*".to_owned()), ..RouteMatch::default() },
+        to: vec!["there".to_owned()],
+        policy: None,
+    };
+    let routes = if options.is_holding() { &[by_model][..] } else { &[] };
+    Upstreams::several(members, routes, PlacementPolicy::RoundRobin, None).unwrap_or(only)
 }
 
 /// Runs a case in a runtime of its own.
@@ -162,6 +173,10 @@ pub(crate) fn run(script: &Script, is_split: bool, heap: Option<HeapProbe>) -> R
             let grown = heap.map_or(0, |heap| heap()).saturating_sub(before);
             // what the peers keep is in it too
             let bound = HEAP + HEAP_PER_BYTE * sent + 4 * received;
+            let held = counters.get(Counter::HoldBytes);
+            if held > HELD_BYTES {
+                return Err(format!("held requests take {held} bytes"));
+            }
             if grown > bound { Err(format!("{grown} bytes of heap after {sent} bytes were sent")) } else { Ok(()) }
         };
         player.play(script, is_split, check_heap).await?;
@@ -188,6 +203,10 @@ async fn check_outcomes(counters: &Counters) -> Result<(), String> {
     }
     if open() != 0 {
         return Err(format!("{} requests in flight after both peers left", open()));
+    }
+    let held = counters.get(Counter::HoldBytes);
+    if held != 0 {
+        return Err(format!("{held} bytes are held of requests that have ended"));
     }
     let is_ended = counters.open_requests().may_advance();
     let panics = counters.get(Counter::ObserverPanics) + counters.get(Counter::DroppedPanic);

@@ -9,17 +9,28 @@ pub(crate) enum Side {
 
 /// How the proxy is configured, and what the client speaks first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CaseOptions(u8);
+pub(crate) struct CaseOptions {
+    bits: u8,
+    /// No request is held, whatever the bits say.
+    never_holds: bool,
+}
 
 impl CaseOptions {
-    /// A client's connections begin with the preface of HTTP/2 and SETTINGS.
-    pub(crate) const fn is_h2_client(self) -> bool {
-        self.0 & 1 != 0
+    /// The same without holding.
+    #[cfg(test)]
+    pub(crate) const fn unheld(self) -> Self {
+        Self { never_holds: true, ..self }
     }
 
-    /// `upstream_protocol`: 0 and 3 are `auto`, 1 is `h1`, 2 is `h2`. With 3 there is another upstream, which refuses connections.
+    /// A client's connections begin with the preface of HTTP/2 and SETTINGS.
+    pub(crate) const fn is_h2_client(self) -> bool {
+        self.bits & 1 != 0
+    }
+
+    /// `upstream_protocol`: 0 and 3 are `auto`, 1 is `h1`, 2 is `h2`. With 3 there is another upstream, which refuses connections, and
+    /// requests are held.
     pub(crate) const fn upstream_protocol(self) -> u8 {
-        self.0 >> 1 & 3
+        self.bits >> 1 & 3
     }
 
     /// The upstream is one of two, of which the other refuses connections.
@@ -27,29 +38,34 @@ impl CaseOptions {
         self.upstream_protocol() == 3
     }
 
+    /// Requests that name a model in their body are held until it is known: where there is another upstream.
+    pub(crate) const fn is_holding(self) -> bool {
+        self.has_absent_upstream() && !self.never_holds
+    }
+
     /// Requests are amended, and responses rewritten.
     pub(crate) const fn is_amending(self) -> bool {
-        self.0 & 8 != 0
+        self.bits & 8 != 0
     }
 
     /// Small limits: of a request's body, and of requests in flight.
     pub(crate) const fn is_limited(self) -> bool {
-        self.0 & 16 != 0
+        self.bits & 16 != 0
     }
 
     /// Traces are made.
     pub(crate) const fn is_tracing(self) -> bool {
-        self.0 & 32 != 0
+        self.bits & 32 != 0
     }
 
     /// Responses carry `Server-Timing`.
     pub(crate) const fn has_server_timing(self) -> bool {
-        self.0 & 64 != 0
+        self.bits & 64 != 0
     }
 
     /// The case runs a second time, every piece byte by byte.
     pub(crate) const fn is_compared(self) -> bool {
-        self.0 & 128 != 0
+        self.bits & 128 != 0
     }
 }
 
@@ -109,7 +125,7 @@ impl Script {
     /// Reads a script. It cannot fail: what is missing at the end is zero or empty.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut bytes = Reader(bytes);
-        let options = CaseOptions(bytes.byte());
+        let options = CaseOptions { bits: bytes.byte(), never_holds: false };
         let mut steps = Vec::new();
         while !bytes.0.is_empty() && steps.len() < MAX_STEPS {
             let code = bytes.byte();

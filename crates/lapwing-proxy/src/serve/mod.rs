@@ -139,11 +139,11 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
     let worker =
         Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.upstreams.health().clone() });
     parts.settings.map(move |settings| {
-        let ConnectionSettings { config, respond_server_timing, tracing, tap, observer } = settings.clone();
+        let ConnectionSettings { config, hold, respond_server_timing, tracing, tap, observer } = settings.clone();
         let (counters, worker) = (counters.clone(), worker.clone());
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
-        let exchange = Arc::new(RequestContext { config, respond_server_timing, counters, unhelped, observer });
+        let exchange = Arc::new(RequestContext { config, hold, respond_server_timing, counters, unhelped, observer });
         StackSettings { exchange, worker, tracing, tap }
     })
 }

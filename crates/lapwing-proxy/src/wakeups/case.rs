@@ -40,7 +40,14 @@ pub(crate) struct Windows {
 fn settings(config: Config) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
-    ConnectionSettings { config, respond_server_timing: false, tracing, tap: None, observer: Arc::new(Unobserved) }
+    ConnectionSettings {
+        config,
+        hold: crate::hold::Config::default(),
+        respond_server_timing: false,
+        tracing,
+        tap: None,
+        observer: Arc::new(Unobserved),
+    }
 }
 
 /// When the server answers.

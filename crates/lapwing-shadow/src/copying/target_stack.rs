@@ -172,6 +172,7 @@ impl TargetStacks {
         let contexts = ContextPolicy::new(*trace_contexts, self.contexts.clone());
         ConnectionSettings {
             config,
+            hold: lapwing_proxy::hold::Config::default(),
             respond_server_timing: false,
             tracing: Tracing { sampling, mark: self.mark, continued: None, contexts },
             tap: Some(CopyRecognition.into()),

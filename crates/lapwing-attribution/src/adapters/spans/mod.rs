@@ -67,5 +67,5 @@ fn by_word(reading: MappedSpan, stage: Stage) -> MappedSpan {
 /// `prefill` and `decode` are phases of forward.
 fn phase(stage: Stage, name: &str) -> Option<Phase> {
     let last = name.rsplit(['.', ':']).next()?;
-    Phase::ALL.into_iter().find(|phase| stage == Stage::Forward && last.eq_ignore_ascii_case(phase.name()))
+    Phase::FORWARD.into_iter().find(|phase| stage == Stage::Forward && last.eq_ignore_ascii_case(phase.name()))
 }

@@ -71,7 +71,7 @@ fn traced(exchange: &Exchange) -> Vec<(Stage, u64)> {
 }
 
 fn phases(exchange: &Exchange) -> [u64; 2] {
-    Phase::ALL.map(|phase| exchange.account.phase_ns(phase))
+    Phase::FORWARD.map(|phase| exchange.account.phase_ns(phase))
 }
 
 fn work(exchange: &Exchange) -> [Option<u64>; 2] {

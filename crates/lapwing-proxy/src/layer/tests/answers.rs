@@ -1,9 +1,7 @@
 //! A layer that answers requests from a map of their bodies. Requests that the map does not know go on unchanged.
 
 use super::*;
-
-/// The largest request body that is looked up, in bytes.
-const MAX_BODY_BYTES: usize = 1 << 16;
+use crate::body::hold;
 
 #[derive(Clone)]
 pub(crate) struct AnswersLayer(pub(crate) Arc<HashMap<Bytes, Bytes>>);
@@ -36,9 +34,9 @@ where
     fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
         let (mut inner, answers) = (self.inner.clone(), self.answers.clone());
         Box::pin(async move {
-            let collected = collect(tracked, MAX_BODY_BYTES).await?;
-            let answer = collected.body().and_then(|body| answers.get(&body).cloned());
-            let tracked = collected.into_request();
+            let held = hold(tracked).await?;
+            let answer = held.body().and_then(|body| answers.get(&body).cloned());
+            let tracked = held.into_request();
             match answer {
                 Some(answer) => {
                     let response = Response::new(answer);

@@ -2,6 +2,7 @@
 //! in a listening proxy, between clients and servers on real sockets.
 
 mod answers;
+mod held;
 mod mirror;
 mod tap;
 
@@ -26,7 +27,7 @@ use tower::{Layer, Service};
 use self::answers::AnswersLayer;
 use self::mirror::MirrorLayer;
 use crate::body::capture::{CaptureBudget, CaptureLimits, ReplayBody, capture_whole};
-use crate::body::{RequestBody, ResponseBody, TrackedRequest, collect};
+use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::layer::deadline::DeadlinePropagation;
 use crate::layer::place::Place;
@@ -36,12 +37,12 @@ use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
 use crate::upstream::ClientUpstreams;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing, Upstreams};
+use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing, Upstreams, hold};
 use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
 use lapwing_net::{BoundListener, Client, ClientLimits, Target, Tasks, bind};
-use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
+use lapwing_protocol::{ExchangeReader, Protocols};
 use lapwing_settings::ConfigHandle;
 use lapwing_tower::RecordLedger;
 
@@ -51,13 +52,17 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// What a comparison found: whether the bodies are equal, or why they were not compared.
 type Comparison = Result<bool, String>;
 
-/// Keeps closed ledgers.
+/// Keeps closed ledgers. It reads bodies if it has `protocols`.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Ledger>>>);
+struct Kept {
+    ledgers: Arc<Mutex<Vec<Ledger>>>,
+    protocols: Option<Protocols>,
+}
 
 impl Observer for Kept {
-    fn request(&self, _: &Method, _: &str, _: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
-        None
+    fn request(&self, method: &Method, path: &str, headers: &HeaderMap, _: &mut Ledger) -> Option<ExchangeReader> {
+        let protocols = self.protocols.as_ref()?;
+        protocols.open(&protocols.detect(method, path), headers)
     }
     fn response(&self, _: &HeaderMap, _: bool, _: &mut Ledger) {}
     fn model(&self, _: &str, _: &mut Ledger) {}
@@ -65,7 +70,7 @@ impl Observer for Kept {
 
 impl RecordLedger for Kept {
     fn record(&self, ledger: Box<Ledger>) {
-        self.0.lock().unwrap().push(*ledger);
+        self.ledgers.lock().unwrap().push(*ledger);
     }
 }
 
@@ -125,7 +130,16 @@ impl Proxy {
         L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
         L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
     {
-        let (kept, stop) = (Kept::default(), CancellationToken::new());
+        let upstreams = Upstreams::at(Target::Tcp(upstream.to_string()));
+        Self::serve((Kept::default(), hold::Config::default(), tap), upstreams, extra, tasks)
+    }
+
+    fn serve<L>((kept, hold, tap): (Kept, hold::Config, Option<StackTap>), upstreams: Upstreams, extra: L, tasks: &Tasks) -> Self
+    where
+        L: Layer<UpstreamSide> + Clone + Send + Sync + 'static,
+        L::Service: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
         let tracing = Tracing {
             sampling: TraceSampling::Off,
             mark: TraceMark::random(),
@@ -133,10 +147,9 @@ impl Proxy {
             contexts: ContextPolicy::default(),
         };
         let observer = Arc::new(kept.clone());
-        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, tap, observer };
-        let target = Target::Tcp(upstream.to_string());
-        let parts =
-            DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };
+        let config = Config::default();
+        let settings = ConnectionSettings { config, hold, respond_server_timing: false, tracing, tap, observer };
+        let parts = DataPlane { settings: ConfigHandle::fixed(settings), upstreams, counters: Arc::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = BoundListener::from(listener).registered().unwrap();
@@ -156,13 +169,13 @@ impl Proxy {
     /// The closed ledgers, when there are `expected` of them and no request is in flight.
     async fn closed(&self, expected: usize) -> Vec<Ledger> {
         let is_closed = async {
-            while self.kept.0.lock().unwrap().len() < expected {
+            while self.kept.ledgers.lock().unwrap().len() < expected {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(LIMIT, is_closed).await.unwrap();
         assert_eq!(self.parts.counters.get(Counter::InFlight), 0);
-        std::mem::take(&mut self.kept.0.lock().unwrap())
+        std::mem::take(&mut self.kept.ledgers.lock().unwrap())
     }
 }
 

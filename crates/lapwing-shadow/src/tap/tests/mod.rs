@@ -108,7 +108,8 @@ impl Proxy {
             contexts: ContextPolicy::default(),
         };
         let (tap, observer) = (Some(tap.into()), Arc::new(kept.clone()));
-        let settings = ConnectionSettings { config: Config::default(), respond_server_timing: false, tracing, tap, observer };
+        let (config, hold) = (Config::default(), lapwing_proxy::hold::Config::default());
+        let settings = ConnectionSettings { config, hold, respond_server_timing: false, tracing, tap, observer };
         let target = Target::Tcp(upstream.to_string());
         let parts =
             DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };

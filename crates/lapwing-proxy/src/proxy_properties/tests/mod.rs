@@ -1,5 +1,7 @@
 //! Replays the corpus of the fuzz target `proxy`, and shows on cases with known ends that the properties see what they should.
 
+mod held;
+
 use std::cell::Cell;
 use std::fs;
 use std::panic;
