@@ -185,6 +185,12 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if !config.split.is_on() && config.split != lapwing_shadow::split::Config::default() {
         warnings.push("split: has no effect without split.candidate".to_owned());
     }
+    for (at, route) in config.routes.iter().enumerate().filter(|_| !config.protocol.read_bodies) {
+        let awaited = [("model", route.matches.model.is_some()), ("class", route.matches.class.is_some())];
+        for (key, _) in awaited.into_iter().filter(|(_, is_given)| *is_given) {
+            warnings.push(format!("routes[{at}].match.{key}: is not looked for in bodies: protocol.read_bodies is false"));
+        }
+    }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {
         if let Switch::On(bind) = receiver

@@ -189,6 +189,17 @@ hold: {max_body: 64KiB}
             assert dispatch["p99_ns"] < 20e6, "the wait for the client is ingress"
 
 
+def test_the_rows_that_bodies_ask_for_lead_to_their_upstreams(several):
+    more = "routes:\n- {match: {route: '/v2/*', class: ..8}, to: [b]}\n- {match: {class: 9..}, to: [c]}\n"
+    _, lapwing = several(["a", "b", "c"], more)
+    for rows, name in [(1, "b"), (8, "b"), (9, "c"), (4000, "c")]:
+        tensor = {"name": "x", "shape": [rows, 1], "datatype": "FP32", "data": [0.5] * rows}
+        connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+        connection.request("POST", "/v2/models/m/infer", json.dumps({"inputs": [tensor]}), {"content-type": "application/json"})
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (200, name.encode()), rows
+
+
 def test_none_is_there(several):
     servers, lapwing = several(["a", "b"])
     assert ask(lapwing)[0] == 200
@@ -247,6 +258,8 @@ def test_grpc_calls_go_to_the_server_that_is_left(start_lapwing, tmp_path):
         ("upstreams: {a: {url: 'http://h:1'}}\nroutes: [{match: {model: m}, to: [b]}]\n", "routes[0].to[0]: b: is none of `upstreams`: a"),
         ("upstreams: {a: {url: 'http://h:1'}}\nupstream: http://h:2\n", "upstream: http://h:2: cannot be given with upstreams"),
         ("upstreams: {a: {weight: 2}}\n", "upstreams.a.url"),
+        ("upstreams: {a: {url: 'http://h:1'}}\nroutes: [{match: {class: 9..3}, to: [a]}]\n", "routes[0].match.class: 9..3: has its ends the wrong way round"),
+        ("upstream: http://h:1\nhold: {budget: 1KiB}\n", "hold.budget: 1KiB: has no room for one body of max_body, 1MiB"),
         ("upstreams: {a: {url: 'http://127.0.0.1:8080'}}\n", "upstreams.a.url: http://127.0.0.1:8080: is Lapwing itself"),
         ("upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\nattribution: {poll: 'http://h:3/metrics'}\n", "attribution.poll"),
     ],

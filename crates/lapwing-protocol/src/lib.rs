@@ -56,7 +56,7 @@ pub mod wire;
 pub use body_error::{ErrorPlace, Glance};
 pub use bytes_codec::BytesCodec;
 pub use config::Config;
-pub use exchange_reader::{DetectedProtocol, ExchangeReader, ModelInBody, Protocols};
+pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols, ToldByBody};
 pub use families::matches_glob;
 pub use media::Media;
 pub use output::OutputKind;

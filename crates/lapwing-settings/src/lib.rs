@@ -45,6 +45,7 @@ mod toggle;
 mod trace_contexts;
 mod trace_sampler;
 mod upstream;
+mod work_range;
 
 pub use absolute::AbsoluteTolerance;
 pub use admin_token::{AdminToken, AdminTokenFor};
@@ -73,6 +74,7 @@ pub use toggle::Toggle;
 pub use trace_contexts::{ContextKind, ContextSet, TraceContexts};
 pub use trace_sampler::{RootSampler, TraceSampler};
 pub use upstream::{HttpScheme, Upstream};
+pub use work_range::WorkRange;
 
 #[cfg(test)]
 mod tests;

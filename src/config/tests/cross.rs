@@ -39,9 +39,16 @@ fn settings_that_contradict_one_another_are_faults() {
 
 #[test]
 fn settings_that_are_probably_a_mistake_cause_warnings() {
-    let warnings = |yaml: &str| case(&format!("upstream: http://m:1\n{yaml}"), &[], &[]).loaded().warnings;
+    let warnings = |yaml: &str| {
+        let upstream = if yaml.contains("upstreams:") { "" } else { "upstream: http://m:1\n" };
+        case(&format!("{upstream}{yaml}"), &[], &[]).loaded().warnings
+    };
     assert!(warnings("otlp_grpc: ':4317'\nadmin: ':9464'\nlisten: ':8080'")[0].starts_with("otlp_grpc: 0.0.0.0:4317: "));
     assert!(warnings("otlp_grpc: '[::1]:4317'").is_empty());
+    let unread = warnings(
+        "protocol: {read_bodies: false}\nupstreams: {a: {url: 'http://h:1'}}\nroutes: [{match: {model: m, class: 1..}, to: [a]}]",
+    );
+    assert!(unread.len() == 2 && unread[1].starts_with("routes[0].match.class: is not looked for in bodies"), "{unread:?}");
     let off = warnings("otlp_grpc: off\notlp_http: off\notlp_forward: http://o:1\nattribution: {expect_spans: always}");
     assert_eq!(off.len(), 2, "{off:?}");
 }

@@ -14,7 +14,7 @@ use http::{HeaderMap, Method};
 
 pub use self::detected::DetectedProtocol;
 pub(crate) use self::detected::Protocol;
-pub use self::request_known::ModelInBody;
+pub use self::request_known::ToldByBody;
 use self::unread::{UnreadBodies, is_text};
 use super::body_error::EndFrameReader;
 use super::config::{Config, Flops, Side};

@@ -1,42 +1,69 @@
 //! What is known of a request before it is answered: for those who decide by it where it goes.
 
-use super::{ExchangeReader, Protocol};
+use super::{ExchangeReader, Inner, Protocol};
+use crate::config::Side;
 use crate::detect::Family;
+use crate::plan::{ReadPlan, WatchedFields};
 
-/// Whether a request's body tells the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ModelInBody {
-    /// It does not: its protocol has no name there, its head has named the model, or the request is a stream of messages.
-    Absent,
+/// Whether a request's body tells something that is to be known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToldByBody {
+    /// It does not: its protocol has no place for it there, its head has told it, or the request is a stream of messages.
+    #[default]
+    Nothing,
     /// It may, and it is not read: its format or its coding is not known.
     Unread,
     /// It may, and it is read as it passes.
     Read,
 }
 
+impl Inner {
+    /// What is read of the request, if it is one call: of a stream of messages the client may wait for an answer before it sends another.
+    fn plan_of_call(&self) -> Option<&ReadPlan> {
+        let protocol = self.protocol.filter(|protocol| !matches!(protocol, Protocol::Known(Family::OipGrpcStream)))?;
+        Some(self.tables.plan(protocol))
+    }
+
+    const fn told_by_body(&self, is_told: bool) -> ToldByBody {
+        match (is_told, self.request.reader.is_on()) {
+            (false, _) => ToldByBody::Nothing,
+            (true, false) => ToldByBody::Unread,
+            (true, true) => ToldByBody::Read,
+        }
+    }
+}
+
 impl ExchangeReader {
     /// Whether the request's body tells the model. To be asked before its first piece.
     #[must_use]
-    pub fn model_in_body(&self) -> ModelInBody {
-        let this = &*self.0;
-        let is_named_there = match this.protocol {
-            // a client may wait for an answer to its first message before it sends another
-            None | Some(Protocol::Known(Family::OipGrpcStream)) => false,
-            Some(protocol) => this.tables.plan(protocol).names_model,
-        };
-        if !is_named_there || this.facts.model().is_some() {
-            ModelInBody::Absent
-        } else if this.request.reader.is_on() {
-            ModelInBody::Read
-        } else {
-            ModelInBody::Unread
-        }
+    pub fn model_in_body(&self) -> ToldByBody {
+        let names_model = self.0.plan_of_call().is_some_and(|plan| plan.names_model);
+        self.0.told_by_body(names_model && self.0.facts.model().is_none())
+    }
+
+    /// Whether the request's body tells its work. To be asked before its first piece.
+    #[must_use]
+    pub fn work_in_body(&self) -> ToldByBody {
+        self.0.told_by_body(self.0.plan_of_call().is_some_and(|plan| !matches!(plan.request, WatchedFields::Nothing)))
     }
 
     /// The model's name, as far as it is known.
     #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.0.facts.model()
+    }
+
+    /// How much a request asks for whose body, of `bytes`, has been read to its end: in its primary unit; where that is the tokens that
+    /// the model writes, which nobody knows yet, the tokens that it reads.
+    pub fn asked_work(&mut self, bytes: u64) -> Option<u64> {
+        let this = &mut *self.0;
+        this.facts.read(Side::Request);
+        this.request.reader.end(0, &mut this.facts);
+        let plan = this.tables.plan(this.protocol?);
+        if this.request.unread.is_some() {
+            return None;
+        }
+        this.facts.asked_work(plan, bytes)
     }
 }
 
@@ -59,13 +86,13 @@ mod tests {
         const JSON: (&str, &str) = ("content-type", "application/json");
         const GRPC: (&str, &str) = ("content-type", "application/grpc");
         for (path, fields, expected) in [
-            ("/v1/chat/completions", &[JSON][..], ModelInBody::Read),
-            ("/v1/chat/completions", &[JSON, ("content-encoding", "gzip")], ModelInBody::Read),
-            ("/v1/chat/completions", &[JSON, ("content-encoding", "lzma")], ModelInBody::Unread),
-            ("/v1/chat/completions", &[("content-type", "application/msgpack")], ModelInBody::Unread),
-            ("/v2/models/m/infer", &[JSON], ModelInBody::Absent),
-            ("/inference.GRPCInferenceService/ModelInfer", &[GRPC], ModelInBody::Read),
-            ("/inference.GRPCInferenceService/ModelStreamInfer", &[GRPC], ModelInBody::Absent),
+            ("/v1/chat/completions", &[JSON][..], ToldByBody::Read),
+            ("/v1/chat/completions", &[JSON, ("content-encoding", "gzip")], ToldByBody::Read),
+            ("/v1/chat/completions", &[JSON, ("content-encoding", "lzma")], ToldByBody::Unread),
+            ("/v1/chat/completions", &[("content-type", "application/msgpack")], ToldByBody::Unread),
+            ("/v2/models/m/infer", &[JSON], ToldByBody::Nothing),
+            ("/inference.GRPCInferenceService/ModelInfer", &[GRPC], ToldByBody::Read),
+            ("/inference.GRPCInferenceService/ModelStreamInfer", &[GRPC], ToldByBody::Nothing),
         ] {
             assert_eq!(opened(path, fields).model_in_body(), expected, "{path} {fields:?}");
         }
@@ -81,5 +108,24 @@ mod tests {
         assert_eq!(reader.model(), Some("first"));
         reader.request(br#", "model": "last"}"#);
         assert_eq!(reader.model(), Some("last"));
+    }
+
+    #[test]
+    fn the_work_that_is_asked_for_is_that_of_the_whole_body() {
+        const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
+        let three = r#"{"inputs": [{"name": "x", "shape": [3, 2], "datatype": "FP32", "data": [1, 2, 3, 4, 5, 6]}]}"#;
+        for (path, body, expected) in [
+            ("/v2/models/m/infer", three, Some(3)),
+            ("/v1/embeddings", r#"{"model": "m", "input": ["a", "b", "c", "d"]}"#, Some(1)),
+            ("/v1/chat/completions", r#"{"messages": [{"role": "user", "content": "12345678"}]}"#, Some(2)),
+            ("/v1/chat/completions", "{}", None),
+        ] {
+            let mut reader = opened(path, JSON);
+            assert_eq!(reader.work_in_body(), ToldByBody::Read);
+            body.as_bytes().chunks(7).for_each(|piece| reader.request(piece));
+            let asked = [(); 2].map(|()| reader.asked_work(body.len() as u64));
+            assert_eq!(asked, [expected; 2], "{path}");
+        }
+        assert_eq!(opened("/v1/embeddings", &[("content-type", "application/msgpack")]).work_in_body(), ToldByBody::Unread);
     }
 }

@@ -2,6 +2,7 @@
 //! answer with content allocates.
 
 mod answer;
+mod asked;
 mod timeout;
 
 use arrayvec::ArrayVec;

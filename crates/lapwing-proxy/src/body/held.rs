@@ -130,6 +130,11 @@ impl HeldRequest {
         &mut self.tracked
     }
 
+    /// Whether the body has come whole.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// The body in one piece; `None` if it has not come whole, or has trailers.
     pub(crate) fn body(&self) -> Option<Bytes> {
         self.whole?;

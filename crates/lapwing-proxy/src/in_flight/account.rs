@@ -283,6 +283,11 @@ impl RequestStamps {
         Stamp::from_ns(self.request_last.load(Relaxed)).unwrap_or(self.called)
     }
 
+    /// How many bytes of the request's body were read.
+    pub(crate) fn request_bytes(&self) -> u64 {
+        self.request_bytes.load(Relaxed)
+    }
+
     /// The request was admitted and goes to the upstream now, which ends validation.
     pub(crate) fn dispatch(&self) -> Stamp {
         let now = Stamp::now();

@@ -16,7 +16,7 @@ use super::first_byte::FirstByte;
 use super::observer::{FencedObserver, Observer};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::{Counter, Counters};
-use lapwing_protocol::{ErrorPlace, ExchangeReader, Glance, ModelInBody, UnreadBody};
+use lapwing_protocol::{ErrorPlace, ExchangeReader, Glance, UnreadBody};
 
 /// How many bytes of an exchange may wait to be read; one piece may be larger.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
@@ -200,15 +200,10 @@ impl BodyReader {
         self.bytes = 0;
     }
 
-    /// Whether the request's body tells the model.
-    pub(crate) fn model_in_body(&self) -> ModelInBody {
-        self.reader.model_in_body()
-    }
-
-    /// Reads the pieces that wait. Returns the model's name, as far as they tell it.
-    pub(crate) fn model(&mut self) -> Option<&str> {
+    /// The reader, after it has read the pieces that wait.
+    pub(crate) fn up_to_date(&mut self) -> &mut ExchangeReader {
         self.read();
-        self.reader.model()
+        &mut self.reader
     }
 
     /// Reads the rest. Returns whether the response is complete by its own end mark.

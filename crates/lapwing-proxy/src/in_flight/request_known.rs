@@ -1,20 +1,29 @@
 //! What the reader of a request's body knows of it before it is answered.
 
 use super::account::RequestAccount;
-use lapwing_protocol::ModelInBody;
+use lapwing_protocol::{ExchangeReader, ToldByBody};
 
 impl RequestAccount {
-    /// Whether the request's body tells the model. To be asked before its first piece.
-    pub(crate) fn model_in_body(&self) -> ModelInBody {
-        let mut found = ModelInBody::Absent;
-        self.with_reader(|reader| found = reader.model_in_body());
-        found
+    /// Asks the reader of the bodies, after it has read what has passed; what is the default if there is none.
+    fn ask_reader<T: Default>(&self, ask: impl FnOnce(&mut ExchangeReader) -> T) -> T {
+        let mut answer = T::default();
+        self.with_reader(|reader| answer = ask(reader.up_to_date()));
+        answer
+    }
+
+    /// Whether the request's body tells the model, or with `is_work` its work. To be asked before its first piece.
+    pub(crate) fn told_by_body(&self, is_work: bool) -> ToldByBody {
+        self.ask_reader(|reader| if is_work { reader.work_in_body() } else { reader.model_in_body() })
     }
 
     /// The model's name, as far as what has passed of the request tells it.
     pub(crate) fn named_model(&self) -> Option<Box<str>> {
-        let mut name = None;
-        self.with_reader(|reader| name = reader.model().map(Into::into));
-        name
+        self.ask_reader(|reader| reader.model().map(Into::into))
+    }
+
+    /// How much the request asks for, whose body has passed to its end.
+    pub(crate) fn asked_work(&self) -> Option<u64> {
+        let bytes = self.stamps.request_bytes();
+        self.ask_reader(|reader| reader.asked_work(bytes))
     }
 }

@@ -1,6 +1,6 @@
 //! Places each request at one of several upstreams ([`Placement`]). Where there is one, it does nothing.
 //!
-//! Stage: validation. It waits only where the model decides and the body names it: then it holds the request until its body has come,
+//! Stage: validation. It waits only where what the body tells decides (the model, the work): then it holds the request until its body has come,
 //! within the bounds of the section `hold`; what passes them is placed by what is known of it.
 
 use std::future::Future;
@@ -15,9 +15,9 @@ use tower::Service;
 use crate::body::{ResponseBody, TrackedRequest, hold, passes_unheld};
 use crate::error::Error;
 use crate::hold::HoldPassed;
-use crate::placement::Placement;
+use crate::placement::{AwaitedOfBody, KnownRequest, Placement};
 use lapwing_ledger::ObservedEvent;
-use lapwing_protocol::ModelInBody;
+use lapwing_protocol::ToldByBody;
 
 /// Applies [`Place`].
 #[derive(Clone, Debug)]
@@ -57,28 +57,31 @@ where
 
     fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
         if let Some(placement) = &self.placement {
-            if placement.awaits_model(&tracked.request) && is_held(&tracked) {
+            if let Some(awaited) = placement.awaits(&tracked.request)
+                && is_held(&tracked, awaited)
+            {
                 return Either::Right(Box::pin(place_held(self.inner.clone(), placement.clone(), tracked)));
             }
-            place(placement, &mut tracked, None);
+            place(placement, &mut tracked, KnownRequest::default());
         }
         Either::Left(self.inner.call(tracked))
     }
 }
 
-/// Places a request that names the model `in_body`, if that is known.
-fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: Option<&str>) {
+/// Places a request by its head and what its body tells.
+fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: KnownRequest<'_>) {
     let placed = placement.place(&tracked.request, in_body, &tracked.in_flight.account);
     tracked.request.extensions_mut().insert(placed);
 }
 
-/// Whether a request whose model decides is held until its body tells it. If it cannot be, that is counted.
-fn is_held(tracked: &TrackedRequest) -> bool {
+/// Whether a request is held until its body tells what is awaited of it. If it cannot be, that is counted.
+fn is_held(tracked: &TrackedRequest, awaited: AwaitedOfBody) -> bool {
     let account = &tracked.in_flight.account;
-    let passed = match account.model_in_body() {
-        ModelInBody::Absent => return false,
-        ModelInBody::Unread => Some(HoldPassed::Unread),
-        ModelInBody::Read => passes_unheld(tracked),
+    let told = |is_work: bool, is_awaited: bool| if is_awaited { account.told_by_body(is_work) } else { ToldByBody::Nothing };
+    let passed = match (told(false, awaited.model), told(true, awaited.work)) {
+        (ToldByBody::Nothing, ToldByBody::Nothing) => return false,
+        (ToldByBody::Read, _) | (_, ToldByBody::Read) => passes_unheld(tracked),
+        _ => Some(HoldPassed::Unread),
     };
     if let Some(passed) = passed {
         account.context.counters.bump(passed.counter());
@@ -92,7 +95,8 @@ where
 {
     let mut held = hold(tracked).await?;
     let model = held.tracked().in_flight.account.named_model();
-    place(&placement, held.tracked(), model.as_deref());
+    let work = if held.is_whole() { held.tracked().in_flight.account.asked_work() } else { None };
+    place(&placement, held.tracked(), KnownRequest { model: model.as_deref(), work });
     held.note_queue(ObservedEvent::Dispatch);
     inner.call(held.into_request()).await
 }

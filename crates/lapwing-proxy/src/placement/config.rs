@@ -6,7 +6,7 @@ use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use lapwing_settings::{Checks, Form, Record, Upstream};
+use lapwing_settings::{Checks, Form, Record, Upstream, WorkRange};
 
 /// How many upstreams there may be.
 pub const MAX_UPSTREAMS: usize = 16;
@@ -31,8 +31,8 @@ pub const ROUTE: Record = Record {
 
 /// What requests a route takes.
 const MATCH: Record = Record {
-    what: "a section with route, model or header, as in {route: POST /v1/*, header: 'x-tier: batch'}",
-    keys: &[("route", Form::Text), ("model", Form::Text), ("header", Form::Text)],
+    what: "a section with route, model, class or header, as in {route: POST /v1/*, header: 'x-tier: batch'}",
+    keys: &[("route", Form::Text), ("model", Form::Text), ("class", Form::Text), ("header", Form::Text)],
     stand_in: &[],
 };
 
@@ -90,6 +90,10 @@ pub struct RouteMatch {
     /// is held until its body has come (`hold`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much it asks for, by its body: rows, or what else the protocol counts; of generated answers the tokens that are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "..31")]
+    pub class: Option<WorkRange>,
     /// One of its header fields, or its presence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = "x-tier: batch")]
@@ -145,9 +149,9 @@ pub fn check(upstreams: &BTreeMap<String, NamedUpstream>, routes: &[UpstreamRout
 }
 
 fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, NamedUpstream>, checks: &mut Checks) {
-    let RouteMatch { route: path, model, header } = &route.matches;
-    if path.is_none() && model.is_none() && header.is_none() {
-        checks.fault(&format!("{key}.match"), "", "needs at least one of route, model, header");
+    let RouteMatch { route: path, model, class, header } = &route.matches;
+    if path.is_none() && model.is_none() && class.is_none() && header.is_none() {
+        checks.fault(&format!("{key}.match"), "", "needs at least one of route, model, class, header");
     }
     if let Some((method, path)) = route.matches.method_and_path() {
         let at = format!("{key}.match.route");
@@ -203,11 +207,11 @@ mod tests {
         let two = serde_json::json!({"a": {"url": "http://h:1"}, "b": {"url": "http://h:2", "weight": 3}});
         let whole = serde_json::json!([
             {"match": {"route": "POST /v1/*"}, "to": ["a"], "policy": "least_requests"},
-            {"match": {"header": "x-tier: batch*", "model": "bert-*"}, "to": ["b", "a"]},
+            {"match": {"header": "x-tier: batch*", "model": "bert-*", "class": "..31"}, "to": ["b", "a"]},
         ]);
         assert_eq!(faults(two.clone(), whole), Vec::<String>::new());
         for (route, says) in [
-            (serde_json::json!({"to": ["a"]}), "routes[0].match: needs at least one of route, model, header"),
+            (serde_json::json!({"to": ["a"]}), "routes[0].match: needs at least one of route, model, class, header"),
             (serde_json::json!({"match": {"route": "v1"}, "to": ["a"]}), "routes[0].match.route: v1: must be a path"),
             (serde_json::json!({"match": {"route": "post /v1"}, "to": ["a"]}), "must begin with a method in capitals"),
             (

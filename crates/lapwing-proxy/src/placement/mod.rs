@@ -22,6 +22,7 @@ pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatc
 pub use split::{SplitAssignment, TrafficSplit};
 
 use self::pool::{Candidate, Pool};
+pub(crate) use self::route::{AwaitedOfBody, KnownRequest};
 use self::route::{Route, model_in_path};
 use crate::config::UpstreamProtocol;
 use crate::health::UpstreamHealth;
@@ -137,8 +138,8 @@ pub(crate) struct Placed {
 pub(crate) struct Placement {
     candidates: Box<[Candidate]>,
     routes: Box<[Route]>,
-    /// Whether any of the routes asks for a model.
-    knows_models: bool,
+    /// Whether any of the routes asks for what a body may tell.
+    asks_bodies: bool,
     /// That of each route, then that of all upstreams, then the baseline of the split.
     pools: Box<[Pool]>,
     /// The split, and its candidate by its place.
@@ -169,27 +170,37 @@ impl Placement {
         Self {
             candidates: candidates.collect(),
             routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
-            knows_models: routes.iter().any(|route| route.matches.model.is_some()),
+            asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some()),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
             split,
             moved: AtomicU32::new(0),
         }
     }
 
-    /// Whether the model decides where `request` goes, and its path does not name it.
-    pub(crate) fn awaits_model<B>(&self, request: &Request<B>) -> bool {
-        if !self.knows_models || model_in_path(request).is_some() {
-            return false;
+    /// What its body has to tell before it is known where `request` goes; `None` if its head decides.
+    pub(crate) fn awaits<B>(&self, request: &Request<B>) -> Option<AwaitedOfBody> {
+        if !self.asks_bodies {
+            return None;
         }
-        let decides = |route: &&Route| route.depends_on_model(request) || route.takes(request, None);
-        self.routes.iter().find(decides).is_some_and(|route| route.depends_on_model(request))
+        let in_path = model_in_path(request);
+        let head = KnownRequest { model: in_path, work: None };
+        // what a route after one that takes the request awaits does not matter
+        self.routes.iter().take_while(|route| !route.takes(request, head)).find_map(|route| {
+            let awaited = route.awaits(request, in_path);
+            (awaited.model || awaited.work).then_some(awaited)
+        })
     }
 
-    /// Chooses the upstream that `request` goes to, under whose name it is counted from now on. `in_body` is the model that its body names, if
-    /// that is known.
-    pub(crate) fn place<B>(self: &Arc<Self>, request: &Request<B>, in_body: Option<&str>, account: &RequestAccount) -> Placed {
-        let model = if self.knows_models { model_in_path(request).or(in_body) } else { None };
-        let taken = self.routes.iter().position(|route| route.takes(request, model));
+    /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
+    pub(crate) fn place<B>(
+        self: &Arc<Self>,
+        request: &Request<B>,
+        in_body: KnownRequest<'_>,
+        account: &RequestAccount,
+    ) -> Placed {
+        let model = if self.asks_bodies { model_in_path(request).or(in_body.model) } else { None };
+        let known = KnownRequest { model, ..in_body };
+        let taken = self.routes.iter().position(|route| route.takes(request, known));
         let (placed, split_key) = match (taken, &self.split) {
             (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers()),
             (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),

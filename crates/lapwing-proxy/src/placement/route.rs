@@ -4,6 +4,23 @@ use http::{HeaderName, Method, Request};
 
 use super::RouteMatch;
 use lapwing_protocol::{fold_route, matches_glob};
+use lapwing_settings::WorkRange;
+
+/// What is known of a request besides its head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownRequest<'a> {
+    /// The model that its path or its body names.
+    pub(crate) model: Option<&'a str>,
+    /// How much it asks for.
+    pub(crate) work: Option<u64>,
+}
+
+/// What a body has to tell before it is known where its request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AwaitedOfBody {
+    pub(crate) model: bool,
+    pub(crate) work: bool,
+}
 
 /// What a request must be. What is `None` may be anything.
 #[derive(Debug)]
@@ -11,6 +28,7 @@ pub(crate) struct Route {
     method: Option<Method>,
     path: Option<Box<str>>,
     model: Option<Box<str>>,
+    work: Option<WorkRange>,
     /// A field and, if it is given, what one of its values must be.
     header: Option<(HeaderName, Option<Box<str>>)>,
 }
@@ -24,23 +42,35 @@ impl Route {
             method: method.flatten().and_then(|name| Method::from_bytes(name.as_bytes()).ok()),
             path: path.map(Into::into),
             model: matches.model.as_deref().map(Into::into),
+            work: matches.class,
             header,
         }
     }
 
-    /// Whether it takes this request, which names `model`, if that is known.
-    pub(crate) fn takes<B>(&self, request: &Request<B>, model: Option<&str>) -> bool {
-        let glob = self.model.as_deref();
-        glob.is_none_or(|glob| model.is_some_and(|model| matches_glob(glob.as_bytes(), model.as_bytes())))
+    /// Whether it takes this request, by its head and what else is `known` of it.
+    pub(crate) fn takes<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> bool {
+        self.fits_model(known.model).unwrap_or(false)
+            && self.work.is_none_or(|range| known.work.is_some_and(|work| range.contains(work)))
             && self.fits_head(request)
     }
 
-    /// Whether it takes this request if its model is the right one, and only then.
-    pub(crate) fn depends_on_model<B>(&self, request: &Request<B>) -> bool {
-        self.model.is_some() && self.fits_head(request)
+    /// What decides whether it takes this request, of whose body nothing is known.
+    pub(crate) fn awaits<B>(&self, request: &Request<B>, in_path: Option<&str>) -> AwaitedOfBody {
+        let fits_model = self.fits_model(in_path);
+        if fits_model == Some(false) || !self.fits_head(request) {
+            AwaitedOfBody { model: false, work: false }
+        } else {
+            AwaitedOfBody { model: fits_model.is_none(), work: self.work.is_some() }
+        }
     }
 
-    /// Whether all that it says of a head, except for the model, applies to this request.
+    /// Whether the model is the right one; `None` if it is not known.
+    fn fits_model(&self, model: Option<&str>) -> Option<bool> {
+        let Some(glob) = self.model.as_deref() else { return Some(true) };
+        Some(matches_glob(glob.as_bytes(), model?.as_bytes()))
+    }
+
+    /// Whether what it says of method, path and fields applies to this request.
     fn fits_head<B>(&self, request: &Request<B>) -> bool {
         let path = request.uri().path();
         let is_of = |glob: &str, text: &[u8]| matches_glob(glob.as_bytes(), text);
@@ -68,13 +98,14 @@ mod tests {
             route: Some("POST /v2/models/*".into()),
             model: Some("bert*".into()),
             header: Some("x-tier: batch*".into()),
+            class: None,
         });
         let request = |method: &str, path: &str, tiers: &[&str]| {
             let request = Request::builder().method(method).uri(path);
             tiers.iter().fold(request, |request, tier| request.header("x-tier", *tier)).body(()).unwrap()
         };
         let path = "/v2/models/bert-base/infer";
-        let takes = |request: &Request<()>| route.takes(request, model_in_path(request));
+        let takes = |request: &Request<()>| route.takes(request, KnownRequest { model: model_in_path(request), work: None });
         assert!(takes(&request("POST", path, &["online", "batch-2"])));
         for other in [
             request("GET", path, &["batch"]),
@@ -86,6 +117,7 @@ mod tests {
             assert!(!takes(&other), "{other:?}");
         }
         let by_presence = Route::new(&RouteMatch { header: Some("x-tier".into()), ..RouteMatch::default() });
-        assert!(by_presence.takes(&request("GET", "/", &[""]), None) && !by_presence.takes(&request("GET", "/", &[]), None));
+        let takes = |tiers: &[&str]| by_presence.takes(&request("GET", "/", tiers), KnownRequest::default());
+        assert!(takes(&[""]) && !takes(&[]));
     }
 }

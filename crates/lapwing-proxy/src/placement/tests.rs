@@ -5,6 +5,9 @@ use crate::in_flight::fixtures;
 use lapwing_ledger::{LabelTable, Stamp};
 use lapwing_net::ConnectError;
 
+/// Nothing is known but the head.
+const HEAD: KnownRequest<'_> = KnownRequest { model: None, work: None };
+
 fn upstreams(names: &[&str], routes: &[UpstreamRoute]) -> (Upstreams, Vec<LabelId>) {
     split_upstreams(names, routes, None)
 }
@@ -35,7 +38,7 @@ fn a_request_counts_where_it_went_until_it_ends() {
     let (upstreams, labels) = upstreams(&["a", "b"], &[]);
     let placement = upstreams.placement().unwrap();
     let accounts = [(); 3].map(|()| fixtures::account());
-    let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), None, account).at).collect();
+    let places: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), HEAD, account).at).collect();
     assert_eq!((places, active(&upstreams)), (vec![0, 1, 0], vec![2, 1]));
     let upstream = |at: usize| accounts[at].read_ledger(|ledger| ledger.series.upstream);
     assert_eq!([upstream(0), upstream(1)], [Some(labels[0]), Some(labels[1])]);
@@ -44,7 +47,7 @@ fn a_request_counts_where_it_went_until_it_ends() {
     accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
     assert_eq!((active(&upstreams), placement.moved.load(Relaxed)), (vec![0, 0], 0));
     let late = &accounts[0];
-    placement.place(&post("/"), None, late);
+    placement.place(&post("/"), HEAD, late);
     assert!(placement.place_again(Placed { at: 0, pool: 0 }, late, |_| true).is_none());
     assert_eq!(active(&upstreams), [0, 0], "its ledger is handed over");
 }
@@ -55,7 +58,7 @@ fn the_budget_bounds_how_many_go_to_another_upstream() {
     let placement = upstreams.placement().unwrap();
     let moved = |requests: usize| {
         let accounts: Vec<_> = (0..requests).map(|_| fixtures::account()).collect();
-        let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), None, account)).collect();
+        let placed: Vec<_> = accounts.iter().map(|account| placement.place(&post("/"), HEAD, account)).collect();
         let again = placed.iter().zip(&accounts).map(|(placed, account)| placement.place_again(*placed, account, |_| true));
         let moved = again.flatten().count();
         let withheld: u64 = accounts.iter().map(|account| account.context.counters.get(Counter::FailoversWithheld)).sum();
@@ -71,7 +74,7 @@ fn nobody_else_means_no_second_try() {
     let (upstreams, _) = upstreams(&["a", "b"], &[]);
     let placement = upstreams.placement().unwrap();
     let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0 });
-    placement.place(&post("/"), None, &account);
+    placement.place(&post("/"), HEAD, &account);
     assert!(placement.place_again(failed, &account, |_| false).is_none(), "none speaks it");
     let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());
     upstreams.others()[0].health.on_failed(&upstreams.others()[0].target, &refused);
@@ -90,30 +93,50 @@ fn a_route_leads_to_its_own_upstreams() {
     let by_path = route(RouteMatch { route: Some("/v1/*".into()), ..RouteMatch::default() }, &["c"]);
     let (upstreams, _) = upstreams(&["a", "b", "c"], &[by_model, by_path]);
     let placement = upstreams.placement().unwrap();
-    let at = |path: &str| placement.place(&post(path), None, &fixtures::account()).at;
+    let at = |path: &str| placement.place(&post(path), HEAD, &fixtures::account()).at;
     assert!((0..4).all(|_| at("/v2/models/bert-base/infer") == 1 && at("/v1/chat/completions") == 2));
     assert_eq!([(); 3].map(|()| at("/other")), [0, 1, 2], "no route takes it");
 }
 
 #[test]
-fn a_body_decides_only_if_the_first_route_that_fits_depends_on_its_model() {
-    let route = |path: &str, model: Option<&str>, to: &str| UpstreamRoute {
-        matches: RouteMatch { route: Some(path.into()), model: model.map(Into::into), ..RouteMatch::default() },
+fn a_body_decides_only_if_the_first_route_that_fits_asks_for_what_it_tells() {
+    let route = |path: &str, model: Option<&str>, class: Option<&str>, to: &str| UpstreamRoute {
+        matches: RouteMatch {
+            route: Some(path.into()),
+            model: model.map(Into::into),
+            class: class.map(|range| range.parse().unwrap()),
+            ..RouteMatch::default()
+        },
         to: vec![to.to_owned()],
         policy: None,
     };
-    let routes = [route("/v1/embeddings", None, "a"), route("/v*", Some("bert*"), "b"), route("/v1/chat/*", None, "c")];
+    let routes = [
+        route("/v1/embeddings", None, None, "a"),
+        route("/v*", Some("bert*"), None, "b"),
+        route("/v2/*", None, Some("..8"), "b"),
+        route("/v1/chat/*", None, None, "c"),
+    ];
     let (upstreams, _) = upstreams(&["a", "b", "c"], &routes);
     let placement = upstreams.placement().unwrap();
-    let at = |path: &str, in_body: Option<&str>| placement.place(&post(path), in_body, &fixtures::account()).at;
-    for (path, awaits) in
-        [("/v1/chat/completions", true), ("/v1/embeddings", false), ("/other", false), ("/v2/models/gpt/infer", false)]
-    {
-        assert_eq!(placement.awaits_model(&post(path)), awaits, "{path}");
+    let at = |path: &str, known| placement.place(&post(path), known, &fixtures::account()).at;
+    let (model, work) = (AwaitedOfBody { model: true, work: false }, AwaitedOfBody { model: false, work: true });
+    for (path, awaited) in [
+        ("/v1/chat/completions", Some(model)),
+        ("/v1/embeddings", None),
+        ("/other", None),
+        ("/v2/models/bert/infer", None),
+        ("/v2/models/gpt/infer", Some(work)),
+    ] {
+        assert_eq!(placement.awaits(&post(path)), awaited, "{path}");
     }
-    let chat = [Some("bert-base"), Some("gpt"), None].map(|model| at("/v1/chat/completions", model));
+    let named = |model| KnownRequest { model: Some(model), work: None };
+    let chat = [named("bert-base"), named("gpt"), HEAD].map(|known| at("/v1/chat/completions", known));
     assert_eq!(chat, [1, 2, 2]);
-    assert_eq!([at("/v1/embeddings", Some("bert")), at("/v2/models/bert/infer", Some("gpt"))], [0, 1], "the head comes first");
+    assert_eq!([at("/v1/embeddings", named("bert")), at("/v2/models/bert/infer", named("gpt"))], [0, 1], "the head comes first");
+    let of = |work| at("/v2/models/gpt/infer", KnownRequest { model: None, work: Some(work) });
+    assert!((0..4).all(|_| of(8) == 1));
+    let others: Vec<_> = (0..6).map(|_| of(9)).collect();
+    assert!([0, 1, 2].iter().all(|one| others.contains(one)), "no route takes it: {others:?}");
 }
 
 fn of_user(user: usize) -> Request<()> {
@@ -143,7 +166,7 @@ fn a_split_is_sticky_and_marks_what_it_chose() {
     let placement = upstreams.placement().unwrap();
     let place = |request: &Request<()>| {
         let account = fixtures::account();
-        let at = placement.place(request, None, &account).at;
+        let at = placement.place(request, HEAD, &account).at;
         (at, account.read_ledger(|ledger| ledger.split_key).flatten())
     };
     let first: Vec<_> = (0..100).map(|user| place(&of_user(user))).collect();
@@ -165,7 +188,7 @@ fn a_side_that_is_away_is_replaced_and_that_is_not_judged() {
     let placement = upstreams.placement().unwrap();
     let place = |user| {
         let account = fixtures::account();
-        let placed = placement.place(&of_user(user), None, &account);
+        let placed = placement.place(&of_user(user), HEAD, &account);
         (placed, account.read_ledger(|ledger| ledger.split_key).flatten(), account)
     };
     let is_candidate = |user: &usize| place(*user).0.at == 2;
@@ -200,6 +223,6 @@ fn what_a_route_takes_is_not_split() {
     };
     let (split, upstreams) = halves(&[all]);
     let placement = upstreams.placement().unwrap();
-    let at: Vec<_> = (0..4).map(|user| placement.place(&of_user(user), None, &fixtures::account()).at).collect();
+    let at: Vec<_> = (0..4).map(|user| placement.place(&of_user(user), HEAD, &fixtures::account()).at).collect();
     assert_eq!((at, assigned(&split)), (vec![0, 2, 0, 2], [0; 4]));
 }

@@ -7,7 +7,7 @@ use crate::{PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch, UpstreamRou
 use lapwing_ledger::{LabelTable, ObservedEvent, Phase, Source, Stage, merge};
 use lapwing_settings::Size;
 
-/// A proxy before two servers, of which the second takes the models `held*`.
+/// A proxy before two servers, of which the second takes the models `held*`, and what else has less than nine rows.
 async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
     let (first, second) = (server("a ", tasks).await, server("b ", tasks).await);
     let labels = LabelTable::new(2);
@@ -17,13 +17,11 @@ async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
         label: labels.intern(name),
         weight: 1,
     };
-    let to = |model: &str, name: &str| UpstreamRoute {
-        matches: RouteMatch { model: Some(model.to_owned()), ..RouteMatch::default() },
-        to: vec![name.to_owned()],
-        policy: None,
-    };
+    let to = |matches: RouteMatch, name: &str| UpstreamRoute { matches, to: vec![name.to_owned()], policy: None };
+    let by_model = |model: &str| RouteMatch { model: Some(model.to_owned()), ..RouteMatch::default() };
+    let by_rows = RouteMatch { class: Some("..8".parse().unwrap()), route: Some("/v2/*".to_owned()), ..RouteMatch::default() };
     let members = vec![member("a", first.0), member("b", second.0)];
-    let routes = [to("held*", "b"), to("*", "a")];
+    let routes = [to(by_model("held*"), "b"), to(by_rows, "b"), to(by_model("*"), "a")];
     let upstreams = Upstreams::several(members, &routes, PlacementPolicy::RoundRobin, None).unwrap();
     let kept = Kept { protocols: Some(Protocols::default()), ..Kept::default() };
     (Proxy::serve((kept, hold, None), upstreams, Identity::new(), tasks), [first.1, second.1])
@@ -63,6 +61,19 @@ async fn the_model_in_a_body_decides_and_the_wait_for_it_is_shown() {
     assert!(ledger.spans.iter().all(|span| span.event != ObservedEvent::Dispatch), "its path names the model");
     let counters = &proxy.parts.counters;
     assert_eq!([counters.get(Counter::HeldRequests), counters.get(Counter::HoldBytes)], [3, 0]);
+    proxy.stop.cancel();
+}
+
+#[tokio::test]
+async fn the_work_that_a_body_asks_for_decides() {
+    let tasks = Tasks::default();
+    let (proxy, _) = two_servers(hold::Config::default(), &tasks).await;
+    for (rows, server) in [(8, "b "), (9, "a "), (1, "b ")] {
+        let values = vec!["1.5"; rows].join(", ");
+        let body = format!(r#"{{"inputs": [{{"name": "x", "shape": [{rows}], "datatype": "FP32", "data": [{values}]}}]}}"#);
+        assert_eq!(proxy.ask("/v2/models/digits/infer", body.clone()).await, format!("{server}{body}"), "{rows}");
+        assert!(proxy.closed(1).await[0].spans.iter().any(|span| span.event == ObservedEvent::Dispatch));
+    }
     proxy.stop.cancel();
 }
 
