@@ -200,6 +200,20 @@ def test_the_rows_that_bodies_ask_for_lead_to_their_upstreams(several):
         assert (response.status, response.read()) == (200, name.encode()), rows
 
 
+def test_a_value_of_the_body_divides_a_split(several):
+    _, lapwing = several(["a", "b"], "split: {candidate: b, key: 'json:/meta/user', share: 50%}\n")
+
+    def side(user, text):
+        connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+        body = json.dumps({"text": text, "meta": {"user": user}})
+        connection.request("POST", "/x", body, {"content-type": "application/json"})
+        return connection.getresponse().read()
+
+    sides = [side(user, "x" * 5_000) for user in range(40)]
+    assert sides == [side(user, "y") for user in range(40)] and set(sides) == {b"a", b"b"}
+    assert "lapwing_held_requests_total 80\n" in lapwing.metrics()
+
+
 def test_none_is_there(several):
     servers, lapwing = several(["a", "b"])
     assert ask(lapwing)[0] == 200

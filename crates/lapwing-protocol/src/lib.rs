@@ -26,6 +26,7 @@
 
 pub mod amend;
 mod body_error;
+mod body_value;
 mod bytes_codec;
 pub mod config;
 pub mod deadline;
@@ -54,6 +55,7 @@ pub mod trace_context;
 pub mod wire;
 
 pub use body_error::{ErrorPlace, Glance};
+pub use body_value::BodyPointer;
 pub use bytes_codec::BytesCodec;
 pub use config::Config;
 pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols, ToldByBody};

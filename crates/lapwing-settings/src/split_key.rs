@@ -1,4 +1,4 @@
-//! What a live split divides requests by: `trace`, `header:NAME` or `cookie:NAME`.
+//! What a live split divides requests by: `trace`, `header:NAME`, `cookie:NAME` or `json:POINTER`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,12 +17,17 @@ pub enum SplitKey {
     Header(HeaderName),
     /// The value of a cookie. Text: `cookie:session`.
     Cookie(String),
+    /// A text or number of a JSON body, by its pointer (RFC 6901). Text: `json:/user`.
+    Json(String),
 }
 
-text_serde!(SplitKey, "a key, as in header:x-user, cookie:session or trace", {
+/// The most parts of a pointer that are numbers: each may be an index or a key.
+const NUMBERS: usize = 6;
+
+text_serde!(SplitKey, "a key, as in header:x-user, cookie:session, json:/user or trace", {
     "title": "key", "type": "string",
-    "pattern": r"^\s*(trace|(header|cookie):\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*$",
-    "examples": ["header:x-user", "cookie:session", "trace"]
+    "pattern": r"^\s*(trace|(header|cookie):\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+|json:\s*/.*)\s*$",
+    "examples": ["header:x-user", "cookie:session", "json:/user", "trace"]
 });
 
 impl FromStr for SplitKey {
@@ -31,9 +36,7 @@ impl FromStr for SplitKey {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let trimmed = text.trim();
         if trimmed.starts_with(['/', '$', '#']) {
-            let reason =
-                "seems to point into the body, which is not read before the upstream is chosen: give a header or a cookie";
-            return Err(Invalid::new(text, reason));
+            return Err(Invalid::new(text, "seems to point into the body: write it as in json:/user"));
         }
         // the name of a cookie is a token, as that of a header is
         let name =
@@ -42,9 +45,22 @@ impl FromStr for SplitKey {
             None if trimmed == "trace" => Ok(Self::Trace),
             Some(("header", of)) => Ok(Self::Header(name(of)?)),
             Some(("cookie", of)) => name(of).map(|_| Self::Cookie(of.trim().to_owned())),
-            _ => Err(Invalid::new(text, "is not trace, header:NAME or cookie:NAME")),
+            Some(("json", of)) => pointer(of.trim()).map(Self::Json).map_err(|reason| Invalid::new(text, reason)),
+            _ => Err(Invalid::new(text, "is not trace, header:NAME, cookie:NAME or json:POINTER")),
         }
     }
+}
+
+/// A pointer to one value.
+fn pointer(of: &str) -> Result<String, &'static str> {
+    let Some(parts) = of.strip_prefix('/') else { return Err("is no pointer into a JSON body, as in json:/user") };
+    if parts.split('/').any(|part| part == "*") {
+        return Err("points to many values: * is every element");
+    }
+    if parts.split('/').filter(|part| part.parse::<u64>().is_ok()).count() > NUMBERS {
+        return Err("has more than 6 numbers");
+    }
+    Ok(of.to_owned())
 }
 
 impl fmt::Display for SplitKey {
@@ -53,6 +69,7 @@ impl fmt::Display for SplitKey {
             Self::Trace => f.write_str("trace"),
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Json(pointer) => write!(f, "json:{pointer}"),
         }
     }
 }
@@ -63,18 +80,25 @@ mod tests {
 
     #[test]
     fn keys_are_read_and_faults_say_what_to_write() {
-        for (text, canonical) in [("trace", "trace"), (" header: X-User", "header:x-user"), ("cookie:Session", "cookie:Session")]
-        {
+        for (text, canonical) in [
+            ("trace", "trace"),
+            (" header: X-User", "header:x-user"),
+            ("cookie:Session", "cookie:Session"),
+            ("json: /a/b~1c ", "json:/a/b~1c"),
+        ] {
             assert_eq!(text.parse::<SplitKey>().unwrap().to_string(), canonical);
             assert_eq!(canonical.parse::<SplitKey>().unwrap().to_string(), canonical);
         }
         for (text, says) in [
             ("/user/id", "seems to point into the body"),
-            ("$.user", "seems to point into the body"),
+            ("$.user", "write it as in json:/user"),
+            ("json:user", "is no pointer"),
+            ("json:/messages/*/role", "points to many values"),
+            ("json:/1/1/1/1/1/1/1", "more than 6 numbers"),
             ("header:", "names no header"),
             ("header:a b", "names no header"),
             ("cookie:a=b", "names no header and no cookie"),
-            ("x-user", "is not trace, header:NAME or cookie:NAME"),
+            ("x-user", "is not trace, header:NAME, cookie:NAME or json:POINTER"),
         ] {
             let reason = text.parse::<SplitKey>().unwrap_err().reason;
             assert!(reason.contains(says), "{text}: {reason}");

@@ -115,7 +115,7 @@ families! {
     CLASS_DURATION: Histogram "lapwing_class_duration_seconds" Some("seconds"), ["route", "model", "upstream", "class", "unit"],
         "Durations of answered requests by cost class: class is the lowest amount of the unit in it, and the next class has twice that.";
     PHASE_DURATION: Histogram "lapwing_phase_duration_seconds" Some("seconds"), ["route", "model", "upstream", "phase"],
-        "Time that a phase owned in its stage of answered requests: prefill and decode of forward, dispatch of queue.";
+        "Time that a phase (prefill, decode of forward; dispatch of queue) owned in answered requests.";
     FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
         "From the first byte of a request to the first content of its streamed answer (observer proxy), or as the server reports it, from the request's arrival there (observer server).";
     PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],

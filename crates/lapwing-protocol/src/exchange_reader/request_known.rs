@@ -1,9 +1,13 @@
 //! What is known of a request before it is answered: for those who decide by it where it goes.
 
+use http::{HeaderMap, Method};
+
 use super::{ExchangeReader, Inner, Protocol};
 use crate::config::Side;
 use crate::detect::Family;
+use crate::media::Media;
 use crate::plan::{ReadPlan, WatchedFields};
+use lapwing_compression::Codings;
 
 /// Whether a request's body tells something that is to be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +19,20 @@ pub enum ToldByBody {
     Unread,
     /// It may, and it is read as it passes.
     Read,
+}
+
+impl ToldByBody {
+    /// Whether a request with this head tells what is anywhere in a JSON body.
+    #[must_use]
+    pub fn of_json(method: &Method, headers: &HeaderMap) -> Self {
+        if *method != Method::POST || Media::of(headers) != Media::Json {
+            Self::Nothing
+        } else if Codings::of(headers).is_ok_and(|codings| codings.is_plain()) {
+            Self::Read
+        } else {
+            Self::Unread
+        }
+    }
 }
 
 impl Inner {
@@ -69,7 +87,7 @@ impl ExchangeReader {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderName, HeaderValue, Method};
+    use http::{HeaderName, HeaderValue};
 
     use super::*;
     use crate::Protocols;

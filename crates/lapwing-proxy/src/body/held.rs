@@ -135,6 +135,11 @@ impl HeldRequest {
         self.whole.is_some()
     }
 
+    /// What has come of the body, piece by piece.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.frames.iter().filter_map(Frame::data_ref).map(AsRef::as_ref)
+    }
+
     /// The body in one piece; `None` if it has not come whole, or has trailers.
     pub(crate) fn body(&self) -> Option<Bytes> {
         self.whole?;

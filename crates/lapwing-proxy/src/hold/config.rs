@@ -11,9 +11,9 @@ use lapwing_settings::{Checks, Period, Section, Size};
 pub struct Config {
     /// The largest body that is held.
     pub max_body: Size,
-    /// The memory that held bodies may take, of all requests together.
+    /// The memory of all held bodies.
     pub budget: Size,
-    /// How long a body may take to come whole.
+    /// How long it may take to come.
     pub max_time: Period,
 }
 
@@ -25,7 +25,7 @@ impl Default for Config {
 
 impl Section for Config {
     fn check(&self, checks: &mut Checks) {
-        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(1024));
+        checks.range("max_body", &self.max_body, Size::kib(1)..=Size::mib(64));
         checks.range("max_time", &self.max_time, Period::from_millis(1)..=Period::from_secs(3600));
         if self.budget < self.max_body && checks.is_sound("budget") && checks.is_sound("max_body") {
             checks.fault("budget", self.budget, format!("has no room for one body of max_body, {}", self.max_body));

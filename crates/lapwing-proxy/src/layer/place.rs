@@ -77,11 +77,18 @@ fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: Know
 /// Whether a request is held until its body tells what is awaited of it. If it cannot be, that is counted.
 fn is_held(tracked: &TrackedRequest, awaited: AwaitedOfBody) -> bool {
     let account = &tracked.in_flight.account;
-    let told = |is_work: bool, is_awaited: bool| if is_awaited { account.told_by_body(is_work) } else { ToldByBody::Nothing };
-    let passed = match (told(false, awaited.model), told(true, awaited.work)) {
-        (ToldByBody::Nothing, ToldByBody::Nothing) => return false,
-        (ToldByBody::Read, _) | (_, ToldByBody::Read) => passes_unheld(tracked),
-        _ => Some(HoldPassed::Unread),
+    let told = |is_awaited: bool, tells: &dyn Fn() -> ToldByBody| if is_awaited { tells() } else { ToldByBody::Nothing };
+    let all = [
+        told(awaited.model, &|| account.told_by_body(false)),
+        told(awaited.work, &|| account.told_by_body(true)),
+        told(awaited.key, &|| ToldByBody::of_json(tracked.request.method(), tracked.request.headers())),
+    ];
+    let passed = if all.contains(&ToldByBody::Read) {
+        passes_unheld(tracked)
+    } else if all.contains(&ToldByBody::Unread) {
+        Some(HoldPassed::Unread)
+    } else {
+        return false;
     };
     if let Some(passed) = passed {
         account.context.counters.bump(passed.counter());
@@ -96,7 +103,8 @@ where
     let mut held = hold(tracked).await?;
     let model = held.tracked().in_flight.account.named_model();
     let work = if held.is_whole() { held.tracked().in_flight.account.asked_work() } else { None };
-    place(&placement, held.tracked(), KnownRequest { model: model.as_deref(), work });
+    let key = if held.is_whole() { placement.key_in(held.pieces()) } else { None };
+    place(&placement, held.tracked(), KnownRequest { model: model.as_deref(), work, key: key.as_deref() });
     held.note_queue(ObservedEvent::Dispatch);
     inner.call(held.into_request()).await
 }

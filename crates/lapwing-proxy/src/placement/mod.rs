@@ -30,6 +30,7 @@ use crate::in_flight::{OnClose, RequestAccount};
 use lapwing_ledger::{LabelId, Ledger};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
+use lapwing_settings::SplitKey;
 
 /// One in so many of the requests in flight may be one that goes to another upstream because its own took no connection: Envoy's 20 %.
 const RETRY_DIVISOR: u32 = 5;
@@ -138,7 +139,7 @@ pub(crate) struct Placed {
 pub(crate) struct Placement {
     candidates: Box<[Candidate]>,
     routes: Box<[Route]>,
-    /// Whether any of the routes asks for what a body may tell.
+    /// Whether any of the routes, or the split, asks for what a body may tell.
     asks_bodies: bool,
     /// That of each route, then that of all upstreams, then the baseline of the split.
     pools: Box<[Pool]>,
@@ -170,7 +171,8 @@ impl Placement {
         Self {
             candidates: candidates.collect(),
             routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
-            asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some()),
+            asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some())
+                || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
             split,
             moved: AtomicU32::new(0),
@@ -183,12 +185,22 @@ impl Placement {
             return None;
         }
         let in_path = model_in_path(request);
-        let head = KnownRequest { model: in_path, work: None };
-        // what a route after one that takes the request awaits does not matter
-        self.routes.iter().take_while(|route| !route.takes(request, head)).find_map(|route| {
-            let awaited = route.awaits(request, in_path);
-            (awaited.model || awaited.work).then_some(awaited)
-        })
+        let head = KnownRequest { model: in_path, ..KnownRequest::default() };
+        let mut awaited = AwaitedOfBody::default();
+        for route in &self.routes {
+            // what routes after one that takes the request await does not matter
+            if route.takes(request, head) {
+                return awaited.if_any();
+            }
+            route.add_awaited(request, in_path, &mut awaited);
+        }
+        awaited.key = self.split.as_ref().is_some_and(|(split, _)| split.awaits_body().is_some());
+        awaited.if_any()
+    }
+
+    /// The key by which the split divides requests, in a body of these pieces.
+    pub(crate) fn key_in<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
+        self.split.as_ref()?.0.awaits_body()?.find(pieces)
     }
 
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
@@ -202,7 +214,7 @@ impl Placement {
         let known = KnownRequest { model, ..in_body };
         let taken = self.routes.iter().position(|route| route.takes(request, known));
         let (placed, split_key) = match (taken, &self.split) {
-            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers()),
+            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), known.key),
             (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
         };
         if let Some(one) = self.candidates.get(placed.at)
@@ -222,12 +234,18 @@ impl Placement {
         Placed { at: chosen.unwrap_or_default(), pool }
     }
 
-    /// The upstream for a request with these headers by a split, and its key if the choice is the split's.
-    fn place_by(&self, split: &TrafficSplit, candidate: usize, headers: &HeaderMap) -> (Placed, Option<NonZeroU32>) {
+    /// The upstream for a request with these headers, or this key in its body, by a split, and its key if the choice is the split's.
+    fn place_by(
+        &self,
+        split: &TrafficSplit,
+        candidate: usize,
+        headers: &HeaderMap,
+        in_body: Option<&[u8]>,
+    ) -> (Placed, Option<NonZeroU32>) {
         let baseline = self.routes.len() + 1;
         let of_candidate = Placed { at: candidate, pool: baseline };
         let is_away = |placed: Placed| self.candidates.get(placed.at).is_some_and(|one| one.health.is_away());
-        let assigned = if split.is_open() { split.assign(headers) } else { None };
+        let assigned = if split.is_open() { split.assign(headers, in_body) } else { None };
         if let Some((SplitAssignment::Candidate, key)) = assigned {
             if !is_away(of_candidate) {
                 split.count(SplitAssignment::Candidate);

@@ -13,13 +13,24 @@ pub(crate) struct KnownRequest<'a> {
     pub(crate) model: Option<&'a str>,
     /// How much it asks for.
     pub(crate) work: Option<u64>,
+    /// The key by which a split divides requests, if its body has it.
+    pub(crate) key: Option<&'a [u8]>,
 }
 
 /// What a body has to tell before it is known where its request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AwaitedOfBody {
     pub(crate) model: bool,
     pub(crate) work: bool,
+    /// The key of a split.
+    pub(crate) key: bool,
+}
+
+impl AwaitedOfBody {
+    /// `None` if nothing is awaited.
+    pub(crate) fn if_any(self) -> Option<Self> {
+        (self != Self::default()).then_some(self)
+    }
 }
 
 /// What a request must be. What is `None` may be anything.
@@ -54,13 +65,12 @@ impl Route {
             && self.fits_head(request)
     }
 
-    /// What decides whether it takes this request, of whose body nothing is known.
-    pub(crate) fn awaits<B>(&self, request: &Request<B>, in_path: Option<&str>) -> AwaitedOfBody {
+    /// Adds what decides whether it takes this request, of whose body nothing is known.
+    pub(crate) fn add_awaited<B>(&self, request: &Request<B>, in_path: Option<&str>, awaited: &mut AwaitedOfBody) {
         let fits_model = self.fits_model(in_path);
-        if fits_model == Some(false) || !self.fits_head(request) {
-            AwaitedOfBody { model: false, work: false }
-        } else {
-            AwaitedOfBody { model: fits_model.is_none(), work: self.work.is_some() }
+        if fits_model != Some(false) && self.fits_head(request) {
+            awaited.model |= fits_model.is_none();
+            awaited.work |= self.work.is_some();
         }
     }
 
@@ -105,7 +115,9 @@ mod tests {
             tiers.iter().fold(request, |request, tier| request.header("x-tier", *tier)).body(()).unwrap()
         };
         let path = "/v2/models/bert-base/infer";
-        let takes = |request: &Request<()>| route.takes(request, KnownRequest { model: model_in_path(request), work: None });
+        let takes = |request: &Request<()>| {
+            route.takes(request, KnownRequest { model: model_in_path(request), ..KnownRequest::default() })
+        };
         assert!(takes(&request("POST", path, &["online", "batch-2"])));
         for other in [
             request("GET", path, &["batch"]),

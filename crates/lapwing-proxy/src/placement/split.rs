@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use http::{HeaderMap, header};
 
 use lapwing_ledger::TraceContext;
+use lapwing_protocol::BodyPointer;
 use lapwing_protocol::trace_context::TRACEPARENT;
 use lapwing_settings::SplitKey;
 
@@ -48,6 +49,8 @@ impl SplitAssignment {
 pub struct TrafficSplit {
     candidate: String,
     key: SplitKey,
+    /// Where the key is, if a body has it.
+    in_body: Option<BodyPointer>,
     seed: (u64, u64),
     /// Of 2⁶⁴; the greatest number stands for all.
     threshold: AtomicU64,
@@ -61,6 +64,7 @@ impl TrafficSplit {
         let half = |which: u64| hash((which, 0), candidate.as_bytes());
         Self {
             candidate: candidate.to_owned(),
+            in_body: if let SplitKey::Json(pointer) = &key { BodyPointer::new(pointer) } else { None },
             key,
             seed: (half(0), half(1)),
             threshold: AtomicU64::new(0),
@@ -101,9 +105,14 @@ impl TrafficSplit {
         self.threshold.load(Relaxed) > 0
     }
 
-    /// Where a request with these headers goes, and its key as a number; `None` if it has no key.
-    pub(crate) fn assign(&self, headers: &HeaderMap) -> Option<(SplitAssignment, NonZeroU32)> {
-        let place = self.place_of_key(headers)?;
+    /// Where the key is, if it is in the body and decides where requests go.
+    pub(crate) fn awaits_body(&self) -> Option<&BodyPointer> {
+        self.in_body.as_ref().filter(|_| self.is_open())
+    }
+
+    /// Where a request with these headers, or this key in its body, goes, and its key as a number; `None` if it has no key.
+    pub(crate) fn assign(&self, headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<(SplitAssignment, NonZeroU32)> {
+        let place = self.place_of_key(headers, in_body)?;
         let is_candidate = place < self.threshold.load(Relaxed);
         let side = if is_candidate { SplitAssignment::Candidate } else { SplitAssignment::Baseline };
         // the high bits decide, so these tell the keys of both sides apart; the lowest is lost
@@ -113,10 +122,11 @@ impl TrafficSplit {
     }
 
     /// The place of its key, of 2⁶⁴.
-    fn place_of_key(&self, headers: &HeaderMap) -> Option<u64> {
+    fn place_of_key(&self, headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<u64> {
         let hashed = |key: &[u8]| (!key.is_empty()).then(|| hash(self.seed, key));
         match &self.key {
             SplitKey::Trace => hashed(&TraceContext::parse(headers.get(&TRACEPARENT)?.as_bytes())?.trace.0),
+            SplitKey::Json(_) => hashed(in_body?),
             SplitKey::Header(name) => hashed(headers.get(name)?.as_bytes().trim_ascii()),
             SplitKey::Cookie(name) => headers.get_all(header::COOKIE).iter().find_map(|field| {
                 let mut cookies = field.as_bytes().split(|byte| *byte == b';');
@@ -149,7 +159,7 @@ mod tests {
     }
 
     fn is_candidate(split: &TrafficSplit, user: usize) -> bool {
-        split.assign(&headers("x-user", &format!("user-{user}"))).unwrap().0 == SplitAssignment::Candidate
+        split.assign(&headers("x-user", &format!("user-{user}")), None).unwrap().0 == SplitAssignment::Candidate
     }
 
     #[test]
@@ -159,8 +169,8 @@ mod tests {
         assert_eq!(hash((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908), &message), 0xa129_ca61_49be_45e5);
         // if it changes, an update moves users to the other side
         assert_eq!(
-            by_user("int8").place_of_key(&headers("x-user", "u")),
-            by_user("int8").place_of_key(&headers("x-user", " u "))
+            by_user("int8").place_of_key(&headers("x-user", "u"), None),
+            by_user("int8").place_of_key(&headers("x-user", " u "), None)
         );
     }
 
@@ -206,7 +216,7 @@ mod tests {
     fn keys_are_found_where_the_setting_says() {
         let of = |key: &str, headers: &HeaderMap| {
             let split = TrafficSplit::new("c", key.parse().unwrap());
-            split.assign(headers).map(|(_, key)| key)
+            split.assign(headers, None).map(|(_, key)| key)
         };
         let trace = |id: char| headers("traceparent", &format!("00-{}-00f067aa0ba902b7-01", id.to_string().repeat(32)));
         assert_eq!(
@@ -230,9 +240,9 @@ mod tests {
             let split = by_user(&name);
             let user = headers("x-user", &user);
             split.set_share(low);
-            let (before, key) = split.assign(&user).unwrap();
+            let (before, key) = split.assign(&user, None).unwrap();
             split.set_share(low + (1.0 - low) * more);
-            let (after, same) = split.assign(&user).unwrap();
+            let (after, same) = split.assign(&user, None).unwrap();
             prop_assert_eq!(key, same);
             prop_assert!(before != SplitAssignment::Candidate || after == SplitAssignment::Candidate);
         }

@@ -6,7 +6,7 @@ use lapwing_ledger::{LabelTable, Stamp};
 use lapwing_net::ConnectError;
 
 /// Nothing is known but the head.
-const HEAD: KnownRequest<'_> = KnownRequest { model: None, work: None };
+const HEAD: KnownRequest<'_> = KnownRequest { model: None, work: None, key: None };
 
 fn upstreams(names: &[&str], routes: &[UpstreamRoute]) -> (Upstreams, Vec<LabelId>) {
     split_upstreams(names, routes, None)
@@ -119,7 +119,8 @@ fn a_body_decides_only_if_the_first_route_that_fits_asks_for_what_it_tells() {
     let (upstreams, _) = upstreams(&["a", "b", "c"], &routes);
     let placement = upstreams.placement().unwrap();
     let at = |path: &str, known| placement.place(&post(path), known, &fixtures::account()).at;
-    let (model, work) = (AwaitedOfBody { model: true, work: false }, AwaitedOfBody { model: false, work: true });
+    let none = AwaitedOfBody::default();
+    let (model, work) = (AwaitedOfBody { model: true, ..none }, AwaitedOfBody { work: true, ..none });
     for (path, awaited) in [
         ("/v1/chat/completions", Some(model)),
         ("/v1/embeddings", None),
@@ -129,11 +130,11 @@ fn a_body_decides_only_if_the_first_route_that_fits_asks_for_what_it_tells() {
     ] {
         assert_eq!(placement.awaits(&post(path)), awaited, "{path}");
     }
-    let named = |model| KnownRequest { model: Some(model), work: None };
+    let named = |model| KnownRequest { model: Some(model), ..HEAD };
     let chat = [named("bert-base"), named("gpt"), HEAD].map(|known| at("/v1/chat/completions", known));
     assert_eq!(chat, [1, 2, 2]);
     assert_eq!([at("/v1/embeddings", named("bert")), at("/v2/models/bert/infer", named("gpt"))], [0, 1], "the head comes first");
-    let of = |work| at("/v2/models/gpt/infer", KnownRequest { model: None, work: Some(work) });
+    let of = |work| at("/v2/models/gpt/infer", KnownRequest { work: Some(work), ..HEAD });
     assert!((0..4).all(|_| of(8) == 1));
     let others: Vec<_> = (0..6).map(|_| of(9)).collect();
     assert!([0, 1, 2].iter().all(|one| others.contains(one)), "no route takes it: {others:?}");
@@ -180,6 +181,33 @@ fn a_split_is_sticky_and_marks_what_it_chose() {
     assert_eq!(assigned(&split), [turns[2] as u64, (turns[0] + turns[1]) as u64, 1, 0]);
     split.set_share(0.0);
     assert!((0..100).map(|user| place(&of_user(user))).all(|(at, key)| at != 2 && key.is_none()), "stopped");
+}
+
+#[test]
+fn a_key_in_the_body_is_awaited_while_the_split_is_open_and_decides() {
+    let split = Arc::new(TrafficSplit::new("c", "json:/user".parse().unwrap()));
+    let to_a = UpstreamRoute {
+        matches: RouteMatch { route: Some("/a".into()), ..RouteMatch::default() },
+        to: vec!["a".to_owned()],
+        policy: None,
+    };
+    let (upstreams, _) = split_upstreams(&["a", "b", "c"], &[to_a], Some(split.clone()));
+    let placement = upstreams.placement().unwrap();
+    assert_eq!(placement.awaits(&post("/")), None, "before a share is set");
+    split.set_share(0.5);
+    let awaited = AwaitedOfBody { key: true, ..AwaitedOfBody::default() };
+    assert_eq!([placement.awaits(&post("/")), placement.awaits(&post("/a"))], [Some(awaited), None]);
+    let at = |user: usize| {
+        let body = format!(r#"{{"user": "{user}"}}"#);
+        let key = placement.key_in([body.as_bytes()]).unwrap();
+        placement.place(&post("/"), KnownRequest { key: Some(&key), ..HEAD }, &fixtures::account()).at
+    };
+    let sides: Vec<_> = (0..100).map(|user| at(user) == 2).collect();
+    assert!((30..70).contains(&sides.iter().filter(|is_candidate| **is_candidate).count()));
+    assert!((0..100).all(|user| (at(user) == 2) == sides[user]), "it is sticky");
+    assert_eq!(placement.key_in([&b"{}"[..]]), None);
+    placement.place(&post("/"), HEAD, &fixtures::account());
+    assert_eq!(split.assigned(SplitAssignment::WithoutKey), 1);
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Config {
     /// or to the others, the baseline.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub candidate: String,
-    /// What decides the side: `header:NAME`, `cookie:NAME`, or `trace`, the trace id. A request without it goes to the baseline.
+    /// What decides the side: `header:NAME`, `cookie:NAME`, `trace`, the trace id, or `json:POINTER`, of the body (`hold`). A request without it goes to the baseline.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub key: SplitKey,
     /// The share of keys that the candidate gets, where there is no ramp.
