@@ -194,7 +194,7 @@ def test_what_is_left_of_a_time_is_passed_on(processes, start_lapwing, tmp_path_
     settings = "proxy:\n  deadline_header: x-latency-budget-ms\n  pass_deadline: on\n"
     budgeted = Budgeted(processes, start_lapwing, tmp_path_factory.mktemp("passing"), settings)
     head = b"POST /predict HTTP/1.1\r\nhost: m\r\nx-latency-budget-ms: 20000\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
-    slow = SlowHead(budgeted.lapwing.port, head, 0.5)
+    slow = SlowHead(budgeted.lapwing.port, head, 1)  # twice as long: Lapwing may see the first bytes late
     slow.start()
     slow.join()
     (left,) = re.findall(rb'"x-latency-budget-ms":"(\d+)"', slow.answer)
