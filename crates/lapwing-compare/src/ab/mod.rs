@@ -6,6 +6,7 @@
 //! - `evidence`: how strongly counts contradict a probability; its inversion is every interval and every verdict; which of many
 //!   routes changed;
 //! - `report`: the numbers, the verdicts, and how many more pairs they take; in JSON and in words;
+//! - `switchback`: what a lever does that is on in some blocks of time and off in others;
 //! - `matching`: pairs from requests that went to one side only; `shares`: how many of them failed.
 //!
 //! All numbers of one report hold together with 95 % confidence at every moment one looks; [`ASSUMPTIONS`] says on which
@@ -32,6 +33,7 @@ mod evidence;
 mod matching;
 mod report;
 mod shares;
+mod switchback;
 mod tracking;
 
 #[cfg(test)]
@@ -44,4 +46,5 @@ pub use report::{
     ASSUMPTIONS, IntervalEstimate, LatencyReport, MismatchReport, QuantileEstimates, RatioEstimates, Verdict, sentence,
 };
 pub use shares::WatchedShare;
+pub use switchback::EffectTracker;
 pub use tracking::Tracking;
