@@ -14,7 +14,8 @@ use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, RecordLedger, TraceSampling, Tracing, UpstreamProtocol, Upstreams,
+    self, Config, ConnectionSettings, DataPlane, Levers, Observer, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
+    Upstreams,
 };
 use lapwing_settings::ConfigHandle;
 use tokio_util::sync::CancellationToken;
@@ -63,8 +64,12 @@ fn main() {
         observer: Arc::new(Nothing),
     };
     let counters = Arc::new(Counters::default());
-    let parts =
-        DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(Target::Tcp(upstream.clone())), counters };
+    let parts = DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        upstreams: Upstreams::at(Target::Tcp(upstream.clone())),
+        counters,
+        levers: Levers::default(),
+    };
     let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)
         .expect("the address is free");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

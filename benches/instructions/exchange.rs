@@ -13,7 +13,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Profiler, StackTap, TraceSampling, Tracing, Upstreams};
+use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Levers, Profiler, StackTap, TraceSampling, Tracing, Upstreams};
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::{ShadowTap, TapBranch, TapParts};
 use tokio::net::TcpListener;
@@ -58,6 +58,7 @@ fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQ
         settings: ConfigHandle::fixed(settings),
         upstreams: Upstreams::at(Target::Tcp(upstream.to_string())),
         counters,
+        levers: Levers::default(),
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)

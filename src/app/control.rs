@@ -33,11 +33,12 @@ use lapwing_metrics::{Counters, Labels, Registry, Shown};
 use lapwing_net::{BoundListener, ClientIdentity};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::TraceSampling;
+use lapwing_proxy::{Levers, TraceSampling};
 use lapwing_settings::{AdminToken, ConfigHandle};
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::Recorder;
 use lapwing_shadow::split::LiveSplit;
+use lapwing_shadow::switchback::LeverTrials;
 
 /// How long `/readyz` waits for the upstream to accept a connection.
 const PROBE: Duration = Duration::from_secs(1);
@@ -90,6 +91,8 @@ pub(crate) struct Control {
     pub(crate) shadow: Option<ShadowParts>,
     pub(crate) recorder: Recorder,
     pub(crate) phases: Phases,
+    /// What a trial turns.
+    pub(crate) levers: Levers,
 }
 
 impl Control {
@@ -115,6 +118,7 @@ impl Control {
             recorder,
             phases,
             collector,
+            levers,
         } = self;
         let loaded = whole.load();
         let config = &loaded.config;
@@ -136,10 +140,13 @@ impl Control {
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
         let split = live_split(&whole, &upstreams, &labels);
         let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts).splitting(split.clone());
+        let trials = lever_trials(&whole, levers);
+        let aggregation = aggregation.trying(trials.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
             split,
+            trials,
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -199,6 +206,12 @@ fn live_split(whole: &ConfigHandle<Loaded>, upstreams: &RunningUpstreams, labels
     let (traffic, candidate) = upstreams.split.clone()?;
     let config = whole.map(|loaded| loaded.config.split.clone());
     Some(Arc::new(Mutex::new(LiveSplit::new(traffic, config, candidate, labels.clone(), Stamp::now()))))
+}
+
+/// What tries a lever, if the configuration names one at any time.
+fn lever_trials(whole: &ConfigHandle<Loaded>, levers: Levers) -> Option<Arc<Mutex<LeverTrials>>> {
+    let config = whole.map(|loaded| loaded.config.trial.clone());
+    Some(Arc::new(Mutex::new(LeverTrials::new(config, levers, rand::random(), Stamp::now()))))
 }
 
 /// Where it shows that something of the telemetry is missing.

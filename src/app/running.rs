@@ -25,7 +25,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks, Target};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{DataPlane, MAX_UPSTREAMS};
+use lapwing_proxy::{DataPlane, Levers, MAX_UPSTREAMS};
 use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 
@@ -89,7 +89,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
-    let upstreams = RunningUpstreams::of(config, &labels, &identities.upstream);
+    let levers = Levers::default();
+    let upstreams = RunningUpstreams::of(config, &labels, &identities.upstream, &levers);
     let target = Target::of(&config.upstream, &identities.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
@@ -132,6 +133,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         shadow,
         recorder: recorder(&whole, &observing, &phases),
         phases: phases.clone(),
+        levers: levers.clone(),
     };
     let control = control.spawn()?;
 
@@ -139,6 +141,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         settings: whole.map(move |loaded| observing.settings(&loaded.config)),
         upstreams: upstreams.placed,
         counters: counters.clone(),
+        levers,
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {

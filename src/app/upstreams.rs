@@ -10,7 +10,7 @@ use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_ledger::LabelId;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, Target};
-use lapwing_proxy::{PlacedUpstream, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams};
+use lapwing_proxy::{Levers, PlacedUpstream, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams};
 use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
 
 /// One of them.
@@ -38,8 +38,8 @@ pub(crate) struct RunningUpstreams {
 }
 
 impl RunningUpstreams {
-    /// Those of `config`. Over TLS, they have to prove themselves to `identity`.
-    pub(crate) fn of(config: &Config, labels: &Labels, identity: &Arc<ClientIdentity>) -> Self {
+    /// Those of `config`. Over TLS, they have to prove themselves to `identity`; a trial may turn `levers`.
+    pub(crate) fn of(config: &Config, labels: &Labels, identity: &Arc<ClientIdentity>, levers: &Levers) -> Self {
         let running = |name: String, url: &Upstream, health: UpstreamHealth| RunningUpstream {
             label: labels.upstreams.intern(&name),
             name,
@@ -62,7 +62,8 @@ impl RunningUpstreams {
             weight: *weight,
         });
         let divided = split.as_ref().map(|(traffic, _)| traffic.clone());
-        if let Some(placed) = Upstreams::several(members.collect(), &config.routes, config.upstream_policy, divided) {
+        let (members, lever) = (members.collect(), &levers.least_requests);
+        if let Some(placed) = Upstreams::several(members, &config.routes, config.upstream_policy, divided, lever) {
             let list = several.into_iter().map(|(one, _)| one).collect();
             // refused before they were sent anywhere, they belong to none of them
             return Self { list, placed, split, unplaced: labels.upstreams.intern("") };

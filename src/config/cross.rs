@@ -9,6 +9,7 @@ use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
+use lapwing_shadow::switchback::TrialLever;
 
 impl Root for Config {
     fn complete(&mut self, is_given: &dyn Fn(&str) -> bool) -> Vec<(&'static str, &'static str)> {
@@ -66,6 +67,7 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     }
     upstreams(config, checks, &binds, is_given);
     config.split.check_with(config.upstreams.keys().map(String::as_str), checks);
+    config.trial.check_with(config.upstreams.len(), checks);
     if let Switch::On(collector) = &config.otlp_forward
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
     {
@@ -190,6 +192,9 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         for (key, _) in awaited.into_iter().filter(|(_, is_given)| *is_given) {
             warnings.push(format!("routes[{at}].match.{key}: is not looked for in bodies: protocol.read_bodies is false"));
         }
+    }
+    if config.trial.lever == TrialLever::Off && config.trial != lapwing_shadow::switchback::Config::default() {
+        warnings.push("trial: has no effect without trial.lever".to_owned());
     }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

@@ -136,6 +136,8 @@ pub struct Config {
     pub diagnosis: lapwing_diagnosis::Config,
     /// Which of `upstreams` is on trial with a share of the requests.
     pub split: lapwing_shadow::split::Config,
+    /// What is on and off in turn, so that it shows what it does.
+    pub trial: lapwing_shadow::switchback::Config,
     /// Which requests are copied to other targets.
     pub shadow: lapwing_shadow::Config,
     /// What Lapwing sends of its own signals to a collector.
@@ -180,6 +182,7 @@ impl Default for Config {
             cost: lapwing_diagnosis::cost::Config::default(),
             diagnosis: lapwing_diagnosis::Config::default(),
             split: lapwing_shadow::split::Config::default(),
+            trial: lapwing_shadow::switchback::Config::default(),
             shadow: lapwing_shadow::Config::default(),
             telemetry: lapwing_telemetry::Config::default(),
             engine: serving::Config::default(),
@@ -203,6 +206,7 @@ impl Section for Config {
         ("cost", Form::Section(lapwing_diagnosis::cost::Config::FORMS)),
         ("diagnosis", Form::Section(lapwing_diagnosis::Config::FORMS)),
         ("split", Form::Section(lapwing_shadow::split::Config::FORMS)),
+        ("trial", Form::Section(lapwing_shadow::switchback::Config::FORMS)),
         ("shadow", Form::Section(lapwing_shadow::Config::FORMS)),
         ("telemetry", Form::Section(lapwing_telemetry::Config::FORMS)),
         ("engine", Form::Section(serving::Config::FORMS)),
@@ -224,6 +228,7 @@ impl Section for Config {
         checks.section("cost", |checks| self.cost.check(checks));
         checks.section("diagnosis", |checks| self.diagnosis.check(checks));
         checks.section("split", |checks| self.split.check(checks));
+        checks.section("trial", |checks| self.trial.check(checks));
         checks.section("shadow", |checks| self.shadow.check(checks));
         checks.section("telemetry", |checks| self.telemetry.check(checks));
         checks.section("engine", |checks| self.engine.check(checks));

@@ -25,8 +25,8 @@ use lapwing_net::Target;
 use lapwing_protocol::ExchangeReader;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    self, Config, ConnectionSettings, DataPlane, Observer, Profiler, RecordLedger, TraceSampling, Tracing, UpstreamProtocol,
-    Upstreams,
+    self, Config, ConnectionSettings, DataPlane, Levers, Observer, Profiler, RecordLedger, TraceSampling, Tracing,
+    UpstreamProtocol, Upstreams,
 };
 use lapwing_settings::{ConfigHandle, Size, Switch};
 use proptest::prelude::*;
@@ -51,8 +51,12 @@ impl Proxy {
     fn with(upstream: SocketAddr, settings: ConfigHandle<ConnectionSettings>, counters: Arc<Counters>) -> Self {
         let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
-        let parts =
-            DataPlane { settings, upstreams: Upstreams::at(Target::Tcp(upstream.to_string())), counters: counters.clone() };
+        let parts = DataPlane {
+            settings,
+            upstreams: Upstreams::at(Target::Tcp(upstream.to_string())),
+            counters: counters.clone(),
+            levers: Levers::default(),
+        };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {

@@ -9,6 +9,7 @@ use super::answers::{Admin, JSON, TEXT};
 use super::shadow::ShadowView;
 use super::split::SplitView;
 use super::stats::Stats;
+use super::trials::TrialView;
 use super::{handlers, page, query, record};
 use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
 use lapwing_metrics::exposition::ExpositionFormat;
@@ -192,6 +193,25 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             NO_TOKEN,
         ],
         handler: || get(handlers::split),
+    },
+    Endpoint {
+        path: "/trials",
+        is_post: false,
+        is_guarded: true,
+        shows: "what blocks of time show of a lever that is on and off in turn: what cannot be judged, its effects, why it was stopped (text; JSON by Accept: application/json or ?format=json)",
+        parameters: &[Parameter {
+            name: "format",
+            about: "the form of the answer, whatever `Accept` says",
+            schema: |_| diagnosis_format(),
+        }],
+        answers: &[
+            ok(
+                "sentences, or every figure; null where nothing is tried",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Option<TrialView>>())],
+            ),
+            NO_TOKEN,
+        ],
+        handler: || get(handlers::trials),
     },
     Endpoint {
         path: "/record",

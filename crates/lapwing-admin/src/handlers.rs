@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::access::may_read_payloads;
 use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
 use super::surfaces::Surfaces;
-use super::{diagnosis, hdr, health, prometheus, query, shadow, split, stats};
+use super::{diagnosis, hdr, health, prometheus, query, shadow, split, stats, trials};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
@@ -84,6 +84,25 @@ pub(crate) async fn split(State(admin): State<Admin>, uri: Uri, head: HeaderMap)
             let words = |view: &split::SplitView| view.to_string();
             let nothing = || "nothing is split: split.candidate names none of `upstreams`\n".to_owned();
             if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
+        })
+        .await
+}
+
+/// What a trial shows, in words unless JSON is asked for by name.
+pub(crate) async fn trials(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let format = match query::format(&uri) {
+        Ok(format) => format,
+        Err(error) => return refuse(&error),
+    };
+    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
+    admin
+        .make(move |surfaces| {
+            let view = surfaces.trials.as_ref().and_then(|trials| trials::view(trials));
+            let Some((view, effects)) = view else {
+                let nothing = b"nothing is tried: trial.lever is off\n".to_vec();
+                return if wants_json { json(&None::<trials::TrialView>) } else { Ok((TEXT, vec![nothing])) };
+            };
+            if wants_json { json(&view) } else { Ok((TEXT, vec![trials::words(&view, &effects).into_bytes()])) }
         })
         .await
 }

@@ -25,6 +25,7 @@
 //! #   upstreams: Arc::new(Vec::new),
 //! #   engine: Arc::new(Vec::new),
 //! #   split: None,
+//! #   trials: None,
 //! #   shadow: None,
 //! #   recording: Arc::default(),
 //! #   diagnosis: None,
@@ -76,6 +77,7 @@ mod shadow;
 mod split;
 mod stats;
 mod surfaces;
+mod trials;
 
 pub use access_line::access_line;
 pub use diagnosis::DiagnosisSurface;

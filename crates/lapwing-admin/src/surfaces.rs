@@ -20,6 +20,7 @@ use lapwing_metrics::{Counters, Registry};
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use lapwing_shadow::recording::{RecordOptions, RecordedLines};
 use lapwing_shadow::split::LiveSplit;
+use lapwing_shadow::switchback::LeverTrials;
 use lapwing_shadow::{ShadowCounters, ShadowSurface};
 
 /// The result of a [`Probe`]: `Err` holds the reason, for people to read.
@@ -63,6 +64,8 @@ pub struct Surfaces {
     pub engine: HostedModels,
     /// The live split, if there is one.
     pub split: Option<Arc<Mutex<LiveSplit>>>,
+    /// Trials of levers: there may be one at any time.
+    pub trials: Option<Arc<Mutex<LeverTrials>>>,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
     /// What recordings did not write.

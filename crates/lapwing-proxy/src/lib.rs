@@ -48,4 +48,4 @@ pub use placement::{
     MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PoolMember, ROUTE, RouteMatch, SplitAssignment, TrafficSplit,
     UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
 };
-pub use serve::{DataPlane, serve, serve_local};
+pub use serve::{DataPlane, Levers, serve, serve_local};

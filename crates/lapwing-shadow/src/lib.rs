@@ -10,7 +10,8 @@
 //!   the report is made of;
 //! - [`recording`] records requests into a file, [`replay`] sends those of a file, and writes the pairs into another; [`gates`]: bounds
 //!   that a replay must keep;
-//! - [`split`]: clients' own requests divided between upstreams, what they show, and when the share rises or falls to nothing.
+//! - [`split`]: clients' own requests divided between upstreams, what they show, and when the share rises or falls to nothing;
+//!   [`switchback`]: a lever that is on and off in turn, and what that shows.
 //!
 //! It never delays a request, never copies what it cannot show to be safe to repeat, and knows neither the engine nor the whole
 //! configuration: the command loads models, and makes the [`ShadowSettings`].
@@ -48,6 +49,7 @@ mod sampler;
 mod settings;
 pub mod split;
 mod surface;
+pub mod switchback;
 mod tap;
 
 pub use config::{Config, CopyOrder, CopyRule, OnlyThese, UPSTREAM_AGAIN};

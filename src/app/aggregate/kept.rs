@@ -13,6 +13,7 @@ use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
 use lapwing_metrics::Registry;
 use lapwing_shadow::recording::RecordAccounts;
 use lapwing_shadow::split::LiveSplit;
+use lapwing_shadow::switchback::LeverTrials;
 use lapwing_shadow::{PairHalf, PairTable, ShadowParts};
 use lapwing_telemetry::TailSampler;
 
@@ -29,6 +30,8 @@ pub(crate) struct Destinations {
     pub(crate) diagnosis: Option<Mutex<DiagnosisFeed>>,
     /// Judges the candidate of a live split.
     pub(crate) split: Option<Arc<Mutex<LiveSplit>>>,
+    /// Turns the lever on trial.
+    pub(crate) trials: Option<Arc<Mutex<LeverTrials>>>,
     pub(crate) assessor: DebtAssessor,
 }
 
@@ -38,8 +41,9 @@ impl Destinations {
         let sampler = self.sampler.as_ref().map(Mutex::lock);
         let diagnosis = self.diagnosis.as_ref().map(Mutex::lock);
         let split = self.split.as_ref().map(|split| split.lock());
+        let trials = self.trials.as_ref().map(|trials| trials.lock());
         let copies = self.shadow.as_ref().map(Copies::lock);
-        Kept { registry: self.registry.lock(), copies, sampler, diagnosis, split, to: self, now }
+        Kept { registry: self.registry.lock(), copies, sampler, diagnosis, split, trials, to: self, now }
     }
 }
 
@@ -50,6 +54,7 @@ pub(crate) struct Kept<'l> {
     sampler: Option<MutexGuard<'l, TailSampler>>,
     diagnosis: Option<MutexGuard<'l, DiagnosisFeed>>,
     split: Option<MutexGuard<'l, LiveSplit>>,
+    trials: Option<MutexGuard<'l, LeverTrials>>,
     to: &'l Destinations,
     now: Stamp,
 }
@@ -173,10 +178,20 @@ impl Kept<'_> {
         }
     }
 
-    /// Lets time pass for the live split.
+    /// Shows the trial a closed ledger, before it waits for spans: a block's end does not.
+    pub(crate) fn try_out(&mut self, ledger: &Ledger) {
+        if let Some(trials) = &mut self.trials {
+            trials.take(ledger);
+        }
+    }
+
+    /// Lets time pass for the live split and the trial.
     pub(crate) fn tick_split(&mut self) {
         if let Some(split) = &mut self.split {
             split.tick(self.now);
+        }
+        if let Some(trials) = &mut self.trials {
+            trials.tick(self.now);
         }
     }
 

@@ -28,6 +28,7 @@ use lapwing_settings::ConfigHandle;
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::RecordAccounts;
 use lapwing_shadow::split::LiveSplit;
+use lapwing_shadow::switchback::LeverTrials;
 use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.
@@ -105,6 +106,7 @@ impl Aggregation {
                 sampler: None,
                 diagnosis: None,
                 split: None,
+                trials: None,
                 assessor,
             },
             counters,
@@ -144,6 +146,11 @@ impl Aggregation {
     /// Judges a live split by the exchanges of clients.
     pub(crate) fn splitting(self, split: Option<Arc<Mutex<LiveSplit>>>) -> Self {
         Self { destinations: Destinations { split, ..self.destinations }, ..self }
+    }
+
+    /// Tries a lever by what clients' requests show.
+    pub(crate) fn trying(self, trials: Option<Arc<Mutex<LeverTrials>>>) -> Self {
+        Self { destinations: Destinations { trials, ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
@@ -240,6 +247,7 @@ impl Aggregation {
                 behind -= 1;
                 kept.foresee(&ledger);
                 self.tokenize(&mut ledger, now);
+                kept.try_out(&ledger);
                 self.aggregator.ledger(ledger, now, &mut |exchange| kept.accept_exchange(exchange, behind));
             }
         }

@@ -13,12 +13,14 @@ use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
 use lapwing_shadow::ShadowCounters;
 use lapwing_shadow::split::SplitStatus;
+use lapwing_shadow::switchback::TrialStatus;
 
 mod diagnosis;
 mod inferred;
 mod otlp;
 mod shadow;
 mod split;
+mod trials;
 mod upstreams;
 
 /// Writes all families in a format, in pieces.
@@ -61,6 +63,7 @@ struct AdminFamilies {
     excess: Option<diagnosis::BudgetExcess>,
     upstreams: Vec<UpstreamState>,
     split: Option<SplitStatus>,
+    trial: Option<TrialStatus>,
     inferred: Option<InferredSeries>,
 }
 
@@ -73,6 +76,7 @@ impl AdminFamilies {
             recording: surfaces.recording.clone(),
             upstreams: (surfaces.upstreams)(),
             split: surfaces.split.as_ref().map(|split| split.lock().status()),
+            trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
         }
@@ -94,7 +98,10 @@ impl Extras for AdminFamilies {
         }
         shadow::recording(&self.recording, encoder)?;
         upstreams::encode(&self.upstreams, encoder)?;
-        self.split.as_ref().map_or(Ok(()), |split| split::encode(split, encoder))
+        if let Some(split) = &self.split {
+            split::encode(split, encoder)?;
+        }
+        self.trial.as_ref().map_or(Ok(()), |trial| trials::encode(trial, encoder))
     }
 }
 

@@ -114,6 +114,7 @@ pub(crate) fn empty() -> Surfaces {
         upstreams: Arc::new(Vec::new),
         engine: Arc::new(Vec::new),
         split: None,
+        trials: None,
         shadow: None,
         recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),
@@ -255,6 +256,6 @@ pub(crate) fn busy() -> Surfaces {
         infer: Arc::new(move |key| inferred.iter().find(|(of, _)| *of == key).map(|(_, stages)| stages.clone())),
     };
     let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(inference));
-    let split = Some(super::split::one_split(&surfaces));
-    Surfaces { shadow, diagnosis, split, ..surfaces }
+    let (split, trials) = (Some(super::split::one_split(&surfaces)), Some(super::trials::one_trial(4)));
+    Surfaces { shadow, diagnosis, split, trials, ..surfaces }
 }

@@ -9,4 +9,5 @@ mod page;
 mod shadow;
 mod split;
 mod surfaces;
+mod trials;
 mod work;

@@ -94,8 +94,8 @@ pub struct EffectTracker {
 }
 
 impl EffectTracker {
-    /// Fewer prove nothing at 1/100.
-    pub const MIN_COINS: u32 = 8;
+    /// Fewer prove nothing at 1/50.
+    pub const MIN_COINS: u32 = 7;
 
     /// Of figures that are logarithms: effects are those of ratios, up to 4 and down to 1/4, in steps of half a per cent about 1.
     #[must_use]
@@ -195,8 +195,7 @@ mod tests {
     use super::*;
     use crate::ab::tests::stream::SplitMix;
 
-    /// 1/100 and 1/400, as trials have it.
-    const WEALTH: (f64, f64) = (100.0, 400.0);
+    const WEALTH: (f64, f64) = (50.0, 400.0);
 
     fn normal(random: &mut SplitMix) -> f64 {
         (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
@@ -220,7 +219,7 @@ mod tests {
         for memory in [0.0, 0.9] {
             let found = |seed: &u64| run(0.0, 0.1, memory, 60, *seed).iter().any(|(low, high)| *low >= 0.0 || *high <= 0.0);
             let wrong = (0..40).filter(found).count();
-            assert!(wrong <= 2, "memory {memory}: {wrong} of 40, where one in two runs of this test is allowed on average");
+            assert!(wrong <= 2, "memory {memory}: {wrong} of 40, where one is allowed on average");
         }
     }
 
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn eight_coins_that_agree_prove_and_seven_do_not() {
+    fn so_many_coins_that_agree_prove_and_fewer_do_not() {
         let of = |coins: u32| {
             let mut tracker = EffectTracker::of_ratio();
             for block in 0..coins + 2 {
@@ -244,8 +243,8 @@ mod tests {
             assert_eq!(tracker.coins(), coins, "the first of each side are not bet on");
             (tracker.interval(WEALTH.0, WEALTH.1).0 >= 0.0, tracker.estimate().unwrap())
         };
-        let (seven, eight) = (of(EffectTracker::MIN_COINS - 1), of(EffectTracker::MIN_COINS));
-        assert!(!seven.0 && eight.0 && (eight.1 - 0.1).abs() < 0.01, "{seven:?} {eight:?}");
+        let (fewer, enough) = (of(EffectTracker::MIN_COINS - 1), of(EffectTracker::MIN_COINS));
+        assert!(!fewer.0 && enough.0 && (enough.1 - 0.1).abs() < 0.01, "{fewer:?} {enough:?}");
     }
 
     #[test]

@@ -158,6 +158,14 @@ families! {
         "Requests that the split placed: with the candidate, with the baseline, there because they have no key (without_key), or with the other side because theirs took no connections (away).";
     SPLIT_JUDGED: Counter "lapwing_split_judged" None, ["candidate"],
         "Requests that were judged.";
+    TRIAL_ON: Gauge "lapwing_trial_on" None, ["lever"],
+        "Whether a trial has it on: 1 or 0.";
+    TRIAL_STOPPED: Gauge "lapwing_trial_stopped" None, ["lever"],
+        "Whether it did harm and stays off: 1 or 0.";
+    TRIAL_BLOCKS: Counter "lapwing_trial_blocks" None, ["lever", "side"],
+        "Blocks that are over: on, off, or not compared as most requests failed (failed).";
+    TRIAL_REQUESTS: Counter "lapwing_trial_requests" None, ["lever", "side"],
+        "Requests of a trial: on, off, or not counted, in a block's beginning (dropped) or longer than it (outlasting).";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

@@ -180,7 +180,7 @@ impl RequestBody {
         in_flight.client.on_body_asked();
         *first = match (*first, is_pending) {
             (FirstPiece::Unread, true) => {
-                in_flight.meter.body_wait.begin(in_flight.account.context.config.quick_ack.is_on());
+                in_flight.meter.body_wait.begin(in_flight.account.context.acknowledges_heads());
                 in_flight.meter.waker.wake(); // the client's connection reads once more, and its socket knows
                 FirstPiece::Awaited
             }

@@ -25,7 +25,7 @@ pub(crate) enum FirstPiece {
 /// unless this is one of those that are left, and notes what was done.
 pub(crate) fn on_split_write(connection: &mut dyn Drive, account: &RequestAccount, cx: &mut Context<'_>) {
     let context = &account.context;
-    let may_ask = context.config.quick_ack.is_on() && connection.can_acknowledge();
+    let may_ask = context.acknowledges_heads() && connection.can_acknowledge();
     let is_unhelped = may_ask && context.unhelped.draw(context.config.quick_ack_unhelped);
     let is_acknowledged = may_ask && !is_unhelped && connection.acknowledge(cx);
     if is_acknowledged {

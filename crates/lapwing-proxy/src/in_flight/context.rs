@@ -12,6 +12,7 @@ use crate::hold;
 use crate::upload::UploadPlaces;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
+use lapwing_settings::LeverSwitch;
 
 /// What the accounts of a connection's requests share: the settings in force when they began, the counters, and the observer.
 pub(crate) struct RequestContext {
@@ -23,6 +24,8 @@ pub(crate) struct RequestContext {
     pub(crate) counters: Arc<Counters>,
     /// Which split writes are left without help.
     pub(crate) unhelped: EvenDraw,
+    /// May turn `config.quick_ack` on or off instead.
+    pub(crate) quick_ack: LeverSwitch,
     pub(crate) observer: FencedObserver,
 }
 
@@ -33,6 +36,11 @@ impl std::fmt::Debug for RequestContext {
 }
 
 impl RequestContext {
+    /// Whether heads are acknowledged at once when their body is still to come.
+    pub(crate) fn acknowledges_heads(&self) -> bool {
+        self.quick_ack.is_on(self.config.quick_ack.is_on())
+    }
+
     /// How long a client's connection may stand still.
     pub(crate) fn client_timeouts(&self) -> ClientTimeouts {
         ClientTimeouts {

@@ -13,6 +13,7 @@ use crate::hold;
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
 use lapwing_protocol::ExchangeReader;
+use lapwing_settings::LeverSwitch;
 use lapwing_tower::RecordLedger;
 
 /// Observes nothing.
@@ -39,6 +40,7 @@ pub(crate) fn context() -> RequestContext {
         respond_server_timing: false,
         counters: counters.clone(),
         unhelped: EvenDraw::default(),
+        quick_ack: LeverSwitch::default(),
         observer: FencedObserver::new(Arc::new(Unobserved), counters),
     }
 }

@@ -30,7 +30,7 @@ use crate::in_flight::{OnClose, RequestAccount};
 use lapwing_ledger::{LabelId, Ledger};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
-use lapwing_settings::SplitKey;
+use lapwing_settings::{LeverSwitch, SplitKey};
 
 /// One in so many of the requests in flight may be one that goes to another upstream because its own took no connection: Envoy's 20 %.
 const RETRY_DIVISOR: u32 = 5;
@@ -79,15 +79,17 @@ impl Upstreams {
         Self { first: upstream, others: Arc::default(), placement: None, health }
     }
 
-    /// Several upstreams, among which `routes` and, for what none of them takes, `split` and `policy` choose; `None` if there is none.
+    /// Several upstreams, among which `routes` and, for what none of them takes, `split` and `policy` choose; `None` if there is none. A trial may
+    /// turn the policy by `least_requests`.
     #[must_use]
     pub fn several(
         members: Vec<PoolMember>,
         routes: &[UpstreamRoute],
         policy: PlacementPolicy,
         split: Option<Arc<TrafficSplit>>,
+        least_requests: &LeverSwitch,
     ) -> Option<Self> {
-        let placement = Arc::new(Placement::new(&members, routes, policy, split));
+        let placement = Arc::new(Placement::new(&members, routes, policy, split, least_requests));
         let mut members = members.into_iter().map(|member| member.upstream);
         let (first, others) = (members.next()?, members.collect());
         Some(Self { first, others, placement: Some(placement), health: Arc::default() })
@@ -150,18 +152,29 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    fn new(members: &[PoolMember], routes: &[UpstreamRoute], policy: PlacementPolicy, split: Option<Arc<TrafficSplit>>) -> Self {
+    fn new(
+        members: &[PoolMember],
+        routes: &[UpstreamRoute],
+        policy: PlacementPolicy,
+        split: Option<Arc<TrafficSplit>>,
+        least_requests: &LeverSwitch,
+    ) -> Self {
         let split = split.and_then(|split| {
             let candidate = members.iter().position(|member| member.name == split.candidate())?;
             Some((split, candidate))
         });
-        let baseline = split
-            .as_ref()
-            .map(|(_, candidate)| Pool::new((0..members.len()).filter(|place| place != candidate).collect(), policy));
+        let by_policy = |members: Box<[usize]>| Pool::new(members, policy).turned_by(least_requests);
+        let baseline =
+            split.as_ref().map(|(_, candidate)| by_policy((0..members.len()).filter(|place| place != candidate).collect()));
         let place = |name: &String| members.iter().position(|member| member.name == *name);
-        let of_route =
-            |route: &UpstreamRoute| Pool::new(route.to.iter().filter_map(place).collect(), route.policy.unwrap_or(policy));
-        let all = Pool::new((0..members.len()).collect(), policy);
+        let of_route = |route: &UpstreamRoute| {
+            let members = route.to.iter().filter_map(place).collect();
+            match route.policy {
+                Some(own) => Pool::new(members, own),
+                None => by_policy(members),
+            }
+        };
+        let all = by_policy((0..members.len()).collect());
         let candidates = members.iter().map(|member| Candidate {
             label: member.label,
             weight: member.weight,

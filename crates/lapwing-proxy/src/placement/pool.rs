@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::PlacementPolicy;
 use crate::health::UpstreamHealth;
 use lapwing_ledger::LabelId;
+use lapwing_settings::LeverSwitch;
 
 /// What the choice of an upstream looks at.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Candidate {
 pub(crate) struct Pool {
     members: Box<[usize]>,
     policy: PlacementPolicy,
+    /// May turn `least_requests` on or off instead.
+    least_requests: LeverSwitch,
     /// For each member: how far it is behind its share. They add up to zero.
     behind: Mutex<Box<[i64]>>,
 }
@@ -33,7 +36,12 @@ impl Pool {
     /// A pool of these members.
     pub(crate) fn new(members: Box<[usize]>, policy: PlacementPolicy) -> Self {
         let behind = Mutex::new(vec![0; members.len()].into());
-        Self { members, policy, behind }
+        Self { members, policy, least_requests: LeverSwitch::default(), behind }
+    }
+
+    /// The same pool, whose policy `least_requests` may turn.
+    pub(crate) fn turned_by(self, least_requests: &LeverSwitch) -> Self {
+        Self { least_requests: least_requests.clone(), ..self }
     }
 
     /// Chooses a member that takes connections, and is not the one `without`; if none is known to, any: it may be back. `None` if
@@ -46,10 +54,9 @@ impl Pool {
             })
         };
         let is_known = eligible(true).next().is_some();
-        let fewest = match self.policy {
-            PlacementPolicy::RoundRobin => None,
-            PlacementPolicy::LeastRequests => eligible(is_known).filter_map(|at| of(at).map(|(_, one)| one.load())).min(),
-        };
+        let counts_requests = self.least_requests.is_on(self.policy == PlacementPolicy::LeastRequests);
+        let loads = || eligible(is_known).filter_map(|at| of(at).map(|(_, one)| one.load()));
+        let fewest = if counts_requests { loads().min() } else { None };
         let among = eligible(is_known).filter(|at| fewest.is_none() || of(*at).map(|(_, one)| one.load()) == fewest);
         self.next_in_turn(among, all)
     }
@@ -142,6 +149,21 @@ mod tests {
             all[0].active.fetch_add(1, Relaxed);
             pool.choose(&all, None) == Some(0)
         }));
+    }
+
+    #[test]
+    fn a_lever_turns_the_policy() {
+        use lapwing_settings::LeverPosition;
+
+        let (all, lever) = (candidates(&[1, 1]), LeverSwitch::default());
+        let pool = Pool::new([0, 1].into(), PlacementPolicy::RoundRobin).turned_by(&lever);
+        all[0].active.store(9, Relaxed);
+        let turns = || (0..4).filter_map(|_| pool.choose(&all, None)).sum::<usize>();
+        assert_eq!(turns(), 2, "in turn");
+        lever.set(LeverPosition::On);
+        assert_eq!(turns(), 4, "the one that is not busy");
+        lever.set(LeverPosition::Off);
+        assert_eq!(turns(), 2);
     }
 
     proptest! {

@@ -22,7 +22,7 @@ fn split_upstreams(names: &[&str], routes: &[UpstreamRoute], split: Option<Arc<T
     };
     let members: Vec<_> = names.iter().map(member).collect();
     let labels = members.iter().map(|member| member.label).collect();
-    (Upstreams::several(members, routes, PlacementPolicy::RoundRobin, split).unwrap(), labels)
+    (Upstreams::several(members, routes, PlacementPolicy::RoundRobin, split, &LeverSwitch::default()).unwrap(), labels)
 }
 
 fn active(upstreams: &Upstreams) -> Vec<u32> {

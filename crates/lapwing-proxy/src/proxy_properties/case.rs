@@ -12,8 +12,8 @@ use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{
-    Config, ConnectionSettings, DataPlane, Observer, PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch, TraceSampling,
-    Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
+    Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch,
+    TraceSampling, Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
 };
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{LabelTable, Ledger, TraceMark};
@@ -22,7 +22,7 @@ use lapwing_net::memory::{MemoryAddress, MemoryPeer, listen};
 use lapwing_net::{Target, Tasks};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, Protocols};
-use lapwing_settings::{ConfigHandle, Period, Size, Switch};
+use lapwing_settings::{ConfigHandle, LeverSwitch, Period, Size, Switch};
 use lapwing_tower::RecordLedger;
 
 /// Longer than every timeout.
@@ -122,7 +122,12 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
         tap: None,
         observer,
     };
-    DataPlane { settings: ConfigHandle::fixed(settings), upstreams: upstreams(options, address), counters: Arc::default() }
+    DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        upstreams: upstreams(options, address),
+        counters: Arc::default(),
+        levers: Levers::default(),
+    }
 }
 
 /// The upstream at `address`, behind one that refuses connections if the case has that.
@@ -147,7 +152,7 @@ fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
         policy: None,
     };
     let routes = if options.is_holding() { &[by_model][..] } else { &[] };
-    Upstreams::several(members, routes, PlacementPolicy::RoundRobin, None).unwrap_or(only)
+    Upstreams::several(members, routes, PlacementPolicy::RoundRobin, None, &LeverSwitch::default()).unwrap_or(only)
 }
 
 /// Runs a case in a runtime of its own.

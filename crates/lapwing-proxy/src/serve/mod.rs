@@ -37,7 +37,7 @@ use super::stack::{HyperService, StackSettings, StackSource, stack};
 use super::upstream::{CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, STREAM_WINDOW, UpstreamContext};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
-use lapwing_settings::ConfigHandle;
+use lapwing_settings::{ConfigHandle, LeverSwitch};
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
@@ -51,6 +51,17 @@ pub struct DataPlane {
     pub upstreams: Upstreams,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
+    /// What a trial turns.
+    pub levers: Levers,
+}
+
+/// The settings that a trial may turn while requests pass. Clones are the same levers.
+#[derive(Clone, Debug, Default)]
+pub struct Levers {
+    /// `proxy.quick_ack`.
+    pub quick_ack: LeverSwitch,
+    /// Whether `upstream_policy` is `least_requests`.
+    pub least_requests: LeverSwitch,
 }
 
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
@@ -135,15 +146,15 @@ async fn sweep((first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>])
 
 /// What the stacks of connections that are accepted now are built with: one for each value of the settings.
 fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSettings> {
-    let counters = parts.counters.clone();
+    let (counters, quick_ack) = (parts.counters.clone(), parts.levers.quick_ack.clone());
     let worker =
         Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.upstreams.health().clone() });
     parts.settings.map(move |settings| {
         let ConnectionSettings { config, hold, respond_server_timing, tracing, tap, observer } = settings.clone();
-        let (counters, worker) = (counters.clone(), worker.clone());
+        let (counters, worker, quick_ack) = (counters.clone(), worker.clone(), quick_ack.clone());
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
-        let exchange = Arc::new(RequestContext { config, hold, respond_server_timing, counters, unhelped, observer });
+        let exchange = Arc::new(RequestContext { config, hold, respond_server_timing, counters, unhelped, quick_ack, observer });
         StackSettings { exchange, worker, tracing, tap }
     })
 }

@@ -14,7 +14,7 @@ use super::server::{Received, serve};
 use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
 use crate::stack::stack;
-use crate::{Config, ConnectionSettings, DataPlane, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
+use crate::{Config, ConnectionSettings, DataPlane, Levers, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Stamp, TraceMark};
 use lapwing_metrics::Counter;
@@ -272,7 +272,12 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), Strin
     let protocol = if case.is_h2_upstream { UpstreamProtocol::H2 } else { UpstreamProtocol::H1 };
     let settings = settings(Config { upstream_protocol: protocol, ..Config::default() });
     let target = Target::Simulated(SimulatedAddress(upstream));
-    let parts = DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };
+    let parts = DataPlane {
+        settings: ConfigHandle::fixed(settings),
+        upstreams: Upstreams::at(target),
+        counters: Arc::default(),
+        levers: Levers::default(),
+    };
     let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
     let (received, report) = (Arc::<Received>::default(), Rc::<Report>::default());
     spawn(serve(connections, case.clone(), received.clone()));

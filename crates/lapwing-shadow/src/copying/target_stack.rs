@@ -19,7 +19,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, LocalAddress, LocalListener, Target};
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::{ContextPolicy, LearntContexts};
-use lapwing_proxy::{ConnectionSettings, DataPlane, Profiler, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
+use lapwing_proxy::{ConnectionSettings, DataPlane, Levers, Profiler, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
 use lapwing_settings::{ConfigHandle, HttpScheme, Switch, Upstream};
 
 /// A target that copies can be sent to.
@@ -137,6 +137,7 @@ impl TargetStacks {
             settings: ConfigHandle::fixed(of_connections),
             upstreams: Upstreams::at(target.target),
             counters: counters.clone(),
+            levers: Levers::default(),
         };
         ((listener, plane), sender)
     }

@@ -5,7 +5,7 @@ use tower::layer::util::Identity;
 use super::*;
 use crate::{PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch, UpstreamRoute};
 use lapwing_ledger::{LabelTable, ObservedEvent, Phase, Source, Stage, merge};
-use lapwing_settings::Size;
+use lapwing_settings::{LeverSwitch, Size};
 
 /// A proxy before two servers, of which the second takes the models `held*`, and what else has less than nine rows.
 async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
@@ -22,7 +22,7 @@ async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
     let by_rows = RouteMatch { class: Some("..8".parse().unwrap()), route: Some("/v2/*".to_owned()), ..RouteMatch::default() };
     let members = vec![member("a", first.0), member("b", second.0)];
     let routes = [to(by_model("held*"), "b"), to(by_rows, "b"), to(by_model("*"), "a")];
-    let upstreams = Upstreams::several(members, &routes, PlacementPolicy::RoundRobin, None).unwrap();
+    let upstreams = Upstreams::several(members, &routes, PlacementPolicy::RoundRobin, None, &LeverSwitch::default()).unwrap();
     let kept = Kept { protocols: Some(Protocols::default()), ..Kept::default() };
     (Proxy::serve((kept, hold, None), upstreams, Identity::new(), tasks), [first.1, second.1])
 }

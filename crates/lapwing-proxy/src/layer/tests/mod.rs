@@ -37,7 +37,7 @@ use crate::layer::usage_request::UsageRequest;
 use crate::serve::serve_with;
 use crate::stack::{client_side, upstream_side};
 use crate::upstream::ClientUpstreams;
-use crate::{Config, ConnectionSettings, DataPlane, Observer, StackTap, TraceSampling, Tracing, Upstreams, hold};
+use crate::{Config, ConnectionSettings, DataPlane, Levers, Observer, StackTap, TraceSampling, Tracing, Upstreams, hold};
 use lapwing_ledger::{Ledger, Outcome, TraceMark};
 use lapwing_metrics::Counter;
 use lapwing_net::{BoundListener, Client, ClientLimits, Target, Tasks, bind};
@@ -149,7 +149,8 @@ impl Proxy {
         let observer = Arc::new(kept.clone());
         let config = Config::default();
         let settings = ConnectionSettings { config, hold, respond_server_timing: false, tracing, tap, observer };
-        let parts = DataPlane { settings: ConfigHandle::fixed(settings), upstreams, counters: Arc::default() };
+        let parts =
+            DataPlane { settings: ConfigHandle::fixed(settings), upstreams, counters: Arc::default(), levers: Levers::default() };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = BoundListener::from(listener).registered().unwrap();

@@ -28,7 +28,7 @@ use lapwing_net::{Client, ClientLimits, Target, Tasks, bind};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, fold_route};
 use lapwing_proxy::{
-    BodyCapture, CaptureLimits, Config, ConnectionSettings, DataPlane, Incomplete, Observer, RecordLedger, StackTap,
+    BodyCapture, CaptureLimits, Config, ConnectionSettings, DataPlane, Incomplete, Levers, Observer, RecordLedger, StackTap,
     TraceSampling, Tracing, Upstreams,
 };
 use lapwing_settings::ConfigHandle;
@@ -111,8 +111,12 @@ impl Proxy {
         let (config, hold) = (Config::default(), lapwing_proxy::hold::Config::default());
         let settings = ConnectionSettings { config, hold, respond_server_timing: false, tracing, tap, observer };
         let target = Target::Tcp(upstream.to_string());
-        let parts =
-            DataPlane { settings: ConfigHandle::fixed(settings), upstreams: Upstreams::at(target), counters: Arc::default() };
+        let parts = DataPlane {
+            settings: ConfigHandle::fixed(settings),
+            upstreams: Upstreams::at(target),
+            counters: Arc::default(),
+            levers: Levers::default(),
+        };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let serving = lapwing_proxy::serve(listener, parts.clone(), CancellationToken::new());

@@ -1,0 +1,81 @@
+//! What a trial turns on and off: settings of the data plane that exist without it. A further lever is a name here and a switch in
+//! [`Levers`], which its code reads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use lapwing_proxy::Levers;
+use lapwing_settings::LeverPosition;
+
+/// A lever by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrialLever {
+    /// Nothing.
+    #[default]
+    Off,
+    /// `proxy.quick_ack`.
+    QuickAck,
+    /// `upstream_policy`, not that of a route.
+    LeastRequests,
+    /// Its reverse.
+    RoundRobin,
+}
+
+impl TrialLever {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::QuickAck => "quick_ack",
+            Self::LeastRequests => "least_requests",
+            Self::RoundRobin => "round_robin",
+        }
+    }
+
+    /// Whether there is nothing to choose from with a single upstream.
+    pub(crate) const fn chooses_upstreams(self) -> bool {
+        matches!(self, Self::LeastRequests | Self::RoundRobin)
+    }
+
+    /// Turns it on or off, or leaves it to the configuration.
+    pub(crate) fn turn(self, levers: &Levers, on: Option<bool>) {
+        let position = |on: Option<bool>| match on {
+            None => LeverPosition::AsConfigured,
+            Some(true) => LeverPosition::On,
+            Some(false) => LeverPosition::Off,
+        };
+        match self {
+            Self::Off => {}
+            Self::QuickAck => levers.quick_ack.set(position(on)),
+            Self::LeastRequests => levers.least_requests.set(position(on)),
+            Self::RoundRobin => levers.least_requests.set(position(on.map(|on| !on))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lever_turns_its_switch_and_lets_it_go() {
+        let levers = Levers::default();
+        let stand = || [&levers.quick_ack, &levers.least_requests].map(|lever| [lever.is_on(false), lever.is_on(true)]);
+        let (free, off, on) = ([false, true], [false, false], [true, true]);
+        for (lever, turned_on, turned_off) in [
+            (TrialLever::QuickAck, [on, free], [off, free]),
+            (TrialLever::LeastRequests, [free, on], [free, off]),
+            (TrialLever::RoundRobin, [free, off], [free, on]),
+            (TrialLever::Off, [free, free], [free, free]),
+        ] {
+            lever.turn(&levers, Some(true));
+            assert_eq!(stand(), turned_on, "{}", lever.name());
+            lever.turn(&levers, Some(false));
+            assert_eq!(stand(), turned_off, "{}", lever.name());
+            lever.turn(&levers, None);
+            assert_eq!(stand(), [free, free], "{}", lever.name());
+        }
+    }
+}
