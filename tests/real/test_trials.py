@@ -120,7 +120,7 @@ def test_without_a_trial_there_is_nothing_of_it(trial):
     with Users(lapwing.port, 10):
         wait_for(lambda: sum(sample(lapwing, "lapwing_upstream_up").values()) == 2, 10, "both are up")
     assert "lapwing_trial" not in lapwing.metrics() and shown(lapwing) is None
-    assert b"nothing is tried" in lapwing.get("/trials")[2] and lapwing.json("/config")["trial"]["lever"] == "off"
+    assert b"nothing is tried" in lapwing.get("/trials")[2] and lapwing.json("/config")["values"]["trial"]["lever"] == "off"
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::cast_precision_loss, reason = "a bin is wider")]
     fn bins_have_no_gaps_and_no_value_is_beyond_them() {
         let mut histogram = LogHistogram::default();
         for ns in [0, 1, 127, 128, 129, 255, 256, 1_000_003, 1 << 42, u64::MAX] {

@@ -3,7 +3,7 @@
 //!
 //! - `config`: the section `trial`; `lever`: what can be tried;
 //! - `schedule`: when it is on; `block`: what requests show of a block; `measure`: what blocks show of the lever;
-//! - `trial`: one trial; here is what starts and ends them.
+//! - `trial`: one trial; `shown`: what is shown of it; here is what starts and ends trials.
 //!
 //! It is beside [`split`](crate::split), because it is the same in form: it takes clients' requests as the aggregator has them, moves a switch of the data
 //! plane, and its settings may change at any time. The statistics are lapwing-compare's.
@@ -13,6 +13,7 @@ mod config;
 mod lever;
 mod measure;
 mod schedule;
+mod shown;
 mod trial;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub use self::config::{Config, HarmLimits};
 pub use self::lever::TrialLever;
 pub use self::measure::{TrialEffect, TrialMeasure, TrialVerdict};
-pub use self::trial::{BlockSide, ShownBlock, TrialSide, TrialSnapshot, TrialState, TrialStatus};
+pub use self::shown::{BlockSide, ShownBlock, TrialSide, TrialSnapshot, TrialState, TrialStatus};
 
 use self::trial::Trial;
 use lapwing_ledger::{Ledger, Stamp};
