@@ -131,6 +131,7 @@ impl Recording {
             upstreams: Arc::new(Vec::new),
             engine: Arc::new(Vec::new),
             split: None,
+            trials: None,
             shadow: None,
             recording: Arc::default(),
             diagnosis: None,

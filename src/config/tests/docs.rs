@@ -106,8 +106,8 @@ fn what_is_within_a_range_is_read_and_what_is_beyond_is_not() {
     for (key, (low, high)) in ranges.iter().filter(|(key, _)| !key.contains(['*', '['])) {
         // to the edge and no further
         let sources = |value: &str| {
-            let env =
-                [("LAPWING_UPSTREAM", "http://m:1"), ("LAPWING_ATTRIBUTION__QUIET", "0s"), (&sources::variable(key), value)];
+            let (upstream, quiet) = (("LAPWING_UPSTREAM", "http://m:1"), ("LAPWING_ATTRIBUTION__QUIET", "0s"));
+            let env = [upstream, quiet, ("LAPWING_TRIAL__DROP", "0s"), (&sources::variable(key), value)];
             Sources { env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(), ..Sources::default() }
         };
         let edges = if key == "engine.min_wait" { vec![low] } else { vec![low, high] };
