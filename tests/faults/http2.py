@@ -23,6 +23,8 @@ class Stream:
 
     def __init__(self):
         self.fields, self.received, self.trailers, self.reset, self.ended = {}, bytearray(), {}, None, False
+        self.connection = None
+        """Of a server's stream: the number of its connection."""
 
     @property
     def body(self):
@@ -122,10 +124,10 @@ class Client:
 
 class Server:
     """Listens on loopback; calls `script(h2, stream, send)` for each request whose head has arrived. `requests` has what came: by stream its
-    fields, body, whether it ended, and the code of a reset."""
+    fields, body, whether it ended, and the code of a reset. `connections` counts them. Each begins with `settings`."""
 
-    def __init__(self, script):
-        self.script, self.requests, self.faults = script, [], []
+    def __init__(self, script, settings=None):
+        self.script, self.settings, self.requests, self.faults, self.connections = script, settings, [], [], 0
 
     def __enter__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -143,10 +145,14 @@ class Server:
                 sock, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(sock, self.connections), daemon=True).start()
 
-    def _serve(self, sock):
+    def _serve(self, sock, number):
         connection = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
+        connection.number = number
+        connection.local_settings.update(self.settings or {})
+        connection.local_settings.acknowledge()  # the library sends those that are in force
         connection.initiate_connection()
         streams = {}
 
@@ -170,7 +176,7 @@ class Server:
         stream = streams.get(getattr(event, "stream_id", None))
         if isinstance(event, RequestReceived):
             stream = streams[event.stream_id] = Stream()
-            stream.fields = dict(event.headers)
+            stream.fields, stream.connection = dict(event.headers), connection.number
             self.requests.append(stream)
             self.script(connection, event.stream_id, send)
         elif isinstance(event, DataReceived):

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http_body::{Frame, SizeHint};
 
-use crate::connection::SocketMeter;
+use crate::connection::{SocketMeter, StreamPlace};
 use lapwing_ledger::Stamp;
 
 /// The rest of a request whose answer has begun, which goes on over the same stream.
@@ -27,6 +27,8 @@ pub(crate) struct H2Source {
     stream: RecvStream,
     /// The connection's.
     meter: Arc<SocketMeter>,
+    /// Until this is dropped.
+    _place: StreamPlace,
     /// Bytes that the head says are still to come.
     length: Option<u64>,
     is_data_over: bool,
@@ -34,10 +36,16 @@ pub(crate) struct H2Source {
 }
 
 impl H2Source {
-    /// The body of an answer with so many bytes, if its head says how many. With `rest`, the request is not over.
-    pub(crate) fn new(stream: RecvStream, meter: Arc<SocketMeter>, length: Option<u64>, rest: Option<Box<dyn Rest>>) -> Self {
+    /// The body of an answer with so many bytes, if its head says how many, in its place on the connection of `meter`. With `rest`, the
+    /// request is not over.
+    pub(crate) fn new(
+        stream: RecvStream,
+        (meter, place): (Arc<SocketMeter>, StreamPlace),
+        length: Option<u64>,
+        rest: Option<Box<dyn Rest>>,
+    ) -> Self {
         let length = length.or_else(|| stream.is_end_stream().then_some(0));
-        Self { stream, meter, length, is_data_over: false, rest }
+        Self { stream, meter, _place: place, length, is_data_over: false, rest }
     }
 
     /// When bytes were last read over the connection: those that the stream has just given, or later ones of another stream, which came

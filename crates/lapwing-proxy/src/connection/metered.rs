@@ -19,11 +19,21 @@ use super::gathered::{Flush, Gathered};
 use super::greeting::Greeted;
 use super::meter::SocketMeter;
 use super::reader::{Reader, read_size};
+use super::stream_load::StreamLoad;
 use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
 
 /// A message up to this many bytes is copied together: one `send` costs less than a `writev` of head and body.
 const SMALL: usize = 2048;
+
+/// What shares a connection of HTTP/2.
+#[derive(Debug)]
+enum Sharers {
+    /// A client's requests, which its meter counts until their answers are written.
+    Requests(Arc<SocketMeter>),
+    /// Streams to the upstream.
+    Streams(Arc<StreamLoad>),
+}
 
 /// A socket whose reads and writes are stamped.
 #[derive(Debug)]
@@ -34,8 +44,8 @@ pub(crate) struct MeteredSocket {
     blocked: Option<Stamp>,
     /// Bytes that were read and stamped, and are read again before others.
     pub(crate) read_ahead: Bytes,
-    /// The meter of the client's connection whose requests share this one (HTTP/2).
-    shared_by: Option<Arc<SocketMeter>>,
+    /// Who shares it (HTTP/2).
+    shared_by: Option<Sharers>,
     gathered: Gathered,
     reader: Reader,
     greeted: Greeted,
@@ -57,10 +67,10 @@ impl MeteredSocket {
         }
     }
 
-    /// A connection to the upstream that all requests of one client's connection share, whose meter is `client`.
-    pub(crate) fn shared_upstream(socket: Socket, meter: Arc<SocketMeter>, client: Arc<SocketMeter>) -> Self {
+    /// A connection to the upstream that the streams of `load` share.
+    pub(crate) fn shared_upstream(socket: Socket, meter: Arc<SocketMeter>, load: Arc<StreamLoad>) -> Self {
         let mut this = Self::upstream(socket, meter);
-        this.shared_by = Some(client);
+        this.shared_by = Some(Sharers::Streams(load));
         this
     }
 
@@ -183,7 +193,11 @@ impl MeteredSocket {
 
     /// Returns whether more than one request is under way.
     fn is_shared(&self) -> bool {
-        self.shared_by.as_ref().is_some_and(|meter| meter.open.load(Relaxed) > 1)
+        match &self.shared_by {
+            None => false,
+            Some(Sharers::Requests(meter)) => meter.open.load(Relaxed) > 1,
+            Some(Sharers::Streams(load)) => load.open() > 1,
+        }
     }
 
     /// Gathers `bufs`. `None` if they are too large, and nothing else waits: then they go by themselves.
@@ -271,7 +285,7 @@ impl AsyncRead for MeteredSocket {
                 if buf.filled().len() > before {
                     if self.client.as_mut().is_some_and(|client| client.is_preface(&buf.filled()[before..])) {
                         self.meter.is_multiplexed.store(true, Relaxed);
-                        self.shared_by = Some(self.meter.clone());
+                        self.shared_by = Some(Sharers::Requests(self.meter.clone()));
                     }
                     self.meter.on_read(self.socket.came());
                 }

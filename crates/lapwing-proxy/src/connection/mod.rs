@@ -16,6 +16,7 @@ mod quiet_waker;
 mod reader;
 mod refused_heads;
 mod stamps;
+mod stream_load;
 
 pub(crate) use body_wait::BodyArrival;
 pub(crate) use client_side::{ClientTimeouts, OnRefusal};
@@ -28,3 +29,4 @@ pub(crate) use metered::MeteredSocket;
 pub(crate) use opening::Opening;
 pub(crate) use quiet_waker::QuietWaker;
 pub(crate) use stamps::ConnectionStamps;
+pub(crate) use stream_load::{StreamLoad, StreamPlace, UploadWait};

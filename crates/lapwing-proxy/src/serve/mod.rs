@@ -34,7 +34,8 @@ use super::error::Error as TimeLimit;
 use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
 use super::placement::{PlacedUpstream, Upstreams};
 use super::stack::{HyperService, StackSettings, StackSource, stack};
-use super::upstream::{CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, STREAM_WINDOW, UpstreamContext};
+use super::upstream::{CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, H2Pool, STREAM_WINDOW, UpstreamContext};
+use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
 use lapwing_settings::{ConfigHandle, LeverSwitch};
@@ -109,6 +110,9 @@ pub(crate) async fn serve_with<S>(
         () = accepting => {}
         () = sweep((&first, &others), &settings) => {}
     }
+    for upstream in std::iter::once(&first).chain(&others) {
+        upstream.h2_pool.close();
+    }
     tasks.finished().await;
 }
 
@@ -120,6 +124,7 @@ fn contexts(upstreams: &Upstreams, pool_idle: Duration, tasks: &Tasks) -> (Arc<U
             own_protocol: upstream.protocol,
             health: upstream.health.clone(),
             pool: Arc::new(ConnectionPool::new(pool_idle, tasks.clone())),
+            h2_pool: H2Pool::default(),
             traits: Arc::default(),
             tasks: tasks.clone(),
         })
@@ -137,6 +142,7 @@ async fn sweep((first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>])
             if upstream.pool.sweep(settings.load().exchange.config.pool_idle_timeout.get()).await {
                 upstream.on_goodbye();
             }
+            upstream.h2_pool.sweep(Stamp::now());
             if !others.is_empty() {
                 upstream.health.look_for_absent(&upstream.target, &upstream.tasks);
             }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use http::{Request, Version};
 
 use super::context::UpstreamContext;
-use super::h2::H2Connection;
+use super::h2_pool::H2Client;
 use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::RequestAccount;
 use crate::placement::{Placed, Placement};
 
-/// One upstream, and this client's connection to it.
+/// One upstream, and this client's streams to it.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientUpstream {
     pub(crate) context: Arc<UpstreamContext>,
-    pub(crate) h2: Arc<H2Connection>,
+    pub(crate) h2: Arc<H2Client>,
 }
 
 /// All of them.

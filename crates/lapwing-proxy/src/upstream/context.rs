@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{Request, Version};
 
+use super::h2_pool::H2Pool;
 use super::pool::ConnectionPool;
 use super::traits::UpstreamTraits;
 use crate::body::RequestBody;
@@ -24,7 +25,9 @@ pub(crate) struct UpstreamContext {
     pub(crate) own_protocol: Option<UpstreamProtocol>,
     /// What is known of it by all workers.
     pub(crate) health: Arc<UpstreamHealth>,
+    /// Its connections of HTTP/1.1.
     pub(crate) pool: Arc<ConnectionPool>,
+    pub(crate) h2_pool: H2Pool,
     /// What was learnt of it.
     pub(crate) traits: Arc<UpstreamTraits>,
     pub(crate) tasks: Tasks,

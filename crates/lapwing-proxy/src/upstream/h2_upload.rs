@@ -10,6 +10,7 @@ use h2::{Reason, SendStream};
 use http_body::Body;
 
 use crate::body::{RequestBody, RequestBodyError};
+use crate::connection::UploadWait;
 
 /// A first piece of up to so many bytes is queued with the head, before the stream has a window: it is one frame of any peer (RFC 9113, 4.2), and
 /// would wait here if it did not wait there. To ask for the window would take one more turn of this task and of the connection's.
@@ -39,6 +40,9 @@ pub(crate) struct H2Upload {
     has_begun: bool,
     /// If they were not heard yet.
     settings: Option<SettingsHeard>,
+    window: UploadWait,
+    /// The first piece, if it was sent and is the last too.
+    whole: Option<Bytes>,
 }
 
 impl std::fmt::Debug for H2Upload {
@@ -48,8 +52,28 @@ impl std::fmt::Debug for H2Upload {
 }
 
 impl H2Upload {
-    pub(crate) const fn new(body: RequestBody, stream: SendStream<Bytes>, settings: Option<SettingsHeard>) -> Self {
-        Self { body, stream, waiting: None, has_begun: false, settings }
+    pub(crate) const fn new(
+        body: RequestBody,
+        stream: SendStream<Bytes>,
+        settings: Option<SettingsHeard>,
+        window: UploadWait,
+    ) -> Self {
+        Self { body, stream, waiting: None, has_begun: false, settings, window, whole: None }
+    }
+
+    /// The body, if one piece was all of it, and was sent.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        self.whole.take()
+    }
+
+    /// Whether something of the body was taken.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The body, if nothing of it was taken.
+    pub(crate) fn unbegun(self) -> Option<RequestBody> {
+        (!self.has_begun).then_some(self.body)
     }
 
     /// Whether a piece can go before the stream has a window.
@@ -70,7 +94,9 @@ impl H2Upload {
                     self.settings = None;
                 }
                 while self.stream.capacity() == 0 {
-                    match ready!(self.stream.poll_capacity(cx)) {
+                    let polled = self.stream.poll_capacity(cx);
+                    self.window.set(polled.is_pending());
+                    match ready!(polled) {
                         Some(Ok(_)) => {}
                         Some(Err(_)) | None => return Poll::Ready(Err(UploadError::Stream)),
                     }
@@ -91,10 +117,13 @@ impl H2Upload {
                 }
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(piece) if piece.is_empty() || self.is_first(&piece) => {
+                        let is_first = !self.has_begun;
                         self.has_begun |= !piece.is_empty();
                         let is_last = self.body.is_end_stream();
+                        let whole = (is_last && is_first).then(|| piece.clone());
                         self.send(piece, is_last)?;
                         if is_last {
+                            self.whole = whole;
                             return Poll::Ready(Ok(()));
                         }
                     }

@@ -5,7 +5,11 @@ mod context;
 mod convert;
 mod h1;
 mod h2;
+mod h2_connection;
+mod h2_open;
+mod h2_pool;
 mod h2_upload;
+mod head_copy;
 mod interim;
 mod pool;
 mod traits;
@@ -23,13 +27,13 @@ use hyper::upgrade::OnUpgrade;
 
 pub(crate) use self::client_upstreams::ClientUpstreams;
 pub(crate) use self::context::UpstreamContext;
-pub(crate) use self::h2::{CONNECTION_WINDOW, STREAM_WINDOW};
+pub(crate) use self::h2_pool::{CONNECTION_WINDOW, H2Pool, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use traits::{KnowsTraits, UpstreamTraits};
 
 use self::client_upstreams::{ClientUpstream, Elsewhere};
 use self::context::Undone;
-use self::h2::H2Connection;
+use self::h2_pool::H2Client;
 use crate::body::{ContinueGate, Drive, KeptRequest, RequestBody, ResponseBody, TrackedRequest};
 use crate::config::UpstreamProtocol;
 use crate::connection::Greeting;
@@ -89,13 +93,13 @@ fn carry(
 /// Over HTTP/2, once the upstream has said that it speaks it; else over HTTP/1.1.
 async fn over_either(
     context: Arc<UpstreamContext>,
-    h2: Arc<H2Connection>,
+    h2: Arc<H2Client>,
     elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
     let in_flight = tracked.in_flight.clone();
     in_flight.account.stamps.dispatch();
-    let greeting = match h2.greeting(&context, &in_flight.account, &in_flight.meter).await {
+    let greeting = match h2.greeting(&context, &in_flight.account).await {
         Ok(greeting) => greeting,
         Err(error) => {
             let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &in_flight.account, Version::HTTP_2));
@@ -122,7 +126,7 @@ async fn over_either(
 
 async fn over_h2(
     mut context: Arc<UpstreamContext>,
-    mut h2: Arc<H2Connection>,
+    mut h2: Arc<H2Client>,
     mut elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
@@ -130,11 +134,10 @@ async fn over_h2(
     refuse_tunnel(&request)?;
     convert::to_h2(&mut request, &context.target);
     let mut response = loop {
-        let Undone { error, request: unwritten } =
-            match h2.carry_request(&context, request, (&in_flight.account, &in_flight.meter)).await {
-                Ok(response) => break response,
-                Err(undone) => undone,
-            };
+        let Undone { error, request: unwritten } = match h2.carry_request(&context, request, &in_flight.account).await {
+            Ok(response) => break response,
+            Err(undone) => undone,
+        };
         match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_2) {
             Some((other, unwritten)) => (context, h2, request) = (other.context, other.h2, unwritten),
             None => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight.account)).await),
@@ -151,7 +154,7 @@ async fn over_h2(
 /// Over HTTP/1.1. With `is_kept`, the request can go over `h2` if the upstream turns out to speak nothing else.
 async fn over_h1(
     mut context: Arc<UpstreamContext>,
-    h2: Option<Arc<H2Connection>>,
+    h2: Option<Arc<H2Client>>,
     is_kept: bool,
     mut elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
@@ -229,7 +232,7 @@ fn another(
 /// A request failed over HTTP/1.1. It goes over HTTP/2 if the upstream turns out to speak nothing else, and the request was `kept`.
 async fn over_h2_after(
     context: Arc<UpstreamContext>,
-    kept: Option<(Arc<H2Connection>, Box<KeptRequest>)>,
+    kept: Option<(Arc<H2Client>, Box<KeptRequest>)>,
     error: Error,
     in_flight: Arc<InFlight>,
 ) -> Result<Response<ResponseBody>, Error> {
@@ -272,7 +275,7 @@ fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, account: 
 /// A gRPC call to an upstream that has not spoken HTTP/2 so far.
 async fn grpc_over_h2(
     context: Arc<UpstreamContext>,
-    h2: Arc<H2Connection>,
+    h2: Arc<H2Client>,
     elsewhere: Option<Box<Elsewhere>>,
     tracked: TrackedRequest,
 ) -> Result<Response<ResponseBody>, Error> {
