@@ -19,6 +19,7 @@ use super::gathered::{Flush, Gathered};
 use super::greeting::Greeted;
 use super::meter::SocketMeter;
 use super::reader::{Reader, read_size};
+use super::refused_writes::RefusedWrites;
 use super::stream_load::StreamLoad;
 use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
@@ -49,6 +50,8 @@ pub(crate) struct MeteredSocket {
     gathered: Gathered,
     reader: Reader,
     greeted: Greeted,
+    /// Of the upstream.
+    refused_writes: RefusedWrites,
 }
 
 impl MeteredSocket {
@@ -64,6 +67,7 @@ impl MeteredSocket {
             gathered: Gathered::default(),
             reader: Reader::default(),
             greeted: Greeted::default(),
+            refused_writes: RefusedWrites::default(),
         }
     }
 
@@ -220,7 +224,8 @@ impl MeteredSocket {
             let before = self.before_write();
             let result = Pin::new(&mut self.socket).poll_write(cx, self.gathered.rest());
             ready!(self.after_write(cx, before, &result))?;
-            match ready!(result)? {
+            let length = self.gathered.rest().len();
+            match ready!(self.on_written(result, length))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 n => self.gathered.on_sent(n),
             }
@@ -237,7 +242,12 @@ impl MeteredSocket {
             self.meter.on_write(Stamp::now());
             self.meter.on_unblocked(since);
         }
-        result
+        self.on_written(result.map_ok(|()| 0), 0).map_ok(drop)
+    }
+
+    /// What is said of a write of `length` bytes that had this result.
+    fn on_written(&mut self, result: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
+        if self.client.is_some() { result } else { self.refused_writes.on_write(result, length) }
     }
 
     /// Stamps a write. Time in which a write waits is the client's: egress, not the model's.
@@ -279,6 +289,7 @@ impl AsyncRead for MeteredSocket {
         self.gathered.on_polled();
         let before = buf.filled().len();
         let polled = self.poll_socket(cx, buf);
+        let polled = self.refused_writes.on_read(polled, buf.filled().len() - before);
         self.meter.is_watched.store(self.reader.is_told(), Relaxed);
         match polled {
             Poll::Ready(Ok(())) => {
@@ -330,7 +341,7 @@ impl AsyncWrite for MeteredSocket {
         self.count_refused(bufs, &result);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            _ => result,
+            _ => self.on_written(result, bufs.iter().map(|buf| buf.len()).sum()),
         }
     }
 

@@ -15,6 +15,7 @@ mod opening;
 mod quiet_waker;
 mod reader;
 mod refused_heads;
+mod refused_writes;
 mod stamps;
 mod stream_load;
 
