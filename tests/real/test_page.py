@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from lapwing import NO_SPANS
 from process import wait_for
 from test_admin_reads import Asked
 
@@ -264,3 +265,23 @@ def test_the_diagnosis_opens_with_a_click_and_stays_open(browser, lapwing):
         shown.page.wait_for_timeout(200)
         assert evidence.is_visible(), "what is open stays open"
         assert shown.page.locator("main img").count() == 0 and shown.faults == []
+
+
+def test_a_split_and_a_trial_are_shown_where_there_are_some(browser, lapwing, start_lapwing, raw_server, tmp_path):
+    panels = "() => ['split', 'trials', 'shadow'].filter(name => !document.getElementById(`${name}-panel`).hidden)"
+    with Page(browser, lapwing) as shown:
+        shown.until("document.querySelector('#shadow').textContent")
+        assert shown.page.evaluate(panels) == []
+    file = tmp_path / "lapwing.yaml"
+    file.write_text(f"""
+upstreams: {{a: {{url: "{raw_server.url}"}}, b: {{url: "{raw_server.url.replace('127.0.0.1', 'localhost')}"}}}}
+split: {{candidate: b, share: 5%}}
+trial: {{lever: least_requests}}
+""")
+    acting = start_lapwing(None, config=file, env=NO_SPANS)
+    wait_for(acting.is_ready, 20, "lapwing is ready")
+    with Page(browser, acting) as shown:
+        shown.until("document.querySelector('#trials').textContent.startsWith('lever `least_requests`')")
+        shown.until("document.querySelector('#split').textContent.includes('5')")
+        assert shown.page.evaluate(panels) == ["split", "trials"]
+        assert shown.faults == []

@@ -2,8 +2,9 @@
 "use strict";
 
 const REMEMBERED = 300; // looks, a second each
-const SLOW_MS = 5000; // how often the slowest requests and the shadow report are asked for
+const SLOW_MS = 5000; // how often the slowest requests and the reports are asked for
 const MOST_SERIES = 500; // that are remembered; as many as are shown
+const REPORTS = { split: "nothing is split", trials: "nothing is tried", shadow: "there is no shadow target" }; // how each begins if there is none
 const MOST_DIAGNOSED = 8; // routes whose diagnosis is shown: those that lost most time
 
 const page = {
@@ -89,7 +90,7 @@ function askForToken(isWrong) {
   });
 }
 
-// What is asked for every few seconds: the slowest requests of the chosen series, the diagnosis, and the shadow report.
+// What is asked for every few seconds: the slowest requests of the chosen series, the diagnosis, and the reports.
 async function slowly(signal) {
   while (!signal.aborted) {
     const series = find(page.chosen);
@@ -101,9 +102,11 @@ async function slowly(signal) {
       }
     }
     await diagnose();
-    const report = await (await ask("shadow", "text/plain")).text();
-    at("shadow-panel").hidden = report.startsWith("there is no shadow target");
-    at("shadow").textContent = report;
+    for (const [name, none] of Object.entries(REPORTS)) {
+      const report = await (await ask(name, "text/plain")).text();
+      at(`${name}-panel`).hidden = report.startsWith(none);
+      at(name).textContent = report;
+    }
     for (let waited = 0; waited < SLOW_MS && !page.hurry && !signal.aborted; waited += 100) await sleep(100);
     page.hurry = false;
   }
