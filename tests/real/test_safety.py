@@ -4,6 +4,7 @@ A web shop, a wallet that speaks JSON-RPC and login forms share a proxy with a s
 asked again whenever it may be, and a recording. Their paths are those of inference protocols; their bodies are not.
 """
 
+import contextlib
 import json
 import re
 import socket
@@ -38,6 +39,10 @@ class Server:
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection):
+        with contextlib.suppress(ConnectionError):  # a Lapwing that is killed resets it
+            self.answer(connection)
+
+    def answer(self, connection):
         pending = b""
         while True:
             while b"\r\n\r\n" not in pending:
