@@ -146,7 +146,7 @@ impl Control {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
             split,
-            trials,
+            trials: Some(trials),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -208,10 +208,10 @@ fn live_split(whole: &ConfigHandle<Loaded>, upstreams: &RunningUpstreams, labels
     Some(Arc::new(Mutex::new(LiveSplit::new(traffic, config, candidate, labels.clone(), Stamp::now()))))
 }
 
-/// What tries a lever, if the configuration names one at any time.
-fn lever_trials(whole: &ConfigHandle<Loaded>, levers: Levers) -> Option<Arc<Mutex<LeverTrials>>> {
+/// What tries a lever once the configuration names one, which may be at any time.
+fn lever_trials(whole: &ConfigHandle<Loaded>, levers: Levers) -> Arc<Mutex<LeverTrials>> {
     let config = whole.map(|loaded| loaded.config.trial.clone());
-    Some(Arc::new(Mutex::new(LeverTrials::new(config, levers, rand::random(), Stamp::now()))))
+    Arc::new(Mutex::new(LeverTrials::new(config, levers, rand::random(), Stamp::now())))
 }
 
 /// Where it shows that something of the telemetry is missing.

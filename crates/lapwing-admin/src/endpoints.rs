@@ -61,6 +61,8 @@ const PLAIN: &[(&str, SchemaOf)] = &[(TEXT, any_text)];
 /// A figure's names choose series.
 const ROUTE: Parameter = Parameter { name: "route", about: "only this route, by its name in `series`", schema: any_text };
 const MODEL: Parameter = Parameter { name: "model", about: "only this model; empty: traffic without a model", schema: any_text };
+const FORMAT: Parameter =
+    Parameter { name: "format", about: "the form of the answer, whatever `Accept` says", schema: |_| diagnosis_format() };
 const WINDOW: Parameter = Parameter { name: "window", about: "the window of the figures", schema: |_| window(Window::default()) };
 
 /// Refused by every path that makes its answer on demand.
@@ -152,7 +154,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             },
             ROUTE,
             MODEL,
-            Parameter { name: "format", about: "the form of the answer, whatever `Accept` says", schema: |_| diagnosis_format() },
+            FORMAT,
         ],
         answers: &[
             ok(
@@ -180,11 +182,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         is_post: false,
         is_guarded: true,
         shows: "what requests say of the candidate of a live split, its share, and why that rises, waits or fell to nothing (text; JSON by Accept: application/json or ?format=json)",
-        parameters: &[Parameter {
-            name: "format",
-            about: "the form of the answer, whatever `Accept` says",
-            schema: |_| diagnosis_format(),
-        }],
+        parameters: &[FORMAT],
         answers: &[
             ok(
                 "sentences, or every figure; null where nothing is split",
@@ -199,11 +197,7 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
         is_post: false,
         is_guarded: true,
         shows: "what blocks of time show of a lever that is on and off in turn: what cannot be judged, its effects, why it was stopped (text; JSON by Accept: application/json or ?format=json)",
-        parameters: &[Parameter {
-            name: "format",
-            about: "the form of the answer, whatever `Accept` says",
-            schema: |_| diagnosis_format(),
-        }],
+        parameters: &[FORMAT],
         answers: &[
             ok(
                 "sentences, or every figure; null where nothing is tried",

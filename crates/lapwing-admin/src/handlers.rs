@@ -28,7 +28,12 @@ pub(crate) async fn exchanges(State(admin): State<Admin>, uri: Uri) -> Response 
     }
 }
 
-/// In words, unless JSON is asked for by name: who types `curl` wants to read.
+/// Whether a report is given as JSON: by the query's `format`, else if `Accept` names it. Who types `curl` wants to read.
+fn wants_json(format: Option<query::DiagnosisFormat>, head: &HeaderMap) -> bool {
+    format.map_or_else(|| accepts(head, JSON), |format| format == query::DiagnosisFormat::Json)
+}
+
+/// In words, unless JSON is asked for by name.
 pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
     let query::DiagnosisQuery { window, names, format } = match query::diagnosis(&uri) {
         Ok(asked) => asked,
@@ -37,7 +42,7 @@ pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: Header
     let Some(surface) = admin.surfaces.diagnosis.clone() else {
         return text(StatusCode::NOT_FOUND, "nothing is diagnosed: diagnosis.enabled is off");
     };
-    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
+    let wants_json = wants_json(format, &head);
     admin
         .make(move |_| {
             let latest = surface.latest(window.unwrap_or(surface.window), Stamp::now());
@@ -73,11 +78,10 @@ pub(crate) async fn shadow_report(State(admin): State<Admin>, peer: Option<Exten
 
 /// What a live split shows, in words unless JSON is asked for by name.
 pub(crate) async fn split(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
-    let format = match query::format(&uri) {
-        Ok(format) => format,
+    let wants_json = match query::format(&uri) {
+        Ok(format) => wants_json(format, &head),
         Err(error) => return refuse(&error),
     };
-    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
     admin
         .make(move |surfaces| {
             let view = surfaces.split.as_ref().map(|split| split::view(split));
@@ -90,11 +94,10 @@ pub(crate) async fn split(State(admin): State<Admin>, uri: Uri, head: HeaderMap)
 
 /// What a trial shows, in words unless JSON is asked for by name.
 pub(crate) async fn trials(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
-    let format = match query::format(&uri) {
-        Ok(format) => format,
+    let wants_json = match query::format(&uri) {
+        Ok(format) => wants_json(format, &head),
         Err(error) => return refuse(&error),
     };
-    let wants_json = format.map_or_else(|| accepts(&head, JSON), |format| format == query::DiagnosisFormat::Json);
     admin
         .make(move |surfaces| {
             let view = surfaces.trials.as_ref().and_then(|trials| trials::view(trials));

@@ -46,6 +46,8 @@ pub mod recording;
 mod repeatable;
 pub mod replay;
 mod sampler;
+#[cfg(test)]
+mod seeded_random;
 mod settings;
 pub mod split;
 mod surface;

@@ -186,7 +186,7 @@ impl Kept<'_> {
     }
 
     /// Lets time pass for the live split and the trial.
-    pub(crate) fn tick_split(&mut self) {
+    pub(crate) fn tick_split_and_trial(&mut self) {
         if let Some(split) = &mut self.split {
             split.tick(self.now);
         }

@@ -149,8 +149,8 @@ impl Aggregation {
     }
 
     /// Tries a lever by what clients' requests show.
-    pub(crate) fn trying(self, trials: Option<Arc<Mutex<LeverTrials>>>) -> Self {
-        Self { destinations: Destinations { trials, ..self.destinations }, ..self }
+    pub(crate) fn trying(self, trials: Arc<Mutex<LeverTrials>>) -> Self {
+        Self { destinations: Destinations { trials: Some(trials), ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
@@ -269,7 +269,7 @@ impl Aggregation {
         kept.tick_pairs();
         kept.tick_sampler();
         kept.tick_diagnosis();
-        kept.tick_split();
+        kept.tick_split_and_trial();
         let (pending, orphans) = self.aggregator.fill();
         self.counters.set(Counter::Pending, pending as u64);
         self.counters.set(Counter::OrphanSpans, orphans as u64);

@@ -225,7 +225,7 @@ impl MeteredSocket {
             let result = Pin::new(&mut self.socket).poll_write(cx, self.gathered.rest());
             ready!(self.after_write(cx, before, &result))?;
             let length = self.gathered.rest().len();
-            match ready!(self.on_written(result, length))? {
+            match ready!(self.on_written(result, || length))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 n => self.gathered.on_sent(n),
             }
@@ -242,11 +242,11 @@ impl MeteredSocket {
             self.meter.on_write(Stamp::now());
             self.meter.on_unblocked(since);
         }
-        self.on_written(result.map_ok(|()| 0), 0).map_ok(drop)
+        self.on_written(result.map_ok(|()| 0), || 0).map_ok(drop)
     }
 
-    /// What is said of a write of `length` bytes that had this result.
-    fn on_written(&mut self, result: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
+    /// What is said of a write of `length()` bytes that had this result.
+    fn on_written(&mut self, result: Poll<io::Result<usize>>, length: impl FnOnce() -> usize) -> Poll<io::Result<usize>> {
         if self.client.is_some() { result } else { self.refused_writes.on_write(result, length) }
     }
 
@@ -341,7 +341,7 @@ impl AsyncWrite for MeteredSocket {
         self.count_refused(bufs, &result);
         match self.after_write(cx, before, &result) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            _ => self.on_written(result, bufs.iter().map(|buf| buf.len()).sum()),
+            _ => self.on_written(result, || bufs.iter().map(|buf| buf.len()).sum()),
         }
     }
 

@@ -12,12 +12,16 @@ pub(crate) struct RefusedWrites {
 }
 
 impl RefusedWrites {
-    /// What is said of a write of `length` bytes that had this result.
-    pub(crate) fn on_write(&mut self, result: Poll<io::Result<usize>>, length: usize) -> Poll<io::Result<usize>> {
+    /// What is said of a write of `length()` bytes that had this result.
+    pub(crate) fn on_write(
+        &mut self,
+        result: Poll<io::Result<usize>>,
+        length: impl FnOnce() -> usize,
+    ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Err(error)) if is_refusal(error.kind()) => {
                 self.error = Some(error);
-                Poll::Ready(Ok(length))
+                Poll::Ready(Ok(length()))
             }
             result => result,
         }
@@ -42,7 +46,7 @@ mod tests {
     use std::pin::Pin;
     use std::sync::Arc;
 
-    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
     use tokio::net::{TcpListener, TcpStream};
 
     use crate::connection::{MeteredSocket, SocketMeter};
@@ -57,6 +61,7 @@ mod tests {
         theirs.readable().await.unwrap();
         theirs.write_all(answer).await.unwrap();
         drop(theirs); // over unread bytes: a reset
+        ours.ready(Interest::ERROR).await.unwrap();
         MeteredSocket::upstream(Socket::Tcp(ours), Arc::<SocketMeter>::default())
     }
 

@@ -12,6 +12,7 @@ use crate::connection::{Greeting, SocketMeter, StreamLoad};
 
 /// Streams of one connection, at most; so many may be opened before the upstream has said how many it takes.
 pub(crate) const MAX_STREAMS: u32 = 100;
+
 /// How much a connection takes ahead of those who read, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use h2::client;
 use http::Version;
@@ -27,7 +27,7 @@ impl H2Connection {
         &self,
         upstream: &UpstreamContext,
         account: &RequestAccount,
-        overdue: impl Fn(&mut std::task::Context<'_>, Stamp, &mut LazyDeadline) -> Poll<Error>,
+        overdue: impl Fn(&mut Context<'_>, Stamp, &mut LazyDeadline) -> Poll<Error>,
     ) -> Result<Greeting, Error> {
         let mut heard = match self.sender(upstream, account).await {
             Ok((sender, _)) => sender.state.heard.clone(),

@@ -1,7 +1,7 @@
 //! A copy of a request's head, to send it once more over HTTP/2: h2 keeps the head itself.
 //!
-//! Every request pays for it, and few need it. So fields are copied as bytes, one after the other: to clone name and value of each costs three
-//! times as much, because the first clone of a value allocates what counts them.
+//! Every request pays for it, and few need it. So fields are copied as bytes, one after the other: to clone name and value of each costs
+//! nearly twice as much, because the first clone of a value allocates what counts them.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 

@@ -6,28 +6,7 @@
 //! ```
 
 use super::*;
-
-/// Numbers that are the same in every run of a seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "53 bits")]
-    fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// About normal, of variance 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
-}
+use crate::seeded_random::SeededRandom;
 
 #[derive(Clone, Copy)]
 struct Traffic {
@@ -45,11 +24,11 @@ const BASE: Traffic = Traffic { per_second: 200, users: 0, slower: 1.0, failing:
 /// When a split by `settings` stopped, in seconds, and why; `None` within `seconds`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds of some milliseconds")]
 fn stopped(settings: &str, traffic: Traffic, seconds: u64, seed: u64) -> Option<(u64, String)> {
-    let (mut fixture, mut random) = (Fixture::new(settings), Random(seed));
+    let (mut fixture, mut random) = (Fixture::new(settings), SeededRandom::new(seed));
     let mut drift = 0.0;
     for n in 0..traffic.per_second * seconds {
         let user = if traffic.users == 0 { n + 1 } else { 1 + random.next() % traffic.users };
-        let mut own = Random(seed ^ user.wrapping_mul(0x5851_f42d_4c95_7f2d));
+        let mut own = SeededRandom::new(seed ^ user.wrapping_mul(0x5851_f42d_4c95_7f2d));
         let is_candidate = own.uniform() < fixture.split.status().share;
         // half a second's memory, and users that differ by a fifth
         drift = 0.99 * drift + 0.02 * random.normal();

@@ -6,28 +6,7 @@
 //! ```
 
 use super::*;
-
-/// Numbers that are the same in every run of a seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "53 bits")]
-    fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// About normal, of variance 1.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
-    }
-}
+use crate::seeded_random::SeededRandom;
 
 /// What moves besides the lever.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +45,7 @@ const TENTH: Effect = Effect { slower: 1.1, ..NONE };
     reason = "nanoseconds of some milliseconds"
 )]
 fn run(settings: &str, load: Load, effect: Effect, seconds: u64, seed: u64) -> (Option<(u64, String)>, bool) {
-    let (mut fixture, mut random) = (Fixture::new(settings, seed ^ 0x5bd1), Random(seed));
+    let (mut fixture, mut random) = (Fixture::new(settings, seed ^ 0x5bd1), SeededRandom::new(seed));
     let mut drifts = load.drifts.map(|(_, spread)| spread * random.normal());
     let (mut burst_until, mut is_decided) = (0, false);
     for n in 0..load.per_second * seconds {
