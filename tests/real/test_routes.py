@@ -40,8 +40,9 @@ def claude(llama):
 
 
 def messages(i):
-    # a token that is drawn may end the answer before it begins
-    going_on = {"ignore_eos": True}
+    # a token that is drawn may end the answer before it begins; and after a first one that is a part of a character the server leaves
+    # `message_start` out
+    going_on = {"ignore_eos": True, "temperature": 0}
     return {"model": "tiny", "max_tokens": 8 + i, "messages": [{"role": "user", "content": f"la mi re {i} do fa so"}], "extra_body": going_on}
 
 
