@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::inferred::{Inference, LatestInferred};
-use lapwing_diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredStages};
+use lapwing_diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredFigures};
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::views::Names;
 
@@ -71,9 +71,9 @@ impl DiagnosisSurface {
         Self { inference: Some(inference), ..self }
     }
 
-    /// The inferred stages of series whose upstream reports nothing. Each is inferred anew if it is ten seconds old, but only a few for each
+    /// What is inferred of series whose upstream reports nothing or that have a budget. Each is inferred anew if it is ten seconds old, but only a few for each
     /// call, the oldest first: a scrape does not wait for all of them.
-    pub(crate) fn inferred(&self, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
+    pub(crate) fn inferred(&self, now: Stamp) -> Vec<(SeriesKey, InferredFigures)> {
         let Some(inference) = &self.inference else { return Vec::new() };
         self.latest_inferred.lock().refreshed(inference, now)
     }
@@ -101,10 +101,10 @@ impl DiagnosisSurface {
         };
         let surface = Self::new(Arc::new(diagnose), Arc::new(move || totalling.lock().totals()), words, window);
         surface.with_inference(Inference {
-            unreported: Arc::new(move || listing.lock().unreported()),
+            inferable: Arc::new(move || listing.lock().inferable()),
             infer: Arc::new(move |key| {
                 let windows = inferring.lock().windows_of(key);
-                windows.map(|windows| windows.infer_stages())
+                windows.map(|(windows, budget)| windows.infer_figures(&budget))
             }),
         })
     }

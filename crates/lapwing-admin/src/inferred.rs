@@ -1,10 +1,10 @@
-//! The inferred stages of series whose upstream reports nothing, by the series' names, for the surfaces that show them next to
-//! the figures of the same series: never among what was reported.
+//! What is inferred of series, by their names, for the surfaces that show it next to the figures of the same series: never among what
+//! was reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lapwing_diagnosis::InferredStages;
+use lapwing_diagnosis::InferredFigures;
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::Labels;
 
@@ -16,54 +16,54 @@ const AT_ONCE: usize = 4;
 /// Where what is inferred comes from.
 #[derive(Clone)]
 pub struct Inference {
-    /// Lists the series whose upstream reports nothing.
-    pub unreported: Arc<dyn Fn() -> Vec<SeriesKey> + Send + Sync>,
-    /// Infers the stages of one of them; `None` if it is gone.
-    pub infer: Arc<dyn Fn(SeriesKey) -> Option<InferredStages> + Send + Sync>,
+    /// Lists the series of which something is inferred.
+    pub inferable: Arc<dyn Fn() -> Vec<SeriesKey> + Send + Sync>,
+    /// Infers the figures of one of them; `None` if it is gone.
+    pub infer: Arc<dyn Fn(SeriesKey) -> Option<InferredFigures> + Send + Sync>,
 }
 
 /// What was inferred last of each series, and when.
 #[derive(Debug, Default)]
-pub(crate) struct LatestInferred(BTreeMap<SeriesKey, (Stamp, InferredStages)>);
+pub(crate) struct LatestInferred(BTreeMap<SeriesKey, (Stamp, InferredFigures)>);
 
 impl LatestInferred {
-    /// Infers anew what is oldest or was not inferred yet, and forgets series that report something or are gone.
-    pub(crate) fn refreshed(&mut self, inference: &Inference, now: Stamp) -> Vec<(SeriesKey, InferredStages)> {
-        let unreported = (inference.unreported)();
-        self.0.retain(|known, _| unreported.contains(known));
-        let with_age = unreported.into_iter().map(|key| (self.0.get(&key).map(|(at, _)| *at), key));
+    /// Infers anew what is oldest or was not inferred yet, and forgets series of which nothing is any more.
+    pub(crate) fn refreshed(&mut self, inference: &Inference, now: Stamp) -> Vec<(SeriesKey, InferredFigures)> {
+        let inferable = (inference.inferable)();
+        self.0.retain(|known, _| inferable.contains(known));
+        let with_age = inferable.into_iter().map(|key| (self.0.get(&key).map(|(at, _)| *at), key));
         let mut due: Vec<_> = with_age.filter(|(made, _)| made.is_none_or(|at| now.since(at) >= KEPT_NS)).collect();
         due.sort_unstable();
         for (_, key) in due.into_iter().take(AT_ONCE) {
-            if let Some(stages) = (inference.infer)(key) {
-                self.0.insert(key, (now, stages));
+            if let Some(figures) = (inference.infer)(key) {
+                self.0.insert(key, (now, figures));
             }
         }
-        self.0.iter().map(|(key, (_, stages))| (*key, stages.clone())).collect()
+        self.0.iter().map(|(key, (_, figures))| (*key, figures.clone())).collect()
     }
 }
 
 /// Route, model and upstream.
 type SeriesNames = [Arc<str>; 3];
 
-/// Inferred stages by the names of their series.
+/// Inferred figures by the names of their series.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InferredSeries(BTreeMap<SeriesNames, InferredStages>);
+pub(crate) struct InferredSeries(BTreeMap<SeriesNames, InferredFigures>);
 
 impl InferredSeries {
     /// What is inferred, without the series whose names gave way.
-    pub(crate) fn of(inferred: Vec<(SeriesKey, InferredStages)>, labels: &Labels) -> Self {
+    pub(crate) fn of(inferred: Vec<(SeriesKey, InferredFigures)>, labels: &Labels) -> Self {
         let live = inferred.into_iter().filter(|(key, _)| labels.live(*key) == *key);
-        Self(live.map(|(key, stages)| (labels.texts(key), stages)).collect())
+        Self(live.map(|(key, figures)| (labels.texts(key), figures)).collect())
     }
 
     /// Those of one series.
-    pub(crate) fn get(&self, route: &Arc<str>, model: &Arc<str>, upstream: &Arc<str>) -> Option<&InferredStages> {
+    pub(crate) fn get(&self, route: &Arc<str>, model: &Arc<str>, upstream: &Arc<str>) -> Option<&InferredFigures> {
         self.0.get(&[route.clone(), model.clone(), upstream.clone()])
     }
 
     /// All of them, in the order of their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SeriesNames, &InferredStages)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SeriesNames, &InferredFigures)> {
         self.0.iter()
     }
 }
@@ -82,8 +82,8 @@ mod tests {
         let start = Stamp::now();
         let mut read = |series: std::ops::Range<usize>, after_ms: u64| {
             let (now, listed) = (start.plus(after_ms * 1_000_000), keys[series].to_vec());
-            let infer = Arc::new(|_| Some(InferredStages::default()));
-            let shown = latest.refreshed(&Inference { unreported: Arc::new(move || listed.clone()), infer }, now).len();
+            let infer = Arc::new(|_| Some(InferredFigures::default()));
+            let shown = latest.refreshed(&Inference { inferable: Arc::new(move || listed.clone()), infer }, now).len();
             (shown, latest.0.values().filter(|(at, _)| *at == now).count())
         };
         assert_eq!(read(0..10, 0), (4, 4));

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::diagnosis::DiagnosisSurface;
 use super::hosted::HostedModels;
 use super::inferred::InferredSeries;
-use lapwing_diagnosis::InferredStages;
+use lapwing_diagnosis::InferredFigures;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::views::ProfilerLimits;
@@ -102,27 +102,25 @@ impl Surfaces {
 }
 
 /// How many requests the upstream works on at once, if one series alone shows it: of several, none is known to have all the slots.
-fn only_slots(inferred: &[(SeriesKey, InferredStages)]) -> Option<u32> {
-    let mut known = inferred.iter().filter_map(|(_, stages)| stages.fitted.as_ref()?.slots);
+fn only_slots(inferred: &[(SeriesKey, InferredFigures)]) -> Option<u32> {
+    let mut known = inferred.iter().filter_map(|(_, figures)| Some(figures.waiting?.slots));
     known.next().filter(|_| known.next().is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapwing_diagnosis::{FittedValue, InferredWaiting};
 
     #[test]
     fn slots_are_known_if_one_series_alone_shows_them() {
-        let stages = |slots: Option<u32>| {
-            let of = |value: f64| serde_json::json!({"value": value, "low": value, "high": value});
-            let stages = serde_json::json!({"source": "inferred", "refused": null, "fitted": {"requests": 9, "unit": "row", "queue": null,
-                "forward": {"mean_ns": of(1.0), "p50_ns": of(1.0), "p99_ns": of(1.0)}, "fixed_ns": of(1.0), "per_unit_ns": of(1.0),
-                "unexplained_mean_ns": 0, "per_ahead_ns": null, "slots": slots, "slots_interval": null, "unexplained_share": 0.0,
-                "outlier_share": 0.0}});
-            (SeriesKey::default(), serde_json::from_value(stages).unwrap())
+        let figures = |slots: Option<u32>| {
+            let per_ahead_ns = FittedValue { value: 1.0, low: 1.0, high: 1.0 };
+            let waiting = slots.map(|slots| InferredWaiting { per_ahead_ns, slots });
+            (SeriesKey::default(), InferredFigures { waiting, ..InferredFigures::default() })
         };
-        assert_eq!(only_slots(&[stages(None), stages(Some(4))]), Some(4));
-        assert_eq!(only_slots(&[stages(Some(4)), stages(Some(4))]), None);
-        assert_eq!(only_slots(&[stages(None)]), None);
+        assert_eq!(only_slots(&[figures(None), figures(Some(4))]), Some(4));
+        assert_eq!(only_slots(&[figures(Some(4)), figures(Some(4))]), None);
+        assert_eq!(only_slots(&[figures(None)]), None);
     }
 }

@@ -240,21 +240,25 @@ impl Diagnostician {
         PendingDiagnosis { diagnosis, windows }
     }
 
-    /// The series whose upstream reports nothing: at most [`MAX_INFERRED`], those with most requests.
+    /// The series of which something is inferred, because their upstream reports nothing or they have a budget: at most
+    /// [`MAX_INFERRED`], those with most requests.
     #[must_use]
-    pub fn unreported(&self) -> Vec<SeriesKey> {
+    pub fn inferable(&self) -> Vec<SeriesKey> {
         let named = self.series.iter().filter(|(key, _)| **key != SeriesKey::default());
-        let windows = named.filter_map(|(key, series)| Some((series.windows()?, *key)));
-        let unreported = windows.filter(|(windows, _)| windows.is_unreported());
-        let mut by_requests: Vec<_> = unreported.map(|(windows, key)| (std::cmp::Reverse(windows.samples()), key)).collect();
+        let of = |(key, series): (&SeriesKey, &SeriesStore)| {
+            let windows = series.windows()?;
+            (windows.is_unreported() || series.has_budget()).then(|| (std::cmp::Reverse(windows.samples()), *key))
+        };
+        let mut by_requests: Vec<_> = named.filter_map(of).collect();
         by_requests.sort_unstable();
         by_requests.into_iter().take(MAX_INFERRED).map(|(_, key)| key).collect()
     }
 
-    /// A copy of a series' upstream windows, so that its stages can be inferred after this was given up.
+    /// A copy of a series' upstream windows, and its budget, so that something can be inferred of it after this was given up.
     #[must_use]
-    pub fn windows_of(&self, key: SeriesKey) -> Option<UpstreamWindows> {
-        self.series.get(&key)?.windows().cloned()
+    pub fn windows_of(&self, key: SeriesKey) -> Option<(UpstreamWindows, RouteBudget)> {
+        let series = self.series.get(&key)?;
+        Some((series.windows()?.clone(), series.budget()))
     }
 
     /// `None` for a series without requests in the window.

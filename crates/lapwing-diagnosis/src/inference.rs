@@ -2,7 +2,7 @@
 //! how much more it can take.
 
 use super::capacity::{CapacityEstimate, CapacityQuestion};
-use super::fit::{FitRefusal, FitStatistics, InferredStages, WindowFit};
+use super::fit::{FitRefusal, FitStatistics, FittedValue, FittedWaiting, InferredStages, WindowFit};
 use super::report::{Diagnosis, MeasuredBudget, RouteDiagnosis};
 use lapwing_ledger::{Exchange, Stage, Stamp, Unit};
 use lapwing_metrics::RouteBudget;
@@ -16,6 +16,41 @@ const REMEMBERED: u32 = 1_000;
 /// successive ones beyond; and judging them, which takes up to a millisecond where they differ from what was before, costs no more at a
 /// higher rate.
 const FOLDS_APART_NS: u64 = 20_000_000;
+
+/// The quantile whose budget capacity is planned by, where there are several.
+const PLANNED_BY: &str = "p99";
+
+/// What is inferred of a series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InferredFigures {
+    /// What its upstream's stages are; `None` where the upstream reports them.
+    pub stages: Option<InferredStages>,
+    /// How requests wait for one another; `None` where none was seen to, or it is not known.
+    pub waiting: Option<InferredWaiting>,
+    /// What it can take; `None` without a budget.
+    pub capacity: Option<CapacityEstimate>,
+}
+
+/// How requests wait for one another at a server that works on some at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InferredWaiting {
+    /// What each departure to wait for takes, in nanoseconds.
+    pub per_ahead_ns: FittedValue,
+    /// How many requests the server works on at once.
+    pub slots: u32,
+}
+
+impl InferredWaiting {
+    /// How long a request that came now would wait, in nanoseconds, with so many others in flight: until one more than those that are
+    /// not worked on yet have left.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "requests in flight")]
+    pub fn predicted_ns(&self, in_flight: u64) -> FittedValue {
+        let ahead = (in_flight + 1).saturating_sub(u64::from(self.slots)) as f64;
+        let FittedValue { value, low, high } = self.per_ahead_ns;
+        FittedValue { value: ahead * value, low: ahead * low, high: ahead * high }
+    }
+}
 
 /// The upstream windows of a series, and what its requests take outside them.
 #[derive(Clone, Debug, Default)]
@@ -78,28 +113,42 @@ impl UpstreamWindows {
         self.statistics.samples()
     }
 
-    /// What the upstream's stages are, inferred. Takes some ten milliseconds.
+    /// What is inferred of a series with this budget. Takes some ten milliseconds.
     #[must_use]
-    pub fn infer_stages(&self) -> InferredStages {
-        self.stages_of(&self.statistics.fit())
+    pub fn infer_figures(&self, budget: &RouteBudget) -> InferredFigures {
+        let fit = self.statistics.fit();
+        let stages = self.is_unreported.then(|| self.stages_of(&fit));
+        let Ok(fit) = fit else { return InferredFigures { stages, ..InferredFigures::default() } };
+        let waiting = match fit.waiting {
+            FittedWaiting::Fitted { per_ahead_ns, slots, .. } => Some(InferredWaiting { per_ahead_ns, slots }),
+            FittedWaiting::Unseen { .. } => None,
+        };
+        // of several budgets the strictest of those that capacity is planned by
+        let limit = budget.limits().min_by_key(|(place, _)| RouteBudget::QUANTILES[*place].0 != PLANNED_BY);
+        let capacity = limit.map(|(place, limit_ns)| self.capacity_of(&fit, RouteBudget::QUANTILES[place], limit_ns));
+        InferredFigures { stages, waiting, capacity }
     }
 
     fn stages_of(&self, fit: &Result<WindowFit, FitRefusal>) -> InferredStages {
         InferredStages::of(fit, self.unit.map_or("unit of work", Unit::name))
     }
 
-    /// Adds what can be inferred about the series. Stages that an upstream reports are not inferred as well.
+    /// What the series can take before the quantile exceeds its budget of `budget_ns`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of positive times")]
+    fn capacity_of(&self, fit: &WindowFit, (_, beyond): (&str, f64), budget_ns: u64) -> CapacityEstimate {
+        let outside_ns = self.outside_ns as u64;
+        CapacityEstimate::of(fit, &CapacityQuestion { quantile: 1.0 - beyond, budget_ns, outside_ns })
+    }
+
+    /// Adds what can be inferred about the series. Stages that an upstream reports are not inferred as well.
     fn infer(&self, said: &mut RouteDiagnosis) {
         let fit = self.statistics.fit();
         if self.is_unreported {
             said.inferred = Some(self.stages_of(&fit));
         }
         let (Ok(fit), Some(MeasuredBudget { quantile, limit_ns, .. })) = (fit, &said.budget) else { return };
-        let Some((_, beyond)) = RouteBudget::QUANTILES.into_iter().find(|(name, _)| name == quantile) else { return };
-        let outside_ns = self.outside_ns as u64;
-        let question = CapacityQuestion { quantile: 1.0 - beyond, budget_ns: *limit_ns, outside_ns };
-        said.capacity = Some(CapacityEstimate::of(&fit, &question));
+        let Some(quantile) = RouteBudget::QUANTILES.into_iter().find(|(name, _)| name == quantile) else { return };
+        said.capacity = Some(self.capacity_of(&fit, quantile, *limit_ns));
     }
 }
 
@@ -186,6 +235,38 @@ mod tests {
         assert!((fitted.per_unit_ns.value / 500_000.0 - 1.0).abs() < 0.1, "{fitted:?}");
         assert_eq!(fitted.unit, "row");
         assert!(said.capacity.is_none(), "there is no budget");
+    }
+
+    #[test]
+    fn a_wait_is_predicted_by_what_is_in_flight() {
+        let mut windows = UpstreamWindows::default();
+        (0..3_000).for_each(|n| windows.record(&unreported(n)));
+        let figures = windows.infer_figures(&RouteBudget::default());
+        assert!(figures.stages.unwrap().fitted.is_some() && figures.capacity.is_none(), "there is no budget");
+        let waiting = figures.waiting.unwrap();
+        let (FittedValue { value, low, high }, each) = (waiting.predicted_ns(3), waiting.per_ahead_ns);
+        assert_eq!((waiting.slots, value, low, high), (1, 3.0 * each.value, 3.0 * each.low, 3.0 * each.high));
+        assert!(low < value && value < high);
+        assert_eq!(waiting.predicted_ns(0).value, 0.0, "it is alone");
+        let two = InferredWaiting { slots: 2, ..waiting };
+        assert_eq!((two.predicted_ns(1).value, two.predicted_ns(2).value), (0.0, waiting.per_ahead_ns.value));
+    }
+
+    #[test]
+    fn capacity_is_that_of_the_99th_percentile_if_it_has_a_budget() {
+        use lapwing_metrics::Budget;
+        use lapwing_settings::Period;
+
+        let mut windows = UpstreamWindows::default();
+        (0..3_000).for_each(|n| windows.record(&unreported(n)));
+        let limits = |budget: Budget| {
+            let budgets = std::collections::BTreeMap::from([("r".to_owned(), budget)]);
+            let capacity = windows.infer_figures(&RouteBudget::of(&budgets, "r")).capacity;
+            capacity.map(|capacity| (capacity.quantile, capacity.budget_ns))
+        };
+        let [second, two] = [1, 2].map(|s| Some(Period::from_secs(s)));
+        assert_eq!(limits(Budget { p50: second, p99: two, ..Budget::default() }), Some((0.99, 2_000_000_000)));
+        assert_eq!(limits(Budget { p50: second, ..Budget::default() }), Some((0.5, 1_000_000_000)));
     }
 
     #[test]

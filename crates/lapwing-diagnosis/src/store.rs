@@ -264,6 +264,11 @@ impl SeriesStore {
         true
     }
 
+    /// Its budget.
+    pub(crate) const fn budget(&self) -> RouteBudget {
+        self.budget
+    }
+
     /// Whether there is a budget that totals are counted against.
     pub(crate) const fn has_budget(&self) -> bool {
         self.limit_ns < u64::MAX

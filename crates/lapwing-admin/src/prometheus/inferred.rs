@@ -1,34 +1,75 @@
-//! The families of inferred stages: sums over the requests of the last five minutes, so that pods add up. They are absent where nothing
-//! is diagnosed, and empty while nothing is inferred.
+//! The families of what is inferred: stages as sums over the requests of the last five minutes, so that pods add up; the wait that a
+//! request would meet now, and what the server can take. They are absent where nothing is diagnosed, and empty while nothing is inferred.
 
 use std::fmt;
 
 use crate::inferred::InferredSeries;
 use lapwing_diagnosis::{FittedStages, FittedValue};
 use lapwing_ledger::Stage;
-use lapwing_metrics::defs;
+use lapwing_metrics::RouteBudget;
+use lapwing_metrics::defs::{self, MetricFamily};
 use lapwing_metrics::exposition::{Encoder, family, gauge};
 
-/// Inferred time by stage, and of how many requests it is.
-pub(crate) fn encode(inferred: &InferredSeries, encoder: &mut dyn Encoder) -> fmt::Result {
-    let fitted = || inferred.iter().filter_map(|(names, stages)| Some((names, stages.fitted.as_ref()?)));
+/// Everything that is inferred, with so many requests in flight now.
+pub(crate) fn encode(inferred: &InferredSeries, in_flight: u64, encoder: &mut dyn Encoder) -> fmt::Result {
+    let fitted = || inferred.iter().filter_map(|(names, figures)| Some((names, figures.stages.as_ref()?.fitted.as_ref()?)));
     family(encoder, &defs::INFERRED_SECONDS, |encoder| {
-        for ([route, model, upstream], stages) in fitted() {
+        for (names, stages) in fitted() {
             for (stage, estimate, seconds) in estimates(stages) {
-                let series = [("route", &**route), ("model", &**model), ("upstream", &**upstream)];
-                let own = [("stage", stage.name()), ("estimate", estimate)];
-                gauge(encoder, series.into_iter().chain(own).collect::<Vec<_>>(), seconds)?;
+                gauge(encoder, labels(names, [("stage", stage.name()), ("estimate", estimate)]), seconds)?;
             }
         }
         Ok(())
     })?;
     family(encoder, &defs::INFERRED_REQUESTS, |encoder| {
-        for ([route, model, upstream], stages) in fitted() {
-            let labels = vec![("route", &**route), ("model", &**model), ("upstream", &**upstream)];
-            gauge(encoder, labels, stages.requests)?;
+        fitted().try_for_each(|(names, stages)| gauge(encoder, labels(names, []), stages.requests))
+    })?;
+    let waits = inferred.iter().filter_map(|(names, figures)| Some((names, figures.waiting?.predicted_ns(in_flight))));
+    let waits = waits.map(|(names, ns)| (names, None, seconds(ns)));
+    with_intervals(&defs::PREDICTED_WAIT, waits, encoder)?;
+    let capacities = || {
+        let known = inferred.iter().filter_map(|(names, figures)| Some((names, figures.capacity.as_ref()?)));
+        known.filter_map(|(names, capacity)| Some((names, capacity, capacity.rate_at_budget?)))
+    };
+    let utilised = capacities().map(|(names, capacity, _)| (names, None, capacity.utilisation));
+    with_intervals(&defs::UTILISATION, utilised, encoder)?;
+    let rates = capacities().map(|(names, capacity, rate)| (names, quantile_name(capacity.quantile), rate));
+    with_intervals(&defs::CAPACITY, rates, encoder)
+}
+
+type Names = [std::sync::Arc<str>; 3];
+
+/// Writes a family of values with the ends of their 95 % intervals, some of them for a quantile.
+fn with_intervals<'n>(
+    of: &MetricFamily,
+    values: impl Iterator<Item = (&'n Names, Option<&'static str>, FittedValue)>,
+    encoder: &mut dyn Encoder,
+) -> fmt::Result {
+    family(encoder, of, |encoder| {
+        for (names, quantile, FittedValue { value, low, high }) in values {
+            for (estimate, value) in [("mean", value), ("low", low), ("high", high)] {
+                let own = quantile.map(|quantile| ("quantile", quantile)).into_iter().chain([("estimate", estimate)]);
+                gauge(encoder, labels(names, own), value)?;
+            }
         }
         Ok(())
     })
+}
+
+fn labels<'l>(
+    [route, model, upstream]: &'l Names,
+    own: impl IntoIterator<Item = (&'static str, &'l str)>,
+) -> Vec<(&'static str, &'l str)> {
+    [("route", &**route), ("model", &**model), ("upstream", &**upstream)].into_iter().chain(own).collect()
+}
+
+/// As a budget names it.
+fn quantile_name(quantile: f64) -> Option<&'static str> {
+    RouteBudget::QUANTILES.into_iter().find(|(_, beyond)| (1.0 - beyond - quantile).abs() < 1e-9).map(|(name, _)| name)
+}
+
+fn seconds(FittedValue { value, low, high }: FittedValue) -> FittedValue {
+    FittedValue { value: value / 1e9, low: low / 1e9, high: high / 1e9 }
 }
 
 /// The sums in seconds, with the bounds of their 95 % intervals where there are any.

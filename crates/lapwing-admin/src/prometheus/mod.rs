@@ -10,6 +10,7 @@ use self::otlp::OtlpEncoder;
 use super::diagnosis::DiagnosisSurface;
 use super::inferred::InferredSeries;
 use super::surfaces::{Surfaces, UpstreamState};
+use lapwing_metrics::Counter;
 use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
 use lapwing_shadow::ShadowCounters;
 use lapwing_shadow::split::SplitStatus;
@@ -65,6 +66,8 @@ struct AdminFamilies {
     split: Option<SplitStatus>,
     trial: Option<TrialStatus>,
     inferred: Option<InferredSeries>,
+    /// Requests in flight.
+    in_flight: u64,
 }
 
 impl AdminFamilies {
@@ -79,6 +82,7 @@ impl AdminFamilies {
             trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
+            in_flight: surfaces.counters.get(Counter::InFlight),
         }
     }
 }
@@ -89,7 +93,7 @@ impl Extras for AdminFamilies {
     }
 
     fn after_polled(&self, encoder: &mut dyn Encoder) -> fmt::Result {
-        self.inferred.as_ref().map_or(Ok(()), |inferred| inferred::encode(inferred, encoder))
+        self.inferred.as_ref().map_or(Ok(()), |inferred| inferred::encode(inferred, self.in_flight, encoder))
     }
 
     fn after_batches(&self, encoder: &mut dyn Encoder) -> fmt::Result {

@@ -36,7 +36,8 @@ pub(crate) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats
         names.take(&series.route, &series.model).then(|| {
             let mut view: Series = series_view(series, &mut scratch);
             view.computational_debt = DebtView::of(series, &surfaces.optima, covered_ns, &mut scratch);
-            view.inferred = inferred.get(&series.route, &series.model, &series.upstream).cloned();
+            view.inferred =
+                inferred.get(&series.route, &series.model, &series.upstream).and_then(|figures| figures.stages.clone());
             view
         })
     });

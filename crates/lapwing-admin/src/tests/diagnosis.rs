@@ -10,6 +10,7 @@ use tower::ServiceExt;
 use super::fixture::{CHAT, ROUTE, busy, empty};
 use crate::{Surfaces, otlp_metrics, router};
 use lapwing_diagnosis::LatencyBound;
+use lapwing_metrics::Counter;
 
 async fn get(surfaces: &Surfaces, path: &str, accept: Option<&str>) -> (StatusCode, String, String) {
     let mut request = Request::get(path);
@@ -123,8 +124,11 @@ async fn inferred_stages_stand_apart_from_those_that_were_reported() {
     let sources: Vec<_> = of(CHAT)["stages"].as_object().unwrap().values().map(|stage| stage["sources"].clone()).collect();
     assert!(!sources.is_empty() && sources.iter().all(|sources| sources["inferred"].is_null()), "{sources:?}");
 
+    surfaces.counters.set(Counter::InFlight, 2);
     let text = get(&surfaces, "/metrics", None).await.2;
-    let inferred: Vec<&str> = text.lines().filter(|line| line.starts_with("lapwing_inferred_")).collect();
+    let is_inferred =
+        |line: &&str| ["inferred", "predicted", "capacity"].iter().any(|of| line.starts_with(&format!("lapwing_{of}_")));
+    let inferred: Vec<&str> = text.lines().filter(is_inferred).collect();
     let series = format!(r#"route="{CHAT}",model="tiny",upstream="http://127.0.0.1:8000""#);
     let stages = [("forward", "sum", "4"), ("forward", "low", "3.6"), ("forward", "high", "4.4"), ("queue", "sum", "0.8")];
     let more = [("queue", "low", "0.72"), ("queue", "high", "0.88"), ("upstream", "sum", "0.2")];
@@ -133,6 +137,15 @@ async fn inferred_stages_stand_apart_from_those_that_were_reported() {
     });
     let mut wanted: Vec<String> = wanted.collect();
     wanted.push(format!("lapwing_inferred_requests{{{series}}} 400"));
+    for (name, of, values) in [
+        // two are in flight, and one is worked on at once
+        ("predicted_wait_seconds", "", [0.024, 0.0216, 0.0264]),
+        ("inferred_utilisation_ratio", "", [0.5, 0.45, 0.55]),
+        ("capacity_requests_per_second", ",quantile=\"p99\"", [60.0, 54.0, 66.0]),
+    ] {
+        let of = |(estimate, value)| format!(r#"lapwing_{name}{{{series}{of},estimate="{estimate}"}} {value}"#);
+        wanted.extend(["mean", "low", "high"].into_iter().zip(values).map(of));
+    }
     assert_eq!(inferred.len(), wanted.len(), "{inferred:#?}");
     let value = |line: &str| line.rsplit_once(' ').map(|(name, value)| (name.to_owned(), value.parse::<f64>().unwrap())).unwrap();
     for (found, wanted) in inferred.into_iter().zip(&wanted) {

@@ -10,7 +10,10 @@ use crate::hosted::{HostedFallback, HostedModel, HostedModels};
 use crate::inferred::Inference;
 use crate::surfaces::Surfaces;
 use lapwing_diagnosis::cost::{self, DebtAssessor, ModelOptima};
-use lapwing_diagnosis::{BoundTotals, Diagnosis, DiagnosisWindow, InferredStages, LatencyBound, RouteDiagnosis};
+use lapwing_diagnosis::{
+    BoundTotals, CapacityEstimate, Diagnosis, DiagnosisWindow, FittedValue, InferredFigures, InferredWaiting, LatencyBound,
+    RouteDiagnosis,
+};
 use lapwing_ledger::merge;
 use lapwing_ledger::{
     Annotation, Basis, Exchange, ExchangeKind, Generation, Ledger, ObservedEvent, Outcome, Phase, Report, ReportPlace, SeriesKey,
@@ -78,8 +81,9 @@ fn excess(surfaces: &Surfaces) -> Vec<BoundTotals> {
     ]
 }
 
-/// 400 requests of one series, of which forward takes 10 ms and queue 2 ms in the mean, and a series of which nothing is inferred.
-fn inferred(surfaces: &Surfaces) -> [(SeriesKey, InferredStages); 2] {
+/// 400 requests of one series, of which forward takes 10 ms and queue 2 ms in the mean, each waits 12 ms for one before it, and p99 keeps its
+/// budget up to 60 a second; and a series of which nothing is inferred.
+fn inferred(surfaces: &Surfaces) -> [(SeriesKey, InferredFigures); 2] {
     let series = |route, model| request(surfaces, route, model, Outcome::Ok, 1).ledger.series;
     let fitted = serde_json::json!({
         "requests": 400, "unit": "row", "unexplained_mean_ns": 500_000, "unexplained_share": 0.1, "outlier_share": 0.0,
@@ -88,9 +92,23 @@ fn inferred(surfaces: &Surfaces) -> [(SeriesKey, InferredStages); 2] {
     });
     let refused = serde_json::json!({"reason": "too_few_samples", "sentence": "too few", "help": "wait"});
     let of = |fitted, refused| {
-        serde_json::from_value(serde_json::json!({"source": "inferred", "fitted": fitted, "refused": refused})).unwrap()
+        let stages = serde_json::json!({"source": "inferred", "fitted": fitted, "refused": refused});
+        InferredFigures { stages: serde_json::from_value(stages).unwrap(), ..InferredFigures::default() }
     };
-    [(series(CHAT, "tiny"), of(fitted, serde_json::Value::Null)), (series(ROUTE, "digits"), of(serde_json::Value::Null, refused))]
+    let known = |of: f64| serde_json::from_value::<FittedValue>(value(of)).unwrap();
+    let capacity = CapacityEstimate {
+        quantile: 0.99,
+        budget_ns: 50_000_000,
+        rate_at_budget: Some(known(60.0)),
+        utilisation: known(0.5),
+        ..CapacityEstimate::default()
+    };
+    let chat = InferredFigures {
+        waiting: Some(InferredWaiting { per_ahead_ns: known(12e6), slots: 1 }),
+        capacity: Some(capacity),
+        ..of(fitted, serde_json::Value::Null)
+    };
+    [(series(CHAT, "tiny"), chat), (series(ROUTE, "digits"), of(serde_json::Value::Null, refused))]
 }
 
 /// A value that is known to a tenth.
@@ -249,11 +267,11 @@ pub(crate) fn busy() -> Surfaces {
     surfaces.counters.bump(Counter::DroppedPanic);
     let inferred = inferred(&surfaces);
     let inference = Inference {
-        unreported: Arc::new({
+        inferable: Arc::new({
             let keys = inferred.each_ref().map(|(key, _)| *key);
             move || keys.to_vec()
         }),
-        infer: Arc::new(move |key| inferred.iter().find(|(of, _)| *of == key).map(|(_, stages)| stages.clone())),
+        infer: Arc::new(move |key| inferred.iter().find(|(of, _)| *of == key).map(|(_, figures)| figures.clone())),
     };
     let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(inference));
     let (split, trials) = (Some(super::split::one_split(&surfaces)), Some(super::trials::one_trial(4)));

@@ -100,6 +100,12 @@ families! {
         "Time of the requests of the last five minutes in stages of a server that reports none, inferred from work and requests in flight; the sum over the requests. stage is forward, queue, or upstream for what neither explains; estimate is sum, or the low or high end of its 95 % interval.";
     INFERRED_REQUESTS: Gauge "lapwing_inferred_requests" None, ["route", "model", "upstream"],
         "Of how many requests lapwing_inferred_stage_seconds is the time.";
+    PREDICTED_WAIT: Gauge "lapwing_predicted_wait_seconds" Some("seconds"), ["route", "model", "upstream", "estimate"],
+        "How long a request that came now would wait for others, inferred; estimate is mean, or the low or high end of its 95 % interval.";
+    UTILISATION: Gauge "lapwing_inferred_utilisation_ratio" Some("ratio"), ["route", "model", "upstream", "estimate"],
+        "The share of its slots' time that the server works, inferred for series with a budget.";
+    CAPACITY: Gauge "lapwing_capacity_requests_per_second" None, ["route", "model", "upstream", "quantile", "estimate"],
+        "The rate at which the quantile would cross its budget, inferred; p99, if that has one.";
     FIRST_BYTE: Histogram "lapwing_time_to_first_byte_seconds" Some("seconds"), ["route", "model", "upstream"],
         "From the first byte of a request to the first byte of the body of its streamed response, whatever its format.";
     STREAM_DURATION: Histogram "lapwing_stream_duration_seconds" Some("seconds"), ["route", "model", "upstream"],
