@@ -100,8 +100,8 @@ impl Observing {
 
     /// The tap that copies by `config`, and for recordings.
     fn tap(&self, config: &Config, protocols: Arc<Protocols>) -> StackTap {
-        let parts = self.tap.clone().filter(|_| config.shadow.is_on());
-        let shadow = parts.map(|parts| TapBranch { parts, sampler: Sampler::new(&config.shadow) });
+        // there is one if there are targets, which are fixed at the start
+        let shadow = self.tap.clone().map(|parts| TapBranch { parts, sampler: Sampler::new(&config.shadow) });
         let (recording, numbers) = (self.recording.clone(), self.numbers.clone());
         ShadowTap { shadow, recording, numbers, protocols }.into()
     }

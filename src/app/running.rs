@@ -22,7 +22,7 @@ use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
-use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks, Target};
+use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, Levers, MAX_UPSTREAMS};
@@ -91,7 +91,6 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let phases = Phases::default();
     let levers = Levers::default();
     let upstreams = RunningUpstreams::of(config, &labels, &identities.upstream, &levers);
-    let target = Target::of(&config.upstream, &identities.upstream);
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -109,7 +108,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         recording: Arc::default(),
         numbers: Arc::default(),
     };
-    let (shadow, shadow_runs) = shadow::start(config, (&target, &identities.upstream), &observing.target_stacks())?;
+    let (shadow, shadow_runs) = shadow::start(config, (&upstreams, &identities.upstream), &observing.target_stacks())?;
     let optima = Arc::new(optima.with_engines(shadow_runs.optima(&config.shadow.targets)));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::hosted::{Hosted, Models};
 use super::start_error::StartError;
+use super::upstreams::RunningUpstreams;
 use crate::config::Config;
 use lapwing_diagnosis::cost::TargetEngine;
 use lapwing_ledger::Stamp;
-use lapwing_net::{ClientIdentity, Target};
+use lapwing_net::ClientIdentity;
 use lapwing_settings::ShadowTarget;
 use lapwing_shadow::{NamedTarget, ShadowParts, ShadowSettings, ShadowThreads, TargetStacks, start_shadow};
 
@@ -45,11 +46,14 @@ pub(crate) struct RunningShadow {
 /// If a model cannot be loaded, or a thread cannot be started.
 pub(crate) fn start(
     config: &Config,
-    (upstream, identity): (&Target, &Arc<ClientIdentity>),
+    (upstreams, identity): (&RunningUpstreams, &Arc<ClientIdentity>),
     stacks: &TargetStacks,
 ) -> Result<(Option<ShadowParts>, RunningShadow), StartError> {
-    let (targets, engines) = TargetEngines::start(&config.shadow.targets, config, identity)?;
-    let started = start_shadow(&settings(config), upstream.clone(), targets, stacks).map_err(StartError::Thread)?;
+    let (mut targets, engines) = TargetEngines::start(&config.shadow.targets, config, identity)?;
+    if config.split.compares() {
+        targets.extend(upstreams.sides_of_split().into_iter().flatten());
+    }
+    let started = start_shadow(&settings(config), upstreams.repeated(), targets, stacks).map_err(StartError::Thread)?;
     let (parts, threads) = started.unzip();
     Ok((parts, RunningShadow { threads, engines }))
 }

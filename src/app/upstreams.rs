@@ -12,6 +12,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, Target};
 use lapwing_proxy::{Levers, PlacedUpstream, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams};
 use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
+use lapwing_shadow::NamedTarget;
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -78,6 +79,26 @@ impl RunningUpstreams {
         ports.sort_unstable();
         ports.dedup();
         ports
+    }
+
+    /// The one that is asked a second time where noise is measured: the first, or the first that is no candidate.
+    pub(crate) fn repeated(&self) -> Option<NamedTarget> {
+        let one = self.baseline().or(self.list.first())?;
+        Some(NamedTarget::upstream_again((self.list.len() > 1).then_some(one.label), &one.url, one.target.clone()))
+    }
+
+    /// Both sides of the live split as targets of copies. Of several that are the baseline, it is the first.
+    pub(crate) fn sides_of_split(&self) -> Option<[NamedTarget; 2]> {
+        let (_, label) = self.split.as_ref()?;
+        let candidate = self.list.iter().find(|one| one.label == *label)?;
+        let [candidate, baseline] = [candidate, self.baseline()?].map(|one| (&one.url, one.target.clone()));
+        Some(NamedTarget::sides_of_split(*label, candidate, baseline))
+    }
+
+    /// The first that is no candidate of a split, if there is one.
+    fn baseline(&self) -> Option<&RunningUpstream> {
+        let (_, candidate) = self.split.as_ref()?;
+        self.list.iter().find(|one| one.label != *candidate)
     }
 
     /// What each reports of itself, by the label of its exchanges.

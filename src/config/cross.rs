@@ -9,6 +9,7 @@ use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
+use lapwing_shadow::CopyOrder;
 use lapwing_shadow::switchback::TrialLever;
 
 impl Root for Config {
@@ -116,6 +117,15 @@ fn upstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)
 }
 
 fn shadow_targets(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)]) {
+    // which of several answered is known once one has
+    let is_concurrent = config.shadow.order == CopyOrder::Concurrent;
+    if is_concurrent && config.split.compares() {
+        checks.fault("split.compare", true, "needs shadow.order: after, because a copy goes to the side that did not answer");
+    }
+    if is_concurrent && config.shadow.is_on() && config.shadow.noise.get() > 0.0 && config.upstreams.len() > 1 {
+        let reason = "needs shadow.order: after where there are several upstreams, of which the one that answered is asked again";
+        checks.fault("shadow.noise", config.shadow.noise, reason);
+    }
     for (name, target) in &config.shadow.targets {
         let key = format!("shadow.targets.{name}");
         match target {

@@ -10,7 +10,7 @@ use super::shadow::comparison::{ComparisonView, place};
 use lapwing_compare::ab::{ASSUMPTIONS, IntervalEstimate, LatencyReport, sentence};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::views::Pairs;
-use lapwing_shadow::split::{LiveSplit, SplitSide, SplitSnapshot};
+use lapwing_shadow::split::{LiveSplit, OutputsSnapshot, SplitSide, SplitSnapshot};
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -35,6 +35,8 @@ pub(crate) struct SplitView {
     requests: Pairs<u64>,
     baseline: SideView,
     candidate_side: SideView,
+    /// How the outputs of both sides compare, if they are compared.
+    outputs: Option<OutputsView>,
     /// How many requests were judged of each key, on the side where these are more. Limits take each key as one request.
     requests_per_key: f64,
     /// Requests that were not judged, by reason.
@@ -68,6 +70,7 @@ struct LimitsView {
     p50_ratio: Option<f64>,
     p99_ratio: Option<f64>,
     errors: Option<f64>,
+    mismatch: Option<f64>,
 }
 
 /// The requests of a side.
@@ -85,6 +88,25 @@ struct SideView {
 impl From<SplitSide> for SideView {
     fn from(SplitSide { keys, judged, failed, share_failed, left }: SplitSide) -> Self {
         Self { keys, judged, failed, share_failed, left }
+    }
+}
+
+/// How the outputs of both sides compare.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OutputsView {
+    /// Of each key one in each block of 10 s.
+    compared: u64,
+    mismatched: u64,
+    share_mismatched: IntervalEstimate,
+    /// Outputs of which it cannot be told.
+    unjudged: u64,
+    /// Outputs beyond one of a key in a block, or beyond the room for keys.
+    left_out: u64,
+}
+
+impl From<OutputsSnapshot> for OutputsView {
+    fn from(OutputsSnapshot { compared, mismatched, share_mismatched, unjudged, left_out }: OutputsSnapshot) -> Self {
+        Self { compared, mismatched, share_mismatched, unjudged, left_out }
     }
 }
 
@@ -116,10 +138,12 @@ pub(crate) fn view(split: &Mutex<LiveSplit>) -> SplitView {
             p50_ratio: limits.p50_ratio.on().map(|ratio| ratio.get()),
             p99_ratio: limits.p99_ratio.on().map(|ratio| ratio.get()),
             errors: limits.errors.on().map(|share| share.get()),
+            mismatch: limits.mismatch.on().map(|share| share.get()),
         },
         requests: status.assigned.iter().map(|(to, n)| (to.name(), *n)).collect(),
         baseline: baseline.into(),
         candidate_side: candidate.into(),
+        outputs: snapshot.outputs.map(OutputsView::from),
         requests_per_key: snapshot.requests_per_key,
         unjudged: snapshot.unjudged.into_iter().collect(),
         out_of_order: snapshot.out_of_order,
@@ -150,6 +174,11 @@ impl fmt::Display for SplitView {
             let low = percent(share_failed.low);
             let high = percent(share_failed.high.unwrap_or(1.0));
             writeln!(f, "  {name}: {judged} judged of {keys} keys, {failed} failed [{low}, {high}]; {left} left by clients")?;
+        }
+        if let Some(OutputsView { compared, mismatched, share_mismatched, unjudged, left_out }) = &self.outputs {
+            let (low, high) = (percent(share_mismatched.low), percent(share_mismatched.high.unwrap_or(1.0)));
+            let what = format!("{compared} compared, {mismatched} differ [{low}, {high}]");
+            writeln!(f, "  outputs: {what}; not judged: {unjudged}, {left_out} of the same keys")?;
         }
         let unjudged: Vec<String> = self.unjudged.0.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
         writeln!(f, "  not judged: {}; out of order: {}", unjudged.join(", "), self.out_of_order)?;

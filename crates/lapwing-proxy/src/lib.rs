@@ -42,7 +42,7 @@ pub use in_flight::{Observer, OnClose, Profiler, ReportReader};
 /// Where closed ledgers go: each [`Observer`] takes them.
 pub use lapwing_tower::RecordLedger;
 pub use layer::share_draw::ShareDraw;
-pub use layer::tap::{AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
+pub use layer::tap::{AnsweredBy, AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
 pub use placement::{
     MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PoolMember, ROUTE, RouteMatch, SplitAssignment, TrafficSplit,

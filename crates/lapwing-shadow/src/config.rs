@@ -12,6 +12,10 @@ use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, ShadowT
 
 /// The name of the upstream as a target, when it is asked a second time.
 pub const UPSTREAM_AGAIN: &str = "upstream";
+/// The name of the candidate of a live split as a target.
+pub(crate) const SPLIT_CANDIDATE: &str = "split-candidate";
+/// The name of its baseline as a target.
+pub(crate) const SPLIT_BASELINE: &str = "split-baseline";
 
 /// When a copy is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -211,6 +215,8 @@ impl Section for Config {
                 checks.fault(&format!("targets.{name}"), name, format!("a name has 1 to {MAX_NAME} letters, digits, - or _"));
             } else if name == UPSTREAM_AGAIN {
                 checks.fault(&format!("targets.{name}"), name, "is the name of the upstream when it is asked a second time");
+            } else if [SPLIT_CANDIDATE, SPLIT_BASELINE].contains(&name.as_str()) {
+                checks.fault(&format!("targets.{name}"), name, "is the name of a side of a live split (split.compare)");
             }
         }
         for (index, only) in self.only.iter().enumerate() {

@@ -138,6 +138,9 @@ impl Kept<'_> {
         for _ in 0..shadow.compared.len() {
             let Some(result) = shadow.compared.pop() else { break };
             copies.pairs.outputs(result.pair, result.target, result.verdict.result, self.now);
+            if let Some((split, key)) = self.split.as_mut().zip(result.split_key) {
+                split.take_outputs(key, result.verdict.result, self.now);
+            }
             if let Some(sampler) = self.sampler.as_mut().filter(|_| result.verdict.result.is_mismatch()) {
                 sampler.mismatch(result.pair);
             }

@@ -33,6 +33,12 @@ fn settings_that_contradict_one_another_are_faults() {
         faults("shadow: {targets: {again: 'http://localhost:8080'}}\n"),
         "shadow.targets.again: http://localhost:8080: is Lapwing itself: listen listens there (file l.yaml)"
     );
+    let two = "upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\n";
+    let concurrent = case(&format!("{two}split: {{candidate: b, compare: true}}\nshadow: {{order: concurrent}}\n"), &[], &[]);
+    assert!(concurrent.faults().starts_with("split.compare: true: needs shadow.order: after"), "{}", concurrent.faults());
+    let noisy = "shadow: {targets: {t: 'http://h:3'}, order: concurrent, noise: 1%}\n";
+    let noisy = case(&format!("{two}{noisy}"), &[], &[]);
+    assert!(noisy.faults().starts_with("shadow.noise: 1%: needs shadow.order: after"), "{}", noisy.faults());
     let missing = if cfg!(feature = "engine") { "is not a file" } else { "needs the embedded engine" };
     assert!(faults("shadow: {targets: {ref: 'engine:no.onnx'}}\n").contains(missing));
 }

@@ -16,15 +16,16 @@ use crate::surfaces::Surfaces;
 use lapwing_ledger::{Outcome, Stamp};
 use lapwing_proxy::TrafficSplit;
 use lapwing_settings::ConfigHandle;
+use lapwing_shadow::OutputResult;
 use lapwing_shadow::split::{Config, LiveSplit};
 
 /// A split of which each side had one request, of 8 and 16 ms; a third was left by its client.
 pub(crate) fn one_split(surfaces: &Surfaces) -> Arc<Mutex<LiveSplit>> {
     let labels = surfaces.registry.lock().labels().clone();
-    let config: Config = serde_json::from_value(
-        json!({"candidate": "int8", "key": "header:x-user", "ramp": ["5%", "25%"], "stop_on": {"p50_ratio": 1.1, "errors": "1%"}}),
-    )
-    .unwrap();
+    let config: Config =
+        serde_json::from_value(json!({"candidate": "int8", "key": "header:x-user", "ramp": ["5%", "25%"], "compare": true,
+            "stop_on": {"p50_ratio": 1.1, "errors": "1%", "mismatch": "2%"}}))
+        .unwrap();
     let traffic = Arc::new(TrafficSplit::new("int8", config.key.clone()));
     let (candidate, start) = (labels.upstreams.intern("int8"), Stamp::now());
     let mut split = LiveSplit::new(traffic, ConfigHandle::fixed(config), candidate, labels, start);
@@ -36,6 +37,9 @@ pub(crate) fn one_split(surfaces: &Surfaces) -> Arc<Mutex<LiveSplit>> {
         }
         split.take(&exchange, exchange.ledger.started);
     }
+    let key = NonZeroU32::MIN;
+    split.take_outputs(key, OutputResult::Same, start);
+    split.take_outputs(key, OutputResult::Unjudged, start);
     split.tick(start.plus(60_000_000_000));
     Arc::new(Mutex::new(split))
 }
@@ -61,6 +65,7 @@ async fn a_split_is_shown_in_words_and_figures() {
         "1 keys of the candidate and 1 of the baseline were judged; it takes 20 of each",
         "\n  candidate: 1 judged of 1 keys, 0 failed [0 %, 100 %]; 0 left by clients\n",
         "\n  baseline: 1 judged of 1 keys, 0 failed [0 %, 100 %]; 1 left by clients\n",
+        "\n  outputs: 1 compared, 0 differ [0 %, 100 %]; not judged: 1, 0 of the same keys\n",
         "candidate `int8`: total too early to say after 1 pairs",
     ] {
         assert!(words.contains(part), "{part}\nis not in\n{words}");
@@ -69,7 +74,7 @@ async fn a_split_is_shown_in_words_and_figures() {
     assert_eq!((&json["share"], &json["state"], &json["step"]), (&0.05.into(), &"rising".into(), &json!([1, 2])));
     assert_eq!(
         (&json["next_share"], &json["limits"]),
-        (&0.25.into(), &json!({"p50_ratio": 1.1, "p99_ratio": null, "errors": 0.01}))
+        (&0.25.into(), &json!({"p50_ratio": 1.1, "p99_ratio": null, "errors": 0.01, "mismatch": 0.02}))
     );
     assert_eq!(json["requests"], json!({"candidate": 0, "baseline": 0, "without_key": 0, "away": 0}));
     assert_eq!((&json["figures"]["total"]["pairs"], &json["figures"]["total"]["losses"]), (&1.into(), &1.into()));

@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +23,7 @@ use crate::body::capture::{BodyCapture, CaptureBudget};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::in_flight::{InFlight, OnClose};
-use lapwing_ledger::{Ledger, Stamp, TraceId};
+use lapwing_ledger::{LabelId, Ledger, Stamp, TraceId};
 
 /// Sees the requests of a stack.
 pub trait ExchangeTap: Debug + Send + Sync {
@@ -134,12 +135,23 @@ pub struct CapturedExchange {
 pub struct CapturedAnswer {
     /// The trace of the request that the upstream got; zero without tracing.
     pub trace: TraceId,
+    /// Who answered.
+    pub answered_by: AnsweredBy,
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body, as far as it has come.
     pub body: BodyCapture,
+}
+
+/// Which of several upstreams answered a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnsweredBy {
+    /// The label of its exchanges.
+    pub upstream: LabelId,
+    /// The key by which a live split placed the request there.
+    pub split_key: Option<NonZeroU32>,
 }
 
 /// An answer that is captured when it comes. Dropped: it is not, and the captured request learns that.
@@ -154,9 +166,15 @@ impl AwaitedAnswer {
     /// Captures the body of `response` while it passes.
     fn attach(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let body = response.body_mut().capture(&self.budget);
-        let trace = self.in_flight.read_ledger(|ledger| ledger.trace).unwrap_or_default();
-        let answer = CapturedAnswer { trace, status: response.status(), headers: response.headers().clone(), body };
-        drop(self.sender.send(answer)); // the capture may have been given up
+        let known = self.in_flight.read_ledger(|ledger| {
+            let Ledger { trace, series, split_key, .. } = ledger;
+            (*trace, AnsweredBy { upstream: series.upstream, split_key: *split_key })
+        });
+        // a ledger that is closed by now belongs to a request that nobody waits for
+        if let Some((trace, answered_by)) = known {
+            let (status, headers) = (response.status(), response.headers().clone());
+            drop(self.sender.send(CapturedAnswer { trace, answered_by, status, headers, body })); // it may have been given up
+        }
         response
     }
 }

@@ -1,5 +1,6 @@
 //! The thread that compares outputs: neither requests nor copies wait for it.
 
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -37,6 +38,8 @@ pub(crate) struct ComparePair {
     /// The request's body.
     pub(crate) request: Arc<CapturedBody>,
     pub(crate) target: usize,
+    /// The key of the request, if the pair is of both sides of a live split.
+    pub(crate) split_key: Option<NonZeroU32>,
     pub(crate) trace: TraceId,
     pub(crate) primary: AnswerSide,
     pub(crate) copy: AnswerSide,
@@ -66,6 +69,8 @@ pub struct ComparedOutputs {
     pub pair: PairId,
     /// Of which target, by its index.
     pub target: usize,
+    /// The key of the request, if the pair is of both sides of a live split.
+    pub split_key: Option<NonZeroU32>,
     /// How its output compares.
     pub verdict: OutputVerdict,
 }
@@ -139,7 +144,8 @@ impl CompareWorker {
         } else {
             self.compare_repeat(&of, pair)
         };
-        if let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target: pair.target, verdict })
+        let ComparePair { target, split_key, .. } = *pair;
+        if let Some(lost) = self.results.force_push(ComparedOutputs { pair: *number, target, split_key, verdict })
             && let Some(counters) = self.counters.target(lost.target + self.first_target)
         {
             counters.drop_copy(ShadowDrop::ResultLost);

@@ -41,7 +41,7 @@ use super::tap::TapParts;
 use lapwing_compare::outputs::Comparer;
 use lapwing_ledger::{LabelId, Ledger, Stamp};
 use lapwing_metrics::{Counters, Labels, Registry};
-use lapwing_net::{LocalListener, Target, Tasks};
+use lapwing_net::{LocalListener, Tasks};
 use lapwing_proxy::DataPlane;
 
 /// Sampled requests that may wait for the shadow's thread, which reads the queue every millisecond.
@@ -126,14 +126,14 @@ pub struct ShadowThreads {
     comparing: JoinHandle<()>,
 }
 
-/// Starts shadow-serving with these targets, and the upstream again if its noise is measured; `None` if there is no target.
+/// Starts shadow-serving with these targets, and the `repeated` upstream again if its noise is measured; `None` if there is no target.
 ///
 /// # Errors
 ///
 /// If a thread cannot be started.
 pub fn start_shadow(
     settings: &ShadowSettings,
-    upstream: Target,
+    repeated: Option<NamedTarget>,
     mut targets: Vec<NamedTarget>,
     stacks: &TargetStacks,
 ) -> io::Result<Option<(ShadowParts, ShadowThreads)>> {
@@ -142,7 +142,7 @@ pub fn start_shadow(
     }
     let config = &settings.shadow;
     if config.noise.get() > 0.0 {
-        targets.push(NamedTarget::upstream_again(&settings.upstream, upstream));
+        targets.extend(repeated);
     }
     let tap = TapParts::new(
         TAP_QUEUE,
@@ -153,7 +153,7 @@ pub fn start_shadow(
     // its own counters: what copies cost is not what clients' requests cost
     let counters = Arc::new(Counters::default());
     let parts = ShadowParts::new(settings, &targets, tap, &stacks.labels, &counters);
-    let candidates: Vec<_> = targets.iter().filter(|target| !target.is_upstream()).map(NamedTarget::mappings).collect();
+    let candidates: Vec<_> = targets.iter().filter(|target| !target.source().is_repeat()).map(NamedTarget::mappings).collect();
 
     // each copy has its own limit, by what the upstream took
     let mut unlimited = settings.clone();

@@ -26,7 +26,7 @@ use crate::repeatable::{AnsweredExchange, JudgedRequest, Repeatable, Standing};
 use crate::tap::{ShadowJob, TapParts};
 use lapwing_ledger::{Stamp, TraceId};
 use lapwing_net::Tasks;
-use lapwing_proxy::{CapturedAnswer, CapturedBody, CapturedExchange, Incomplete};
+use lapwing_proxy::{AnsweredBy, CapturedAnswer, CapturedBody, CapturedExchange, Incomplete};
 use lapwing_settings::Period;
 
 /// The limit of the stacks and clients that carry copies: longer than any copy may take.
@@ -90,7 +90,7 @@ impl Runner {
 
     /// Whether a copy would reach no target. The upstream asked again serves the others' comparison alone.
     fn is_useless(&self, now: Stamp) -> bool {
-        self.targets.iter().filter(|target| !target.is_upstream).all(|target| target.is_left_alone(now))
+        self.targets.iter().filter(|target| !target.source.is_repeat()).all(|target| target.is_left_alone(now))
     }
 
     /// Carries one sampled request to the targets, and counts it if it may not be, or cannot.
@@ -110,21 +110,12 @@ impl Runner {
         let (request, secret) = self.judge(method, path, headers, body.clone()).await?;
         let answered = async {
             let tell_primary = tell_primary; // dropped with the last word of the upstream
-            let CapturedAnswer { trace, status, headers, body } =
+            let CapturedAnswer { trace, answered_by, status, headers, body } =
                 self.without_waker(answer).await.map_err(|_| ShadowDrop::Cut)?;
             let body = self.without_waker(body).await.map(Arc::new);
             let took = Duration::from_nanos(arrived.elapsed());
             tell_primary.send_replace(Some(took));
-            Ok::<Primary, ShadowDrop>((trace, status, headers, body))
-        };
-        let copies = async {
-            let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
-            let chosen = self.targets.iter().filter(|target| again || !target.is_upstream);
-            let sent = chosen.map(|target| async {
-                let timeout = self.timeout.elapsed(primary_took.clone());
-                (target.index, target.send(&head, &body, &self.parts, timeout).await)
-            });
-            join_all(sent).await
+            Ok::<Primary, ShadowDrop>(Primary { trace, answered_by, status, headers, body })
         };
         let (primary, copies) = match self.order {
             CopyOrder::After => {
@@ -132,12 +123,13 @@ impl Runner {
                 let standing = self.learn(&request, &primary).await?;
                 secret?;
                 self.await_learnt(&request, standing).await?;
-                (primary, copies.await)
+                let answered_by = Some(primary.answered_by);
+                (primary, self.send_to_targets(&head, &body, answered_by, &primary_took).await)
             }
             CopyOrder::Concurrent => {
                 let may_send = self.repeatable.before_answer(&request).and(secret);
                 let (primary, copies) = match may_send {
-                    Ok(()) => tokio::join!(answered, copies),
+                    Ok(()) => tokio::join!(answered, self.send_to_targets(&head, &body, None, &primary_took)),
                     Err(_) => (answered.await, Vec::new()),
                 };
                 let primary = primary?;
@@ -147,20 +139,38 @@ impl Runner {
                 (primary, copies)
             }
         };
-        let (trace, status, headers, primary) = primary;
-        let primary = AnswerSide::of_upstream(status, headers, primary.map_err(ShadowDrop::from)?);
+        let Primary { trace, answered_by, status, headers, body: answer } = primary;
+        let primary = AnswerSide::of_upstream(status, headers, answer.map_err(ShadowDrop::from)?);
         for (target, copy) in copies {
             if let Some(copy) = copy {
-                let (head, request) = (head.clone(), body.clone());
-                let pair = ComparePair { head, request, target, trace, primary: primary.clone(), copy };
+                let (head, request, primary) = (head.clone(), body.clone(), primary.clone());
+                let split_key = answered_by.split_key.filter(|_| target.source.is_of_split());
+                let pair = ComparePair { head, request, target: target.index, split_key, trace, primary, copy };
                 if !self.comparing.compare(pair)
-                    && let Some(counters) = self.parts.counters.target(target)
+                    && let Some(counters) = self.parts.counters.target(target.index)
                 {
                     counters.drop_copy(ShadowDrop::CompareFull);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Sends a copy to each target that gets copies of what `answered_by` answered, if that is known by now.
+    async fn send_to_targets<'r>(
+        &'r self,
+        head: &Arc<CopyHead>,
+        body: &Arc<CapturedBody>,
+        answered_by: Option<AnsweredBy>,
+        primary_took: &watch::Receiver<Option<Duration>>,
+    ) -> Vec<(&'r CopyTarget, Option<AnswerSide>)> {
+        let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
+        let is_chosen = |target: &&CopyTarget| (again || !target.source.is_repeat()) && target.source.takes(answered_by);
+        let sent = self.targets.iter().filter(is_chosen).map(async |target: &'r CopyTarget| {
+            let timeout = self.timeout.elapsed(primary_took.clone());
+            (target, target.send(head, body, &self.parts, timeout).await)
+        });
+        join_all(sent).await
     }
 
     /// Judges a whole request: whether it is a call of a model, and whether its body has a secret, which no copy may have.
@@ -183,7 +193,7 @@ impl Runner {
 
     /// Learns from the upstream's answer. Returns whether the exchange may be repeated now, or once its route is learnt.
     async fn learn(&self, request: &JudgedRequest, primary: &Primary) -> Result<Standing, ShadowDrop> {
-        let (_, status, headers, Ok(body)) = primary else {
+        let Primary { status, headers, body: Ok(body), .. } = primary else {
             return self.repeatable.before_answer(request).map(|()| Standing::Repeatable);
         };
         let (repeatable, request) = (self.repeatable.clone(), request.clone());
@@ -221,8 +231,14 @@ impl Runner {
     }
 }
 
-/// The trace, status, headers and body of the upstream's answer.
-type Primary = (TraceId, StatusCode, HeaderMap, Result<Arc<CapturedBody>, Incomplete>);
+/// The upstream's answer.
+struct Primary {
+    trace: TraceId,
+    answered_by: AnsweredBy,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Result<Arc<CapturedBody>, Incomplete>,
+}
 
 /// Does `work`, on a thread for long work if it takes long: what copies measure must not wait for it.
 async fn run_aside<T: Send + 'static>(takes_long: bool, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ShadowDrop> {

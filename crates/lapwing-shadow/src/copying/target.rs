@@ -17,9 +17,9 @@ use crate::config::Config;
 use crate::counters::{ShadowDrop, TargetCounters};
 use crate::mapping::MappingTable;
 use crate::tap::TapParts;
-use lapwing_ledger::Stamp;
+use lapwing_ledger::{LabelId, Stamp};
 use lapwing_net::{Client, ClientLimits, LocalAddress, Target};
-use lapwing_proxy::{CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, capture_whole};
+use lapwing_proxy::{AnsweredBy, CaptureBudget, CapturedBody, ERROR_FIELD, Incomplete, ReplayBody, capture_whole};
 
 /// How long a copy waits for its turn at a target before it is dropped.
 const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
@@ -27,6 +27,46 @@ const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
 const MAX_FAILURES: u32 = 5;
 /// How long it stays open; then one copy tries the target.
 const OPEN_NS: u64 = 10_000_000_000;
+
+/// Which copied requests a target gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopySource {
+    /// Every one.
+    All,
+    /// A share of those that the target answered itself: it is asked a second time. It has this label if it is one of several upstreams.
+    Repeat(Option<LabelId>),
+    /// Those that a live split placed with its baseline; the target is the candidate, which has this label.
+    OfBaseline {
+        /// The candidate's label.
+        candidate: LabelId,
+    },
+    /// Those that it placed with its candidate, which has this label; the target is the baseline.
+    OfCandidate(LabelId),
+}
+
+impl CopySource {
+    /// Whether the target is the upstream itself.
+    pub(crate) const fn is_repeat(self) -> bool {
+        matches!(self, Self::Repeat(_))
+    }
+
+    /// Whether the target is a side of a live split.
+    pub(crate) const fn is_of_split(self) -> bool {
+        matches!(self, Self::OfBaseline { .. } | Self::OfCandidate(_))
+    }
+
+    /// Whether a request that `upstream` answered, if it is known by now, goes to the target.
+    pub(crate) fn takes(self, answered_by: Option<AnsweredBy>) -> bool {
+        let of = |is_one: fn(LabelId, LabelId) -> bool, label| answered_by.is_some_and(|by| is_one(by.upstream, label));
+        let is_placed = answered_by.is_some_and(|by| by.split_key.is_some());
+        match self {
+            Self::All => true,
+            Self::Repeat(label) => label.is_none_or(|label| of(|by, label| by == label, label)),
+            Self::OfCandidate(label) => is_placed && of(|by, label| by == label, label),
+            Self::OfBaseline { candidate } => is_placed && of(|by, label| by != label, candidate),
+        }
+    }
+}
 
 /// What became of a request that was sent to a target.
 pub(crate) enum SendOutcome {
@@ -65,8 +105,8 @@ pub(crate) struct CopyTarget {
     pub(crate) name: String,
     /// Its place among the targets.
     pub(crate) index: usize,
-    /// Whether it is the upstream itself, which is asked a second time.
-    pub(crate) is_upstream: bool,
+    /// Which requests it gets copies of.
+    pub(crate) source: CopySource,
     h1: Client<ReplayBody>,
     h2: Client<ReplayBody>,
     permits: Semaphore,
@@ -81,7 +121,7 @@ impl CopyTarget {
     pub(crate) fn new(
         name: String,
         index: usize,
-        is_upstream: bool,
+        source: CopySource,
         address: &LocalAddress,
         config: &Config,
         mappings: Arc<MappingTable>,
@@ -100,7 +140,7 @@ impl CopyTarget {
             preparer: Arc::new(RequestPreparer::new(name.clone(), mappings)),
             name,
             index,
-            is_upstream,
+            source,
             h1: Client::new(target.clone(), limits),
             h2: Client::http2(target, limits),
             permits: Semaphore::new(config.concurrency),
@@ -269,7 +309,28 @@ impl CircuitBreaker {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
+    use lapwing_ledger::LabelTable;
+
+    #[test]
+    fn each_target_gets_copies_of_what_it_did_not_answer_itself_but_the_upstream_again() {
+        let labels = LabelTable::new(8);
+        let [candidate, baseline] = ["c", "b"].map(|name| labels.intern(name));
+        let by = |upstream, key| Some(AnsweredBy { upstream, split_key: NonZeroU32::new(key) });
+        let cases = [None, by(baseline, 0), by(baseline, 7), by(candidate, 0), by(candidate, 7)];
+        let takes = |source: CopySource| cases.map(|by| source.takes(by));
+        for (source, expected) in [
+            (CopySource::All, [true; 5]),
+            (CopySource::Repeat(None), [true; 5]),
+            (CopySource::Repeat(Some(baseline)), [false, true, true, false, false]),
+            (CopySource::OfBaseline { candidate }, [false, false, true, false, false]),
+            (CopySource::OfCandidate(candidate), [false, false, false, false, true]),
+        ] {
+            assert_eq!(takes(source), expected, "{source:?}");
+        }
+    }
 
     #[test]
     fn it_opens_after_failures_in_a_row_and_one_copy_tries_again() {

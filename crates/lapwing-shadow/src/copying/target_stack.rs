@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 
-use super::target::CopyTarget;
-use crate::config::{Config, UPSTREAM_AGAIN};
+use super::target::{CopySource, CopyTarget};
+use crate::config::{Config, SPLIT_BASELINE, SPLIT_CANDIDATE, UPSTREAM_AGAIN};
 use crate::mapping::{MappingError, MappingTable, ModelPorts};
 use crate::settings::ShadowSettings;
 use crate::surface::TargetInfo;
 use crate::tap::CopyRecognition;
 use lapwing_attribution::adapters;
-use lapwing_ledger::{Ledger, TraceMark};
+use lapwing_ledger::{LabelId, Ledger, TraceMark};
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, LocalAddress, LocalListener, Target};
 use lapwing_protocol::Protocols;
@@ -29,7 +29,7 @@ pub struct NamedTarget {
     address: String,
     target: Target,
     is_h2: bool,
-    is_upstream: bool,
+    source: CopySource,
     /// Routes whose requests are not sent as they are.
     mappings: Arc<MappingTable>,
 }
@@ -47,7 +47,7 @@ impl NamedTarget {
             address: server.to_string(),
             target,
             is_h2: matches!(server, Upstream::Http { scheme: HttpScheme::H2c, .. }),
-            is_upstream: false,
+            source: CopySource::All,
             mappings: Arc::default(),
         }
     }
@@ -70,14 +70,27 @@ impl NamedTarget {
             address: lapwing_settings::ShadowTarget::Engine(file.to_owned()).to_string(),
             target: Target::Tcp(address.to_string()),
             is_h2: false,
-            is_upstream: false,
+            source: CopySource::All,
             mappings: Arc::new(mappings),
         })
     }
 
-    /// The upstream, which is asked a second time.
-    pub(crate) fn upstream_again(upstream: &Upstream, target: Target) -> Self {
-        Self { is_upstream: true, ..Self::at(UPSTREAM_AGAIN.to_owned(), upstream, target) }
+    /// The upstream, which is asked a second time; with its label if it is one of several.
+    #[must_use]
+    pub fn upstream_again(label: Option<LabelId>, upstream: &Upstream, target: Target) -> Self {
+        Self { source: CopySource::Repeat(label), ..Self::at(UPSTREAM_AGAIN.to_owned(), upstream, target) }
+    }
+
+    /// Both sides of a live split as targets: each gets copies of what the other answers. The baseline, which may be several upstreams, is
+    /// the one at `baseline`.
+    #[must_use]
+    pub fn sides_of_split(candidate_label: LabelId, candidate: (&Upstream, Target), baseline: (&Upstream, Target)) -> [Self; 2] {
+        let side =
+            |name: &str, (url, target): (&Upstream, Target), source| Self { source, ..Self::at(name.to_owned(), url, target) };
+        [
+            side(SPLIT_CANDIDATE, candidate, CopySource::OfBaseline { candidate: candidate_label }),
+            side(SPLIT_BASELINE, baseline, CopySource::OfCandidate(candidate_label)),
+        ]
     }
 
     /// Its name.
@@ -85,9 +98,9 @@ impl NamedTarget {
         &self.name
     }
 
-    /// Whether it is the upstream itself, asked a second time.
-    pub(crate) const fn is_upstream(&self) -> bool {
-        self.is_upstream
+    /// Which requests it gets copies of.
+    pub(crate) const fn source(&self) -> CopySource {
+        self.source
     }
 
     /// Its mappings.
@@ -102,7 +115,12 @@ impl NamedTarget {
 
     /// As surfaces name it.
     pub(crate) fn info(&self) -> TargetInfo {
-        TargetInfo { name: self.name.clone(), address: self.address.clone(), label: self.label(), is_upstream: self.is_upstream }
+        TargetInfo {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            label: self.label(),
+            is_upstream: self.source.is_repeat(),
+        }
     }
 }
 
@@ -184,5 +202,5 @@ impl TargetStacks {
 
 /// A sender of copies to `target` at `index` among the targets, through the stack at `stack`.
 fn sender(target: &NamedTarget, index: usize, stack: &LocalAddress, config: &Config) -> CopyTarget {
-    CopyTarget::new(target.name.clone(), index, target.is_upstream, stack, config, target.mappings())
+    CopyTarget::new(target.name.clone(), index, target.source, stack, config, target.mappings())
 }

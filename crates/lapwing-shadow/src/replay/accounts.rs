@@ -107,7 +107,7 @@ impl Accounts {
             self.exchange(&exchange, t_ns)?;
             self.registry.lock().record_recent(exchange, now, 0);
         }
-        while let Some(ComparedOutputs { pair, target, verdict }) = self.compared.pop() {
+        while let Some(ComparedOutputs { pair, target, verdict, .. }) = self.compared.pop() {
             self.apply(&PairEvent::output(t_ns, pair, target, verdict.result))?;
             if let Some(greatest_error) = verdict.greatest_error {
                 self.pairs.lock().difference(pair, target, greatest_error);

@@ -137,7 +137,7 @@ impl Player {
             let target = index - usize::from(!self.is_baseline_recorded);
             let (head, primary) = (request.head.clone(), primary.clone());
             let request = request.body.clone();
-            let pair = ComparePair { head, request, target, trace: TraceId::default(), primary, copy };
+            let pair = ComparePair { head, request, target, split_key: None, trace: TraceId::default(), primary, copy };
             if !self.comparing.compare(pair)
                 && let Some(counters) = self.counters.target(index)
             {

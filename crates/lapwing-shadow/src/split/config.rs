@@ -27,6 +27,10 @@ pub struct Config {
     pub step: Period,
     /// From when on the candidate gets nothing more.
     pub stop_on: StopOn,
+    /// Whether outputs are compared: of the requests that `shadow.sample` draws, each side gets copies of those that the other answers. All of
+    /// the section `shadow` holds for them.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub compare: bool,
 }
 
 /// The limits of a split. One counts as exceeded when the whole interval is beyond it.
@@ -39,13 +43,15 @@ pub struct StopOn {
     pub p99_ratio: Switch<Ratio>,
     /// By how much the share of its requests that fail may exceed the baseline's.
     pub errors: Switch<Share>,
+    /// The share of compared outputs that may differ. Needs `compare`.
+    pub mismatch: Switch<Share>,
 }
 
 impl StopOn {
     /// Whether there is no limit.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        !self.p50_ratio.is_on() && !self.p99_ratio.is_on() && !self.errors.is_on()
+        !self.p50_ratio.is_on() && !self.p99_ratio.is_on() && !self.errors.is_on() && !self.mismatch.is_on()
     }
 }
 
@@ -58,6 +64,7 @@ impl Default for Config {
             ramp: Vec::new(),
             step: Period::from_secs(600),
             stop_on: StopOn::default(),
+            compare: false,
         }
     }
 }
@@ -67,6 +74,12 @@ impl Config {
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.candidate.is_empty()
+    }
+
+    /// Whether outputs are compared.
+    #[must_use]
+    pub fn compares(&self) -> bool {
+        self.compare && self.is_on()
     }
 
     /// The shares one after the other.
@@ -112,6 +125,11 @@ impl Section for Config {
             checks.fault("share", self.share, "cannot be given with ramp, whose steps are the shares");
         }
         checks.range("step", &self.step, Period::from_secs(10)..=Period::from_secs(7 * 24 * 3600));
+        if let Switch::On(limit) = &self.stop_on.mismatch
+            && !self.compare
+        {
+            checks.fault("stop_on.mismatch", limit, "needs compare: true: without it no outputs are compared");
+        }
         checks.section("stop_on", |checks| self.stop_on.check(checks));
     }
 }
@@ -161,6 +179,7 @@ mod tests {
                 "split.share: 1%: cannot be given with ramp",
             ),
             (r#"{"candidate": "b", "step": "9s"}"#, "split.step: 9s: must be between 10s and"),
+            (r#"{"candidate": "b", "stop_on": {"mismatch": "1%"}}"#, "split.stop_on.mismatch: 1%: needs compare: true"),
             (r#"{"candidate": "b", "stop_on": {"p99_ratio": 0.9}}"#, "split.stop_on.p99_ratio: 0.9: must be between 1 and 100"),
         ] {
             let found = faults(json(text), &two);

@@ -126,8 +126,8 @@ impl SplitJudge {
         }
     }
 
-    /// Judges what was held long enough, and closes the blocks that have ended.
-    pub(crate) fn tick(&mut self, now: Stamp) {
+    /// Judges what was held long enough, and closes the blocks that have ended. Returns how long this has been going on.
+    pub(crate) fn tick(&mut self, now: Stamp) -> Duration {
         let hold_ns = (self.longest_ns.saturating_mul(3) / 2).clamp(HOLD_NS.0, HOLD_NS.1);
         while self.held.keys().next().is_some_and(|(started, _)| now.since(*started) >= hold_ns) {
             self.judge_oldest(now);
@@ -136,6 +136,7 @@ impl SplitJudge {
         self.all.tick(elapsed);
         self.cards.values_mut().for_each(|matched| matched.card.tick(elapsed));
         self.failed.iter_mut().for_each(|share| share.tick(elapsed));
+        elapsed
     }
 
     fn elapsed(&self, now: Stamp) -> Duration {

@@ -4,20 +4,24 @@
 //!
 //! - `config`: the section `split`;
 //! - `keys`: which requests are judged; `judge`: what they say; `verdict`: which limits that exceeds;
+//! - `outputs`: what compared outputs say;
 //! - `ramp`: the share over time.
 
 mod config;
 mod judge;
 mod keys;
+mod outputs;
 mod ramp;
 mod verdict;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 pub use self::config::{Config, StopOn};
 use self::judge::{JudgeCounts, SplitJudge};
+use self::outputs::SplitOutputs;
 use self::ramp::{Findings, Ramp, RampEvent};
-use crate::pairs::{CardSnapshot, PairFigure};
+use crate::pairs::{CardSnapshot, OutputResult, PairFigure};
 use lapwing_compare::ab::{IntervalEstimate, LatencyReport, PairSide};
 use lapwing_ledger::{Exchange, LabelId, Stamp};
 use lapwing_metrics::Labels;
@@ -37,6 +41,8 @@ pub struct LiveSplit {
     labels: Arc<Labels>,
     ramp: Ramp,
     judge: SplitJudge,
+    /// While outputs are compared.
+    outputs: Option<SplitOutputs>,
     looked: Stamp,
     findings: Findings,
 }
@@ -55,7 +61,8 @@ impl LiveSplit {
         let ramp = Ramp::new(applied.shares(), applied.step.as_nanos(), now);
         traffic.set_share(ramp.share());
         let judge = SplitJudge::new(candidate, now);
-        Self { traffic, config, applied, candidate, labels, ramp, judge, looked: now, findings: Findings::default() }
+        let outputs = applied.compare.then(SplitOutputs::default);
+        Self { traffic, config, applied, candidate, labels, ramp, judge, outputs, looked: now, findings: Findings::default() }
     }
 
     /// Takes the account of a client's request.
@@ -63,15 +70,25 @@ impl LiveSplit {
         self.judge.take(exchange, now);
     }
 
+    /// Takes how the outputs of both sides compare for a request of `key`.
+    pub fn take_outputs(&mut self, key: NonZeroU32, result: OutputResult, now: Stamp) {
+        if let Some(outputs) = &mut self.outputs {
+            outputs.take(key, result, now.as_ns());
+        }
+    }
+
     /// Lets time pass, and looks once a second at what is known.
     pub fn tick(&mut self, now: Stamp) {
-        self.judge.tick(now);
+        let elapsed = self.judge.tick(now);
+        if let Some(outputs) = &mut self.outputs {
+            outputs.tick(elapsed);
+        }
         if now.since(self.looked) < LOOK_NS {
             return;
         }
         self.looked = now;
         self.apply_config(now);
-        self.findings = verdict::findings(&self.judge, &self.applied.stop_on);
+        self.findings = verdict::findings(&self.judge, self.outputs.as_ref(), &self.applied.stop_on);
         let before = self.ramp.share();
         let Some(event) = self.ramp.look(&self.findings, now) else { return };
         self.traffic.set_share(self.ramp.share());
@@ -139,6 +156,13 @@ impl LiveSplit {
             limits: self.applied.stop_on.clone(),
             baseline: side(PairSide::Baseline, left[0]),
             candidate: side(PairSide::Candidate, left[1]),
+            outputs: self.outputs.as_ref().map(|SplitOutputs { mismatched, unjudged, left_out, .. }| OutputsSnapshot {
+                compared: mismatched.trials(),
+                mismatched: mismatched.hits(),
+                share_mismatched: mismatched.estimate(),
+                unjudged: *unjudged,
+                left_out: *left_out,
+            }),
             requests_per_key: self.judge.keys.requests_per_key(),
             unjudged: [("same_key", same_key), ("crowded", crowded)],
             out_of_order: late + early,
@@ -184,6 +208,21 @@ pub struct SplitSide {
     pub left: u64,
 }
 
+/// How the outputs of both sides compare.
+#[derive(Clone, Debug)]
+pub struct OutputsSnapshot {
+    /// Outputs that were compared, of each key one in each block of time.
+    pub compared: u64,
+    /// Those of them that differ.
+    pub mismatched: u64,
+    /// Their share.
+    pub share_mismatched: IntervalEstimate,
+    /// Outputs of which it cannot be told.
+    pub unjudged: u64,
+    /// Outputs that were left out, because another of their key was compared in the same block, or there are too many keys.
+    pub left_out: u64,
+}
+
 /// Everything that is known of a split.
 #[derive(Clone, Debug)]
 pub struct SplitSnapshot {
@@ -205,6 +244,8 @@ pub struct SplitSnapshot {
     pub baseline: SplitSide,
     /// The candidate.
     pub candidate: SplitSide,
+    /// What compared outputs say; `None` if none are.
+    pub outputs: Option<OutputsSnapshot>,
     /// How many requests were judged of each key, on the side where these are more.
     pub requests_per_key: f64,
     /// Requests that were not judged, by reason.

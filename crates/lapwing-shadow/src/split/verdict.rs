@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use super::config::StopOn;
 use super::judge::{SplitJudge, side_index};
+use super::outputs::SplitOutputs;
 use super::ramp::Findings;
 use lapwing_compare::ab::{IntervalEstimate, PairSide};
 
@@ -26,7 +27,7 @@ fn widened(estimate: &IntervalEstimate, by: f64, is_ratio: bool) -> (f64, f64) {
 }
 
 /// What is known by now, against the limits.
-pub(crate) fn findings(judge: &SplitJudge, limits: &StopOn) -> Findings {
+pub(crate) fn findings(judge: &SplitJudge, outputs: Option<&SplitOutputs>, limits: &StopOn) -> Findings {
     let keys = [PairSide::Baseline, PairSide::Candidate].map(|side| judge.keys.keys(side));
     let fewest = keys[0].min(keys[1]);
     if fewest < MIN_KEYS {
@@ -61,6 +62,23 @@ pub(crate) fn findings(judge: &SplitJudge, limits: &StopOn) -> Findings {
         );
         weigh(text, low - high > limit.get(), ours - theirs > limit.get());
     }
+    let mut missing = None;
+    if let Some((limit, outputs)) = limits.mismatch.on().zip(outputs) {
+        let (share, keys) = (outputs.mismatched.estimate(), outputs.keys());
+        let (low, high) = widened(&share, outputs.per_key().sqrt(), false);
+        let (hits, trials) = (outputs.mismatched.hits(), outputs.mismatched.trials());
+        let value = share.value.unwrap_or_default();
+        let text = format!(
+            "{hits} of {trials} compared outputs differ ({:.2} %) [{:.2} %, {:.2} %]; the limit is {limit}",
+            100.0 * value,
+            100.0 * low,
+            100.0 * high
+        );
+        weigh(text, keys >= MIN_KEYS && low > limit.get(), value > limit.get());
+        if keys < MIN_KEYS {
+            missing = Some(format!("outputs of {keys} keys were compared; it takes {MIN_KEYS}"));
+        }
+    }
     let report = judge.all.total();
     if let Some(report) = &report {
         let ratios = [
@@ -87,6 +105,7 @@ pub(crate) fn findings(judge: &SplitJudge, limits: &StopOn) -> Findings {
         let pairs = report.map_or(0, |report| report.pairs);
         doubts = Some(format!("too early to say after {pairs} pairs"));
     }
+    let doubts = doubts.or(missing);
     Findings { against: Some(against).filter(|text| !text.is_empty()), doubts }
 }
 

@@ -5,6 +5,7 @@ mod runs;
 use std::num::NonZeroU32;
 
 use super::*;
+use crate::seeded_random::SeededRandom;
 use lapwing_ledger::{ExchangeKind, Ledger, Outcome, SeriesKey, UpstreamWindow, merge};
 use lapwing_settings::ConfigCell;
 
@@ -79,6 +80,48 @@ fn neighbours_by_their_start_are_matched_whatever_the_order_of_their_ends() {
     let report = fixture.report();
     assert_eq!((report.pairs, report.ties), (50, 50), "{report:?}");
     assert_eq!(fixture.split.snapshot(at(5 * SECOND)).out_of_order, 0);
+}
+
+#[test]
+fn outputs_that_differ_with_confidence_stop_it_and_too_few_keep_it_from_rising() {
+    let settings =
+        r#"{"candidate": "int8", "ramp": ["10%", "50%"], "step": "20s", "compare": true, "stop_on": {"mismatch": "5%"}}"#;
+    // of a hundred outputs, so many differ; every fifth cannot be judged
+    let run = |differing: u64, compared_each: u64| {
+        let (mut fixture, mut random) = (Fixture::new(settings), SeededRandom::new(11));
+        for n in 0..60_000 {
+            fixture.take(nth(n, MS + n * 7_919 % MS));
+            if n % compared_each == 0 {
+                let (of, key) = (n / compared_each, NonZeroU32::new(u32::try_from(n + 1).unwrap()).unwrap());
+                let judged = if random.next() % 100 < differing { OutputResult::Mismatch } else { OutputResult::Same };
+                let result = if of % 5 == 4 { OutputResult::Unjudged } else { judged };
+                fixture.split.take_outputs(key, result, at(n * MS));
+            }
+            if n % 20 == 0 {
+                fixture.split.tick(at(n * MS));
+            }
+        }
+        let snapshot = fixture.split.snapshot(at(60 * SECOND));
+        let outputs = snapshot.outputs.unwrap();
+        assert!(outputs.unjudged * 4 <= outputs.compared + 4 && outputs.left_out == 0, "{outputs:?}");
+        (snapshot.status.share, snapshot.stopped, snapshot.doubts)
+    };
+    assert_eq!(run(2, 10), (0.5, None, None));
+    let (share, stopped, doubts) = run(20, 10);
+    assert!(share == 0.0 && stopped.as_ref().unwrap().contains("compared outputs differ"), "{share} {stopped:?} {doubts:?}");
+    let (share, stopped, doubts) = run(0, 6_000);
+    assert_eq!((share, stopped), (0.1, None), "eight outputs in a minute");
+    assert_eq!(doubts.as_deref(), Some("outputs of 8 keys were compared; it takes 20"));
+}
+
+#[test]
+fn of_each_key_one_output_in_a_block_counts() {
+    let mut fixture = Fixture::new(r#"{"candidate": "int8", "compare": true}"#);
+    let key = NonZeroU32::new(7).unwrap();
+    (0..50).for_each(|n| fixture.split.take_outputs(key, OutputResult::Mismatch, at(n * MS)));
+    let outputs = fixture.split.snapshot(at(SECOND)).outputs.unwrap();
+    // its block may end meanwhile
+    assert!((1..=2).contains(&outputs.compared) && outputs.compared + outputs.left_out == 50, "{outputs:?}");
 }
 
 #[test]
