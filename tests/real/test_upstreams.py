@@ -2,8 +2,10 @@
 once, and reaches one server once."""
 
 import collections
+import contextlib
 import http.client
 import json
+import socket
 import subprocess
 import threading
 import time
@@ -14,7 +16,8 @@ import pytest
 
 from lapwing import NO_SPANS
 from named_servers import Server, ask, sample
-from process import wait_for
+from ports import free_port
+from process import wait_for, wait_listening
 
 pytestmark = pytest.mark.beside
 
@@ -114,12 +117,14 @@ def test_weights_are_kept(several):
 
 def test_the_fewest_requests_in_flight(several):
     more = "upstream_policy: least_requests\nroutes:\n- {match: {route: /slow}, to: [a]}\n"
-    servers, lapwing = several(["a", "b"], more)
-    with Clients(lapwing.port, 4, "/slow") as slow:
+    _, lapwing = several(["a", "b"], more)
+    with contextlib.ExitStack() as uploads:
+        # uploads that stop half way are in flight until they are given up
+        for _ in range(4):
+            upload = uploads.enter_context(socket.create_connection(("127.0.0.1", lapwing.port)))
+            upload.sendall(b"POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1")
         wait_for(lambda: sample(lapwing, "lapwing_upstream_requests_in_flight")["a"] == 4, 10, "a is busy")
-        for _ in range(40):
-            assert ask(lapwing) == (200, "b")
-    assert {name for _, _, name in slow.answers} == {"a"}
+        assert {ask(lapwing) for _ in range(40)} == {(200, "b")}
 
 
 def test_routes_lead_to_their_upstreams(several):
@@ -264,6 +269,41 @@ def test_grpc_calls_go_to_the_server_that_is_left(start_lapwing, tmp_path):
         assert asked["a"] == before + 5, asked
         again.stop(None)
     second.stop(None)
+
+
+def curl(lapwing, *options):
+    """(status, HTTP version, body) by curl."""
+    command = ["curl", "-sS", "--max-time", "20", "-w", "\\n%{http_code} %{http_version}", *options, f"http://127.0.0.1:{lapwing.port}/x"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    body, _, said = asked.stdout.rpartition("\n")
+    return (*said.split(), body)
+
+
+CLIENTS = {"HTTP/1.1": ([], "1.1"), "HTTP/2": (["--http2-prior-knowledge"], "2")}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("left", ["speaks HTTP/1.1", "speaks HTTP/2"])
+def test_the_one_that_is_left_speaks_another_version(start_lapwing, processes, tmp_path, logs, left, client):
+    """The first that is asked takes no connection, and the other one does not speak as the request was to go."""
+    if left == "speaks HTTP/2":
+        (tmp_path / "x").write_text("h2")
+        port, gone, alive = free_port(), "http", "h2c"
+        processes("nghttpd", ["nghttpd", "--no-tls", "-a", "127.0.0.1", "-d", str(tmp_path), str(port)])
+        wait_listening(port)
+    else:
+        port, gone, alive = Server("h1", tmp_path, logs).port, "h2c", "http"
+    file = tmp_path / "lapwing.yaml"
+    file.write_text(
+        f"upstreams:\n  gone: {{url: '{gone}://127.0.0.1:{free_port()}', weight: 9}}\n  left: {{url: '{alive}://127.0.0.1:{port}'}}\n"
+    )
+    lapwing = start_lapwing(None, config=file, env=NO_SPANS)
+    options, version = CLIENTS[client]
+    assert curl(lapwing, *options) == ("200", version, "h2" if alive == "h2c" else "h1")
+    assert 'lapwing_upstream_failovers_total{result="moved"} 1' in lapwing.metrics().replace("1.0", "1")
+    if alive == "http":
+        posted = curl(lapwing, *options, "-d", "body", "-H", "expect: 100-continue")
+        assert posted == ("200", version, "h1")
 
 
 @pytest.mark.parametrize(

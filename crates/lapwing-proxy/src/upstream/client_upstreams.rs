@@ -77,19 +77,24 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Another upstream for a request that failed with `error` before a byte of it was written, and has the form of `version`.
-    pub(crate) fn after(self, error: &Error, account: &RequestAccount, version: Version) -> Option<ClientUpstream> {
+    /// Another upstream for a request that failed with `error` before a byte of it was written, of those that `can` take it over the route
+    /// on which a request of `version` goes to them.
+    pub(crate) fn after(
+        self,
+        error: &Error,
+        account: &RequestAccount,
+        version: Version,
+        can: impl Fn(Route) -> bool,
+    ) -> Option<(ClientUpstream, Route)> {
         if !matches!(error, Error::Connect { .. } | Error::ConnectTimeout { .. }) {
             return None;
         }
         let Several { members, placement } = &*self.several;
-        let speaks = |at: usize| {
-            members.get(at).is_some_and(|ClientUpstream { context, .. }| {
-                let route = context.health.spoken.route(context.protocol(account), version);
-                (version == Version::HTTP_2) == (route != Route::Http1)
-            })
+        let route = |at: usize| {
+            let context = &members.get(at)?.context;
+            Some(context.health.spoken.route(context.protocol(account), version))
         };
-        let again = placement.place_again(self.placed, account, speaks)?;
-        members.get(again.at).cloned()
+        let again = placement.place_again(self.placed, account, |at| route(at).is_some_and(&can))?;
+        Some((members.get(again.at)?.clone(), route(again.at)?))
     }
 }

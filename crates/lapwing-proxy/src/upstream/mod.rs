@@ -102,8 +102,9 @@ async fn over_either(
     let greeting = match h2.greeting(&context, &in_flight.account).await {
         Ok(greeting) => greeting,
         Err(error) => {
-            let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &in_flight.account, Version::HTTP_2));
-            return carry(&other.ok_or(error)?, None, tracked).await;
+            let version = tracked.request.version();
+            let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &in_flight.account, version, |_| true));
+            return carry(&other.ok_or(error)?.0, None, tracked).await;
         }
     };
     match greeting {
@@ -138,8 +139,15 @@ async fn over_h2(
             Ok(response) => break response,
             Err(undone) => undone,
         };
-        match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_2) {
-            Some((other, unwritten)) => (context, h2, request) = (other.context, other.h2, unwritten),
+        let version = if in_flight.is_multiplexed { Version::HTTP_2 } else { Version::HTTP_11 };
+        match another(&mut elsewhere, unwritten, &error, &in_flight.account, version, |_| true) {
+            Some((other, Route::Http2, unwritten)) => (context, h2, request) = (other.context, other.h2, unwritten),
+            Some((other, _, mut request)) => {
+                if !in_flight.is_multiplexed {
+                    convert::to_h1(&mut request);
+                }
+                return carry(&other, None, TrackedRequest { request, in_flight }).await;
+            }
             None => return Err(Box::pin(failed(&context, Version::HTTP_2, error, &in_flight.account)).await),
         }
     };
@@ -170,6 +178,8 @@ async fn over_h1(
     convert::to_h1(&mut request);
     let kept = h2.filter(|_| is_kept).map(|h2| (h2, Box::new(KeptRequest::of(&mut request))));
     let gate = in_flight.client.awaits_continue().then(ContinueGate::new);
+    // what waits for `100 Continue`, or for another protocol, does so over HTTP/1.1
+    let stays = gate.is_some() || request.headers().contains_key(header::UPGRADE);
     interim::pass_on(&mut request, &in_flight, gate.clone());
     // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
     let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
@@ -182,8 +192,10 @@ async fn over_h1(
             Ok(answered) => break answered,
             Err(undone) => undone,
         };
-        match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_11) {
-            Some((other, unwritten)) => (context, request) = (other.context, unwritten),
+        let can = |route: Route| route == Route::Http1 || !stays;
+        match another(&mut elsewhere, unwritten, &error, &in_flight.account, Version::HTTP_11, can) {
+            Some((other, Route::Http1, unwritten)) => (context, request) = (other.context, unwritten),
+            Some((other, _, request)) => return carry(&other, None, TrackedRequest { request, in_flight }).await,
             None => return Box::pin(over_h2_after(context, kept, error, in_flight)).await,
         }
     };
@@ -217,16 +229,18 @@ async fn over_h1(
     Ok(response.map(|incoming| if is_early { body(incoming).go_on_beside(&context.tasks) } else { body(incoming) }))
 }
 
-/// Another upstream, and the request for it, if its own took no connection.
+/// Another upstream with its route, and the request for it, if its own took no connection.
 fn another(
     elsewhere: &mut Option<Box<Elsewhere>>,
     unwritten: Option<Box<Request<RequestBody>>>,
     error: &Error,
     account: &RequestAccount,
     version: Version,
-) -> Option<(ClientUpstream, Box<Request<RequestBody>>)> {
+    can: impl Fn(Route) -> bool,
+) -> Option<(ClientUpstream, Route, Box<Request<RequestBody>>)> {
     let (elsewhere, request) = (elsewhere.take()?, unwritten?);
-    Some((elsewhere.after(error, account, version)?, request))
+    let (other, route) = elsewhere.after(error, account, version, can)?;
+    Some((other, route, request))
 }
 
 /// A request failed over HTTP/1.1. It goes over HTTP/2 if the upstream turns out to speak nothing else, and the request was `kept`.
