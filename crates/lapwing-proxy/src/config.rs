@@ -103,7 +103,8 @@ pub struct Config {
     /// Whether `grpc-timeout` and `deadline_header` reach the upstream less the time since the request's first byte, at least one unit.
     pub pass_deadline: Toggle,
     /// Whether responses to requests with `endpoint-load-metrics-format` (`json`, `text`, `bin`) carry a load report (ORCA) unless the
-    /// upstream's do: in the head, over gRPC in the trailers.
+    /// upstream's do: in the head, over gRPC in the trailers. Envoy weighs by them with `client_side_weighted_round_robin` and
+    /// `metric_names_for_computing_utilization: [named_metrics.lapwing.in_flight]`.
     pub respond_orca: Toggle,
     /// The reports that Lapwing requests from the server in addition to what the client asks for.
     pub amend: AmendOptions,
