@@ -9,6 +9,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
+/// What the README begins with is an alias, whose profile is there.
+#[test]
+fn the_first_command_is_an_alias_of_the_demo() {
+    let alias = r#"demo = "run --locked --profile demo --no-default-features --features engine -- demo""#;
+    assert!(read(".cargo/config.toml").contains(alias));
+    assert!(read("Cargo.toml").contains("\n[profile.demo]\n"));
+    assert!(read("README.md").contains("```sh\ncargo demo --seconds 15\n```"));
+}
+
 /// The folders whose code is built into the binary.
 const SOURCES: [&str; 2] = ["src", "crates"];
 
