@@ -13,7 +13,10 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::ContextPolicy;
-use lapwing_proxy::{Config, ConnectionSettings, DataPlane, Levers, Profiler, StackTap, TraceSampling, Tracing, Upstreams};
+use lapwing_proxy::{
+    Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementPolicy, PoolMember, Profiler, RouteMatch, StackTap,
+    TraceSampling, Tracing, UpstreamHealth, UpstreamRoute, Upstreams,
+};
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::{ShadowTap, TapBranch, TapParts};
 use tokio::net::TcpListener;
@@ -28,8 +31,37 @@ use crate::{Repeat, h2, peer};
 /// The labels of the case: of the proxy, of its tap, and of who takes closed ledgers.
 static LABELS: LazyLock<Arc<Labels>> = LazyLock::new(|| Arc::new(Labels::new(16, 16, 16)));
 
-/// The data plane as shipped: its address, the queue of closed ledgers, and the future that serves it.
-fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
+/// What a case changes of the data plane as shipped.
+#[derive(Default)]
+struct Plane {
+    tap: Option<StackTap>,
+    /// Which requests a route takes, if there is one.
+    route: Option<RouteMatch>,
+}
+
+impl From<ShadowTap> for Plane {
+    fn from(tap: ShadowTap) -> Self {
+        Self { tap: Some(tap.into()), route: None }
+    }
+}
+
+/// The upstream at `address`; with a route, as the one of several.
+fn upstreams(address: SocketAddr, route: Option<RouteMatch>) -> Upstreams {
+    let target = Target::Tcp(address.to_string());
+    let Some(matches) = route else { return Upstreams::at(target) };
+    let upstream = PlacedUpstream { target, protocol: None, health: Arc::new(UpstreamHealth::of_several()) };
+    let label = LABELS.upstreams.intern("a");
+    let member = PoolMember { upstream, name: "a".to_owned(), label, weight: 1 };
+    let route = UpstreamRoute { matches, to: vec!["a".to_owned()], policy: None };
+    let policy = PlacementPolicy::RoundRobin;
+    Upstreams::several(vec![member], &[route], policy, None, &Levers::default().least_requests).unwrap()
+}
+
+/// The data plane: its address, the queue of closed ledgers, and the future that serves it.
+fn proxy(
+    upstream: SocketAddr,
+    Plane { tap, route }: Plane,
+) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
     let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
     let address = listener.local_addr().unwrap();
     let (queue, counters) = (Arc::new(ArrayQueue::new(64)), Arc::new(Counters::default()));
@@ -56,7 +88,7 @@ fn proxy(upstream: SocketAddr, tap: Option<StackTap>) -> (SocketAddr, Arc<ArrayQ
     };
     let parts = DataPlane {
         settings: ConfigHandle::fixed(settings),
-        upstreams: Upstreams::at(Target::Tcp(upstream.to_string())),
+        upstreams: upstreams(upstream, route),
         counters,
         levers: Levers::default(),
     };
@@ -80,7 +112,7 @@ impl World {
     fn start<F: Future<Output = ()> + 'static>(
         &self,
         is_proxied: bool,
-        tap: Option<StackTap>,
+        plane: Plane,
         serve: impl FnOnce(TcpListener) -> F,
     ) -> (SocketAddr, Option<Arc<ArrayQueue<Box<Ledger>>>>) {
         self.local.block_on(&self.runtime, async {
@@ -90,7 +122,7 @@ impl World {
             if !is_proxied {
                 return (upstream, None);
             }
-            let (address, queue, serving) = proxy(upstream, tap);
+            let (address, queue, serving) = proxy(upstream, plane);
             tokio::task::spawn_local(serving);
             (address, Some(queue))
         })
@@ -121,13 +153,13 @@ struct Prepared {
 }
 
 /// Exchanges over HTTP/1.1 with prepared pieces.
-fn over_h1(is_proxied: bool, tap: Option<StackTap>, prepared: Prepared) -> Repeat {
+fn over_h1(is_proxied: bool, plane: Plane, prepared: Prepared) -> Repeat {
     let Prepared { request, after, pieces, end_bytes } = prepared;
     let world = World::new();
     let taken = Rc::new(Notify::new());
     let ends = pieces.iter().map(|piece| piece[piece.len().saturating_sub(end_bytes)..].to_vec()).collect();
     let answer = Rc::new(Answer { after, pieces, taken: taken.clone() });
-    let (to, queue) = world.start(is_proxied, tap, |listener| peer::serve(listener, answer));
+    let (to, queue) = world.start(is_proxied, plane, |listener| peer::serve(listener, answer));
     let mut client = world.local.block_on(&world.runtime, Client::connect(to, request, ends, taken));
     Box::new(move |n| {
         world.local.block_on(&world.runtime, async {
@@ -164,7 +196,13 @@ fn inference() -> Prepared {
 
 /// An inference without a shadow target.
 pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, None, inference())
+    over_h1(is_proxied, Plane::default(), inference())
+}
+
+/// The same, held until its body tells of how many rows it is.
+pub(crate) fn held_infer(is_proxied: bool) -> Repeat {
+    let route = RouteMatch { class: Some("..31".parse().unwrap()), ..RouteMatch::default() };
+    over_h1(is_proxied, Plane { tap: None, route: Some(route) }, inference())
 }
 
 /// A tap that copies this share; up to `waiting` copies are handed over.
@@ -189,30 +227,30 @@ fn quota(route: &str) -> ShadowTap {
 
 /// The route has a quota, which is used up: every request is captured and let go.
 pub(crate) fn shadow_quota(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, Some(quota("POST /v2/models/{model}/infer").into()), inference())
+    over_h1(is_proxied, quota("POST /v2/models/{model}/infer").into(), inference())
 }
 
 /// Another route has a quota.
 pub(crate) fn shadow_quota_elsewhere(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, Some(quota("POST /v1/embeddings").into()), inference())
+    over_h1(is_proxied, quota("POST /v1/embeddings").into(), inference())
 }
 
 /// There is a shadow target, and no request is copied.
 pub(crate) fn shadow_unsampled(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, Some(tap("0%", 1).into()), inference())
+    over_h1(is_proxied, tap("0%", 1).into(), inference())
 }
 
 /// Every request is copied and handed over. Nobody takes the copies, so their end is not counted.
 pub(crate) fn shadow_copied(is_proxied: bool) -> Repeat {
     let tap = tap("100%", usize::try_from(crate::WARM + crate::COUNTED).unwrap());
-    over_h1(is_proxied, Some(tap.into()), inference())
+    over_h1(is_proxied, tap.into(), inference())
 }
 
 /// Every request is copied, and the copy dropped once the request is answered, on the same thread.
 pub(crate) fn shadow_discarded(is_proxied: bool) -> Repeat {
     let tap = tap("100%", 1);
     let parts = tap.shadow.as_ref().map(|branch| branch.parts.clone()).unwrap();
-    let mut exchange = over_h1(is_proxied, Some(tap.into()), inference());
+    let mut exchange = over_h1(is_proxied, tap.into(), inference());
     Box::new(move |n| {
         for _ in 0..n {
             exchange(1);
@@ -223,7 +261,7 @@ pub(crate) fn shadow_discarded(is_proxied: bool) -> Repeat {
 
 /// Every request is sampled, and the queue is full.
 pub(crate) fn shadow_full(is_proxied: bool) -> Repeat {
-    over_h1(is_proxied, Some(tap("100%", 1).into()), inference())
+    over_h1(is_proxied, tap("100%", 1).into(), inference())
 }
 
 /// A chat that streams 64 tokens, one in each chunk. The next chunk is sent when the client has received the previous one.
@@ -248,7 +286,7 @@ pub(crate) fn chat_stream(is_proxied: bool) -> Repeat {
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":64}}\n\ndata: [DONE]\n\n";
     pieces.push([chunk(usage), b"0\r\n\r\n".to_vec()].concat());
     let prepared = Prepared { request: request.into_bytes(), after: br#""stream":true}"#, pieces, end_bytes: 7 };
-    over_h1(is_proxied, None, prepared)
+    over_h1(is_proxied, Plane::default(), prepared)
 }
 
 /// A `ModelInfer` call over HTTP/2, 1 KiB.
@@ -260,8 +298,9 @@ pub(crate) fn grpc_infer(is_proxied: bool) -> Repeat {
     framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     framed.extend(message);
     let world = World::new();
-    let (to, queue) = world
-        .start(is_proxied, None, |listener| h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's']));
+    let (to, queue) = world.start(is_proxied, Plane::default(), |listener| {
+        h2::serve(listener, &[0, 0, 0, 0, 8, 0x0a, 6, b'd', b'i', b'g', b'i', b't', b's'])
+    });
     let path = "/inference.GRPCInferenceService/ModelInfer";
     let mut client = world.local.block_on(&world.runtime, h2::Client::connect(to, path, framed));
     Box::new(move |n| {
