@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from concurrent import futures
+from xml.etree import ElementTree
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from certificates import Authority, Secret
 from lapwing import NO_SPANS
+from over_tls import Echo, TlsServer, asking, metric, tls_of
 from ports import free_port
 from process import wait_for, wait_listening
 from raw_server import RawServer
@@ -37,52 +39,8 @@ def authority(tmp_path_factory):
     return made
 
 
-def tls_of(authority, **more):
-    """The section `tls` as variables."""
-    shown = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key"}
-    sections = {"LISTEN": shown, "UPSTREAM": {"CA": authority.ca}, **more}
-    return {f"LAPWING_TLS__{section}__{key}": str(value) for section, keys in sections.items() for key, value in keys.items()}
-
-
-class Polite(ssl.SSLSocket):
-    """Ends its session before its connection."""
-
-    def close(self):
-        try:
-            self.unwrap()
-        except (OSError, ValueError):
-            pass
-        super().close()
-
-
-class TlsServer(RawServer):
-    """The raw server, over TLS."""
-
-    def __init__(self, context, is_polite=True):
-        super().__init__()
-        self.context = context
-        if is_polite:
-            context.sslsocket_class = Polite
-
-    def __enter__(self):
-        super().__enter__()
-        self.url = f"https://localhost:{self.port}"
-        return self
-
-    def serve(self, connection):
-        try:
-            super().serve(self.context.wrap_socket(connection, server_side=True))
-        except (ssl.SSLError, OSError):
-            connection.close()
-
-
 def connect(lapwing, context, timeout=20):
     return http.client.HTTPSConnection("localhost", lapwing.port, timeout=timeout, context=context)
-
-
-def metric(lapwing, name):
-    (line,) = [one for one in lapwing.metrics().splitlines() if one.startswith(name + " ")]
-    return float(line.split()[-1])
 
 
 # --- bytes and versions
@@ -140,15 +98,6 @@ http {{
     assert metric(lapwing, 'lapwing_tls_handshakes_total{result="failed"}') == 0
 
 
-class Echo(grpc.GenericRpcHandler):
-    """Answers every call with its bytes."""
-
-    def service(self, details):
-        if details.method.endswith("Stream"):
-            return grpc.stream_stream_rpc_method_handler(lambda requests, context: requests)
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: request)
-
-
 def test_grpc_passes_with_certificates_on_both_sides(start_lapwing, authority):
     """Each side asks for the other's certificate: grpcio as client and as server."""
     own = authority.issue("client")
@@ -158,8 +107,7 @@ def test_grpc_passes_with_certificates_on_both_sides(start_lapwing, authority):
     port = server.add_secure_port("localhost:0", shown)
     server.start()
     ours = {"CA": authority.ca, "CERTIFICATE": own[0], "KEY": own[1]}
-    asks = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key", "CLIENT_CA": authority.ca}
-    lapwing = start_lapwing(f"https://localhost:{port}", env=NO_SPANS | tls_of(authority, LISTEN=asks, UPSTREAM=ours))
+    lapwing = start_lapwing(f"https://localhost:{port}", env=NO_SPANS | tls_of(authority, LISTEN=asking(authority), UPSTREAM=ours))
     channel = grpc.secure_channel(
         f"localhost:{lapwing.port}", grpc.ssl_channel_credentials(pem["ca.pem"], pem["client.key"], pem["client.pem"])
     )
@@ -380,17 +328,82 @@ def test_faults_are_all_said_at_once(binary, authority, tmp_path):
     assert "tls.otlp.client_ca: /ca: needs certificate and key" in done.stderr
 
 
+ALLOWED = {
+    "TLSv1.3": {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"},
+    "TLSv1.2": {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"},
+}
+"""The suites with authenticated encryption and a key of their own for each session."""
+
+
+def start_over_tls(processes, binary, upstream, env):
+    """Lapwing whose admin address may speak TLS; its ports."""
+    ports = {name: free_port() for name in ("listen", "admin", "otlp-grpc", "otlp-http")}
+    flags = [text for name, port in ports.items() for text in (f"--{name}", f"127.0.0.1:{port}")]
+    processes("lapwing-tls", [binary, "--upstream", upstream, *flags], env=dict(os.environ, **env))
+    wait_listening(ports["admin"])
+    return ports
+
+
+@pytest.fixture(scope="module")
+def scanned(processes, binary, raw_server, authority):
+    """The ports of a Lapwing that speaks TLS on each."""
+    shown = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key"}
+    return start_over_tls(processes, binary, raw_server.url, tls_of(authority, ADMIN=shown, OTLP=shown))
+
+
+@pytest.mark.skipif(not shutil.which("sslscan"), reason="no sslscan: apt-get install sslscan")
+def test_a_scan_finds_nothing_old(scanned, tmp_path):
+    def scan(port):
+        found = tmp_path / f"{port}.xml"
+        command = ["sslscan", "--no-colour", f"--xml={found}", f"127.0.0.1:{port}"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        (scan,) = ElementTree.parse(found).iter("ssltest")
+        return said, scan
+
+    with futures.ThreadPoolExecutor() as at_once:  # each mostly waits
+        for said, found in at_once.map(scan, scanned.values()):
+            check_scan(said, found)
+
+
+def check_scan(said, scan):
+    on = {f"{one.get('type')} {one.get('version')}" for one in scan.iter("protocol") if one.get("enabled") == "1"}
+    assert on == {"tls 1.2", "tls 1.3"}, said
+    suites = {}
+    for one in scan.iter("cipher"):
+        suites.setdefault(one.get("sslversion"), set()).add(one.get("cipher"))
+    assert suites == ALLOWED, said
+    assert {one.get("name") for one in scan.iter("group")} == {"secp256r1 (NIST P-256)", "secp384r1 (NIST P-384)", "x25519"}
+    # a client cannot have it made anew (Debian's sslscan is built without compression, so it cannot ask for that: the next test does)
+    assert [one.get("supported") for one in scan.iter("renegotiation")] == ["0"], said
+    assert {one.get("vulnerable") for one in scan.iter("heartbleed")} == {"0"}, said
+    (certificate,) = scan.iter("certificate")
+    assert [certificate.findtext(name) for name in ("subject", "issuer", "signature-algorithm")] == ["s", "ca", "ecdsa-with-SHA256"]
+    assert certificate.find("pk").get("curve_name") == "prime256v1"
+    assert certificate.findtext("altnames") == "DNS:localhost, IP Address:127.0.0.1"
+
+
+def test_compression_is_not_agreed_on(scanned):
+    """A ClientHello of TLS 1.2 that offers DEFLATE (RFC 3749) beside none."""
+    suites, groups, signed = b"\xc0\x2b\xc0\x2c", b"\0\x0a\0\x04\0\x02\0\x17", b"\0\x0d\0\x04\0\x02\x04\x03"
+    for methods in (b"\x01\0", b"\x02\x01\0"):
+        body = b"\x03\x03" + bytes(32) + b"\0" + b"\0\x04" + suites + methods + b"\0\x10" + groups + signed
+        hello = b"\x01" + len(body).to_bytes(3, "big") + body
+        with socket.create_connection(("127.0.0.1", scanned["listen"]), timeout=20) as client:
+            client.sendall(b"\x16\x03\x01" + len(hello).to_bytes(2, "big") + hello)
+            answer = client.recv(4096)
+        # a ServerHello: its version, random number and session, then the suite and the method
+        assert answer[:1] == b"\x16" and answer[5:6] == b"\x02", (methods, answer)
+        after = 9 + 2 + 32 + 1 + answer[9 + 2 + 32]
+        assert answer[after : after + 2] in (b"\xc0\x2b", b"\xc0\x2c") and answer[after + 2] == 0
+
+
 # --- the other listeners
 
 def test_commands_and_exporters_reach_them(processes, binary, raw_server, authority, monkeypatch):
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)  # requests prefers them to what the exporter names
     shown = {"CERTIFICATE": authority.folder / "s.pem", "KEY": authority.folder / "s.key"}
-    ports = {name: free_port() for name in ("listen", "admin", "otlp-grpc", "otlp-http")}
-    flags = [text for name, port in ports.items() for text in (f"--{name}", f"127.0.0.1:{port}")]
-    env = dict(os.environ, **tls_of(authority, ADMIN=shown, OTLP=shown, LISTEN={}))
-    processes("lapwing-tls", [binary, "--upstream", raw_server.url, *flags], env=env)
-    wait_listening(ports["admin"])
+    ports = start_over_tls(processes, binary, raw_server.url, tls_of(authority, ADMIN=shown, OTLP=shown, LISTEN={}))
     curl = ["curl", "-sS", "--cacert", str(authority.ca), f"https://localhost:{ports['admin']}/livez"]
     assert subprocess.check_output(curl, text=True, timeout=20).strip() == "alive"
     stats = [binary, "stats", "--json", "--admin", f"https://localhost:{ports['admin']}"]
