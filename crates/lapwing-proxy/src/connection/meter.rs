@@ -1,6 +1,5 @@
 //! The stamps of one connection (last read, first read since it was idle, last write), and what waits for its next flush.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Wake, Waker};
@@ -10,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::body_wait::BodyWait;
 use super::client_waits::ClientWaits;
+use super::closing::{Closing, OnFlush};
 use super::greeting::UpstreamSigns;
 use super::quiet_waker::QuietWaker;
 use lapwing_ledger::Stamp;
@@ -22,16 +22,6 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Bytes of interim responses that may wait for a client.
 const MAX_INTERIM: usize = 64 * 1024;
-
-/// A response whose last bytes the connection is about to write. It ends when a flush finds them written.
-pub(crate) trait OnFlush: Debug + Send + Sync {
-    /// Returns whether hyper still holds some of its bytes. Then this flush did not write them.
-    fn is_held(&self) -> bool;
-    /// The socket took its last bytes in a write stamped `at`.
-    fn on_flushed(&self, at: Stamp);
-    /// The connection ended before the last bytes were flushed.
-    fn on_lost(&self);
-}
 
 /// Stamps of one connection. One task writes them and others read them a moment later, so relaxed order is enough.
 #[derive(Debug, Default)]
@@ -76,7 +66,7 @@ pub(crate) struct SocketMeter {
     /// HTTP/2 ended the connection over a head that is too large.
     pub(crate) is_head_too_large: AtomicBool,
     has_closing: AtomicBool,
-    closing: Mutex<SmallVec<[Arc<dyn OnFlush>; 2]>>,
+    closing: Mutex<Closing>,
     last_closed: AtomicU64,
     has_blocked: AtomicBool,
     blocked: Mutex<ClientWaits>,
@@ -270,7 +260,9 @@ impl SocketMeter {
 
     /// `response` has ended, except for its last bytes, which the connection is about to write.
     pub(crate) fn close_at_flush(&self, response: Arc<dyn OnFlush>) {
-        self.closing.lock().push(response);
+        if let Some(response) = { self.closing.lock().push(response) } {
+            return response.on_lost();
+        }
         self.has_closing.store(true, Relaxed);
     }
 
@@ -281,11 +273,11 @@ impl SocketMeter {
         // only one task counts, so a load and a store are enough
         self.flushes.store(self.flushes().wrapping_add(1), Relaxed);
         if taken(&self.has_closing) {
-            let mut done = std::mem::take(&mut *self.closing.lock());
+            let mut done = std::mem::take(&mut self.closing.lock().responses);
             if done.iter().any(|response| response.is_held()) {
                 let (mut held, written) = done.drain(..).partition::<SmallVec<_>, _>(|response| response.is_held());
                 done = written;
-                self.closing.lock().append(&mut held);
+                self.closing.lock().responses.append(&mut held);
             }
             // the write that took the last byte has just been stamped
             let now = self.last_write().unwrap_or_else(Stamp::now);
@@ -304,12 +296,12 @@ impl SocketMeter {
 
     /// `response` was closed before the flush that would have closed it.
     pub(crate) fn forget(&self, response: &dyn OnFlush) {
-        self.closing.lock().retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), response));
+        self.closing.lock().responses.retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), response));
     }
 
     /// The connection ended. Bytes that were not flushed did not arrive.
     pub(crate) fn on_gone(&self) {
-        let closing = std::mem::take(&mut *self.closing.lock());
+        let closing = self.closing.lock().end();
         closing.into_iter().for_each(|response| response.on_lost());
     }
 

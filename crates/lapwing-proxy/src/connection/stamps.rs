@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::client_waits::ClientWaits;
-use super::meter::{OnFlush, SocketMeter};
+use super::closing::OnFlush;
+use super::meter::SocketMeter;
 use lapwing_ledger::Stamp;
 
 /// Where the stamps of a client's requests come from, and what says that the last bytes of a response were taken: a metered socket, or
