@@ -44,6 +44,9 @@ mod local;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod memory;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod memory_tls;
 mod peer_closed;
 mod race;
 mod server;
@@ -62,6 +65,9 @@ pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{client_connections, control_connections, descriptors, engine_connections, raise_descriptor_limit};
 pub use drain::until_stopped;
 pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub use listener::MemoryTlsListener;
 pub use listener::{BoundListener, Listener, RegisteredListener};
 pub use local::{LocalAddress, LocalListener, local};
 pub use peer_closed::PeerClosed;

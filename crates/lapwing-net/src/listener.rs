@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use super::socket::Socket;
-use super::tls::{ServerIdentity, Speaks, TlsStream};
+use super::tls::{Below, ServerIdentity, Speaks, TlsStream};
 use lapwing_metrics::Counters;
 
 /// The peer of a connection inside this process.
@@ -76,7 +76,7 @@ impl Listener for RegisteredListener {
         let (socket, peer) = Listener::accept(&mut self.listener).await?;
         let socket = match (socket, &self.tls) {
             (Socket::Tcp(stream), Some((identity, speaks, counters))) => {
-                Socket::Tls(Box::new(TlsStream::accept(stream, identity.config(*speaks), counters.clone())))
+                Socket::Tls(Box::new(TlsStream::accept(Below::Tcp(stream), identity.config(*speaks), counters.clone())))
             }
             (socket, _) => socket,
         };
@@ -98,6 +98,28 @@ impl Listener for TcpListener {
 impl Listener for super::memory::MemoryListener {
     async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
         Ok((Socket::Memory(self.connected().await), INSIDE))
+    }
+}
+
+/// A listener to which a fuzz target connects over TLS.
+#[cfg(any(test, feature = "testing"))]
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct MemoryTlsListener {
+    /// What it connects to.
+    pub listener: super::memory::MemoryListener,
+    /// The certificate.
+    pub identity: Arc<ServerIdentity>,
+    /// Who counts the handshakes.
+    pub counters: Arc<Counters>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Listener for MemoryTlsListener {
+    async fn accept(&mut self) -> io::Result<(Socket, SocketAddr)> {
+        let below = Below::Memory(self.listener.connected().await);
+        let stream = TlsStream::accept(below, self.identity.config(Speaks::Both), self.counters.clone());
+        Ok((Socket::Tls(Box::new(stream)), INSIDE))
     }
 }
 

@@ -159,6 +159,12 @@ impl MemoryPeer {
         self.0.lock().received.clone()
     }
 
+    /// What the proxy wrote to it after the first `at` bytes.
+    #[must_use]
+    pub fn received_from(&self, at: usize) -> Vec<u8> {
+        self.0.lock().received.get(at..).unwrap_or_default().to_vec()
+    }
+
     /// How many bytes the proxy wrote to it.
     #[must_use]
     pub fn received_bytes(&self) -> usize {

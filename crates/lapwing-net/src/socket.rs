@@ -55,14 +55,13 @@ impl Socket {
         let ready = match self {
             Self::Tcp(stream) => stream.ready(both).now_or_never(),
             Self::Unix(stream) => stream.ready(both).now_or_never(),
-            Self::Tls(stream) => stream.tcp().and_then(|stream| stream.ready(both).now_or_never()),
+            Self::Tls(stream) => return stream.peer_closed(),
             #[cfg(any(test, feature = "testing"))]
             Self::Memory(stream) => return stream.peer_closed(),
             #[cfg(any(test, feature = "testing"))]
             Self::Simulated(stream) => return stream.peer_closed(),
         };
-        let Some(Ok(ready)) = ready else { return PeerClosed::default() };
-        PeerClosed { sends: ready.is_read_closed(), takes: ready.is_write_closed() }
+        PeerClosed::of(ready)
     }
 
     /// Whether a read may find something: bytes, the end, or an error. Needs no system call and wakes no task.

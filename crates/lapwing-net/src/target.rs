@@ -15,7 +15,7 @@ use super::bind::KEEPALIVE;
 use super::local::LocalAddress;
 use super::race;
 use super::socket::Socket;
-use super::tls::{ClientIdentity, TlsStream};
+use super::tls::{Below, ClientIdentity, TlsStream};
 use lapwing_settings::{HttpScheme, Upstream};
 
 /// The address of a server that Lapwing sends requests to.
@@ -33,6 +33,10 @@ pub enum Target {
     #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     Memory(super::memory::MemoryAddress),
+    /// A server that a fuzz target plays, over TLS.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
+    MemoryTls(super::memory::MemoryAddress, TlsTo),
     /// A server whose every step is drawn.
     #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
@@ -79,7 +83,7 @@ impl fmt::Display for Target {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Local(_) => f.write_str("this process"),
             #[cfg(any(test, feature = "testing"))]
-            Self::Memory(_) => f.write_str("memory"),
+            Self::Memory(_) | Self::MemoryTls(..) => f.write_str("memory"),
             #[cfg(any(test, feature = "testing"))]
             Self::Simulated(_) => f.write_str("simulated"),
         }
@@ -111,7 +115,7 @@ impl Target {
             Self::Tcp(authority) | Self::Tls(authority, _) => authority,
             Self::Unix(_) | Self::Local(_) => "localhost",
             #[cfg(any(test, feature = "testing"))]
-            Self::Memory(_) => "localhost",
+            Self::Memory(_) | Self::MemoryTls(..) => "localhost",
             #[cfg(any(test, feature = "testing"))]
             Self::Simulated(_) => "localhost",
         }
@@ -120,6 +124,10 @@ impl Target {
     /// Whether it is reached over TLS.
     #[must_use]
     pub const fn is_tls(&self) -> bool {
+        #[cfg(any(test, feature = "testing"))]
+        if matches!(self, Self::MemoryTls(..)) {
+            return true;
+        }
         matches!(self, Self::Tls(..))
     }
 
@@ -134,13 +142,16 @@ impl Target {
             match self {
                 Self::Tcp(authority) => tcp(authority).await.map(Socket::Tcp),
                 Self::Tls(authority, TlsTo(identity)) => {
-                    let stream = TlsStream::connect(tcp(authority).await?, identity, authority, version).await?;
-                    Ok(Socket::Tls(Box::new(stream)))
+                    over_tls(Below::Tcp(tcp(authority).await?), identity, authority, version).await
                 }
                 Self::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
                 Self::Local(address) => address.connect().await.map(Socket::Unix),
                 #[cfg(any(test, feature = "testing"))]
                 Self::Memory(address) => address.connect().map(Socket::Memory),
+                #[cfg(any(test, feature = "testing"))]
+                Self::MemoryTls(address, TlsTo(identity)) => {
+                    over_tls(Below::Memory(address.connect()?), identity, self.authority(), version).await
+                }
                 #[cfg(any(test, feature = "testing"))]
                 Self::Simulated(address) => address.connect().map(Socket::Simulated),
             }
@@ -159,6 +170,10 @@ impl Target {
     pub async fn probe(&self, limit: Duration) -> Result<(), ConnectError> {
         self.connect(None, limit).await.map(drop)
     }
+}
+
+async fn over_tls(below: Below, identity: &ClientIdentity, authority: &str, version: Option<Version>) -> io::Result<Socket> {
+    Ok(Socket::Tls(Box::new(TlsStream::connect(below, identity, authority, version).await?)))
 }
 
 async fn tcp(authority: &str) -> io::Result<TcpStream> {

@@ -20,12 +20,13 @@ pub use client::ClientIdentity;
 pub use files::Validity;
 pub use server::{ServerIdentity, Speaks};
 pub use stream::TlsStream;
+pub(crate) use wire::Below;
 
 /// The names of HTTP/2 and HTTP/1.1 in ALPN (RFC 7301, RFC 9113 3.2).
 const H2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// The cryptography of every connection.
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

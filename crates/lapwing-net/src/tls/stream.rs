@@ -1,4 +1,4 @@
-//! A TLS stream over TCP.
+//! A TLS stream.
 
 use std::fmt;
 use std::io;
@@ -13,8 +13,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor, TlsConnector};
 
 use super::client::ClientIdentity;
-use super::wire::Wire;
+use super::wire::{Below, Wire};
 use super::{H2, HTTP_1_1};
+use crate::peer_closed::PeerClosed;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 
@@ -47,14 +48,14 @@ impl fmt::Debug for TlsStream {
 
 impl TlsStream {
     /// A client's connection.
-    pub(crate) fn accept(stream: TcpStream, config: Arc<ServerConfig>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn accept(stream: Below, config: Arc<ServerConfig>, counters: Arc<Counters>) -> Self {
         let accept = TlsAcceptor::from(config).accept(Wire::new(stream));
         Self { state: State::Accepting(accept), handshake: Some((Stamp::now(), counters)), peeked: Vec::new(), came: None }
     }
 
     /// A connection to the server at `authority`.
     pub(crate) async fn connect(
-        stream: TcpStream,
+        stream: Below,
         identity: &ClientIdentity,
         authority: &str,
         version: Option<Version>,
@@ -76,9 +77,14 @@ impl TlsStream {
         }
     }
 
-    /// The socket below.
+    /// The socket below, if it is one of TCP.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
-        self.wire().map(|wire| &wire.stream)
+        self.wire().and_then(Wire::tcp)
+    }
+
+    /// What the other end has closed of the connection below.
+    pub(crate) fn peer_closed(&self) -> PeerClosed {
+        self.wire().map(Wire::peer_closed).unwrap_or_default()
     }
 
     fn session(&self) -> Option<&CommonState> {

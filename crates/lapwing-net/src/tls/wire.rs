@@ -5,15 +5,36 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use arrayvec::ArrayVec;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::peer_closed::PeerClosed;
 use lapwing_ledger::Stamp;
 
-/// A TCP stream whose reads are stamped.
+/// What a session goes over.
+#[derive(Debug)]
+pub(crate) enum Below {
+    Tcp(TcpStream),
+    /// Inside this process, driven by a fuzz target.
+    #[cfg(any(test, feature = "testing"))]
+    Memory(crate::memory::MemoryStream),
+}
+
+macro_rules! on_below {
+    ($below:expr, $stream:ident => $call:expr) => {
+        match $below {
+            Below::Tcp($stream) => $call,
+            #[cfg(any(test, feature = "testing"))]
+            Below::Memory($stream) => $call,
+        }
+    };
+}
+
+/// A stream whose reads are stamped.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    pub(crate) stream: TcpStream,
+    stream: Below,
     /// The read that brought the first of the bytes that have given no text yet.
     began: Option<Stamp>,
     /// The latest read that brought bytes.
@@ -22,8 +43,25 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: Below) -> Self {
         Self { stream, began: None, last: Stamp::default(), records: Records::default() }
+    }
+
+    pub(crate) const fn tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Below::Tcp(stream) => Some(stream),
+            #[cfg(any(test, feature = "testing"))]
+            Below::Memory(_) => None,
+        }
+    }
+
+    /// What the other end has closed, as far as it is known without reading.
+    pub(crate) fn peer_closed(&self) -> PeerClosed {
+        match &self.stream {
+            Below::Tcp(stream) => PeerClosed::of(stream.ready(Interest::READABLE | Interest::WRITABLE).now_or_never()),
+            #[cfg(any(test, feature = "testing"))]
+            Below::Memory(stream) => stream.peer_closed(),
+        }
     }
 
     /// The session has given text. Returns when the bytes came that it was in: the first, and the last.
@@ -81,7 +119,7 @@ impl Records {
 impl AsyncRead for Wire {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let polled = on_below!(&mut self.stream, stream => Pin::new(stream).poll_read(cx, buf));
         if buf.filled().len() > before {
             let now = Stamp::now();
             self.began.get_or_insert(now);
@@ -94,23 +132,23 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        on_below!(&mut self.stream, stream => Pin::new(stream).poll_write(cx, buf))
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        on_below!(&mut self.stream, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        on_below!(&self.stream, stream => stream.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        on_below!(&mut self.stream, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        on_below!(&mut self.stream, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, Method};
 use tokio_util::sync::CancellationToken;
 
-use super::player::{PLAIN_ANSWER, Player, plain_answer, run_until_idle};
+use super::player::{PLAIN_ANSWER, Player, Reached, plain_answer};
 use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
@@ -18,8 +18,9 @@ use crate::{
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{LabelTable, Ledger, TraceMark};
 use lapwing_metrics::{Counter, Counters};
-use lapwing_net::memory::{MemoryAddress, MemoryPeer, listen};
-use lapwing_net::{Target, Tasks};
+use lapwing_net::memory::{MemoryAddress, MemoryConnector, listen};
+use lapwing_net::memory_tls::{MemoryEnd, MemoryTls};
+use lapwing_net::{MemoryTlsListener, Target, Tasks};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, Protocols};
 use lapwing_settings::{ConfigHandle, LeverSwitch, Period, Size, Switch};
@@ -47,21 +48,28 @@ pub(crate) struct Conversation {
     pub(crate) accepted: usize,
     /// The peer sent its end.
     pub(crate) is_finished: bool,
+    /// And said so, where that needs a word of its own (TLS).
+    pub(crate) has_ended: bool,
     /// Whether it reset the connection.
     pub(crate) is_reset: bool,
     /// The proxy ended its side.
     pub(crate) is_closed: bool,
+    /// And said so.
+    pub(crate) is_ended: bool,
 }
 
 impl Conversation {
-    fn of(peer: &MemoryPeer) -> Self {
+    fn of(end: &MemoryEnd) -> Self {
+        let peer = end.peer();
         Self {
-            sent: peer.sent(),
-            received: peer.received(),
+            sent: end.sent(),
+            received: end.received(),
             accepted: peer.accepted_bytes(),
             is_finished: peer.is_finished(),
+            has_ended: end.has_ended(),
             is_reset: peer.is_reset(),
             is_closed: peer.is_closed(),
+            is_ended: end.is_ended(),
         }
     }
 }
@@ -104,7 +112,7 @@ impl RecordLedger for Count {
     }
 }
 
-fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count>) -> DataPlane {
+fn data_plane(options: CaseOptions, reached: &Reached, observer: Arc<Count>) -> DataPlane {
     let protocols = [UpstreamProtocol::Auto, UpstreamProtocol::H1, UpstreamProtocol::H2, UpstreamProtocol::Auto];
     let mut config = Config { upstream_protocol: protocols[usize::from(options.upstream_protocol())], ..Config::default() };
     config.amend.include_usage = options.is_amending();
@@ -124,28 +132,36 @@ fn data_plane(options: CaseOptions, address: &MemoryAddress, observer: Arc<Count
     };
     DataPlane {
         settings: ConfigHandle::fixed(settings),
-        upstreams: upstreams(options, address),
+        upstreams: upstreams(options, reached),
         counters: Arc::default(),
         levers: Levers::default(),
     }
 }
 
-/// The upstream at `address`, behind one that refuses connections if the case has that.
-fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
-    let only = Upstreams::at(Target::Memory(address.clone()));
-    if !options.has_absent_upstream() {
+/// The upstream that is played, or both; or one behind another that refuses connections.
+fn upstreams(options: CaseOptions, reached: &Reached) -> Upstreams {
+    let target = |address: &MemoryAddress| match &reached.upstream {
+        Some(tls) => Target::MemoryTls(address.clone(), tls.upstream.clone()),
+        None => Target::Memory(address.clone()),
+    };
+    let mut targets: Vec<_> = reached.addresses.iter().map(target).collect();
+    let only = Upstreams::at(targets[0].clone());
+    if options.has_absent_upstream() {
+        let absent = MemoryAddress::default();
+        absent.refuse(true);
+        targets.insert(0, target(&absent));
+    }
+    if targets.len() == 1 {
         return only;
     }
-    let absent = MemoryAddress::default();
-    absent.refuse(true);
     let labels = LabelTable::new(2);
-    let member = |name: &str, address: MemoryAddress| PoolMember {
-        upstream: PlacedUpstream { target: Target::Memory(address), protocol: None, health: Arc::default() },
+    let member = |(name, target): (&str, Target)| PoolMember {
+        upstream: PlacedUpstream { target, protocol: None, health: Arc::default() },
         name: name.to_owned(),
         label: labels.intern(name),
         weight: 1,
     };
-    let members = vec![member("absent", absent), member("there", address.clone())];
+    let members = ["other", "there"].into_iter().zip(targets).map(member).collect();
     let by_model = UpstreamRoute {
         matches: RouteMatch { model: Some("held*".to_owned()), ..RouteMatch::default() },
         to: vec!["there".to_owned()],
@@ -153,6 +169,22 @@ fn upstreams(options: CaseOptions, address: &MemoryAddress) -> Upstreams {
     };
     let routes = if options.is_holding() { &[by_model][..] } else { &[] };
     Upstreams::several(members, routes, PlacementPolicy::RoundRobin, None, &LeverSwitch::default()).unwrap_or(only)
+}
+
+/// How a case's ends are reached.
+fn reached(options: CaseOptions, connector: MemoryConnector) -> Result<Reached, String> {
+    let tls = if options.is_tls_listener() || options.is_tls_upstream() {
+        Some(MemoryTls::new(options.client_names(), options.upstream_names())?)
+    } else {
+        None
+    };
+    Ok(Reached {
+        connector,
+        addresses: std::iter::repeat_with(MemoryAddress::default).take(1 + usize::from(options.has_two_upstreams())).collect(),
+        listener: tls.clone().filter(|_| options.is_tls_listener()),
+        upstream: tls.filter(|_| options.is_tls_upstream()),
+        is_rude: options.is_rude(),
+    })
 }
 
 /// Runs a case in a runtime of its own.
@@ -168,11 +200,17 @@ pub(crate) fn run(script: &Script, is_split: bool, heap: Option<HeapProbe>) -> R
     runtime.block_on(async {
         let _clock = follow();
         let (connector, listener) = listen();
-        let (address, observer) = (MemoryAddress::default(), Arc::<Count>::default());
-        let parts = data_plane(script.options, &address, observer.clone());
+        let (reached, observer) = (reached(script.options, connector)?, Arc::<Count>::default());
+        let parts = data_plane(script.options, &reached, observer.clone());
         let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
-        tasks.spawn(serve_with(listener, parts, stop.clone(), stack));
-        let mut player = Player::new(connector, address);
+        match &reached.listener {
+            None => tasks.spawn(serve_with(listener, parts, stop.clone(), stack)),
+            Some(tls) => {
+                let listener = MemoryTlsListener { listener, identity: tls.listener.clone(), counters: counters.clone() };
+                tasks.spawn(serve_with(listener, parts, stop.clone(), stack));
+            }
+        }
+        let mut player = Player::new(reached);
         let check_heap = |player: &Player| {
             let (sent, received) = player.bytes();
             let grown = heap.map_or(0, |heap| heap()).saturating_sub(before);
@@ -189,11 +227,11 @@ pub(crate) fn run(script: &Script, is_split: bool, heap: Option<HeapProbe>) -> R
             clients: player.clients.iter().map(|peer| Conversation::of(&peer.pipe)).collect(),
             upstreams: player.upstreams.iter().map(|peer| Conversation::of(&peer.pipe)).collect(),
         };
-        player.leave().await;
+        player.leave().await?;
         check_outcomes(&counters).await?;
         check_it_serves(&mut player, &counters, &observer).await?;
         stop.cancel();
-        player.leave().await;
+        player.leave().await?;
         tokio::time::timeout(LONG, tasks.finished()).await.map_err(|_| "the drain does not end".to_owned())?;
         Ok(seen)
     })
@@ -224,22 +262,22 @@ async fn check_outcomes(counters: &Counters) -> Result<(), String> {
 /// The proxy serves a plain exchange, whatever came before.
 async fn check_it_serves(player: &mut Player, counters: &Counters, observer: &Count) -> Result<(), String> {
     let closed = observer.closed.load(Relaxed);
-    let (old, is_refusing) = (player.upstreams.len(), player.address.is_refusing());
-    if is_refusing {
-        player.address.refuse(false);
-    }
-    player.open(false).await;
-    let Some(client) = player.clients.last() else { return Ok(()) };
+    let old = player.upstreams.len();
+    player.address().refuse(false);
+    player.open(false).await?;
+    let Some(client) = player.clients.last_mut() else { return Ok(()) };
     client.pipe.send(b"GET /last HTTP/1.1\r\nhost: m\r\n\r\n");
-    player.rest().await;
-    let [upstream] = &player.upstreams[old..] else {
-        return Err(format!("{} connections for a last exchange", player.upstreams.len() - old));
+    player.rest().await?;
+    let [upstream] = &mut player.upstreams[old..] else {
+        let got = player.clients.last().map(|client| client.pipe.received().escape_ascii().to_string());
+        return Err(format!("{} connections for a last exchange, which got {got:?}", player.upstreams.len() - old));
     };
-    upstream.pipe.send(&plain_answer(upstream, 1));
-    run_until_idle().await;
+    let is_h2 = upstream.is_h2;
+    let answer = plain_answer(upstream, 1);
+    upstream.pipe.send(&answer);
+    player.settle().await;
     let received = player.clients.last().map(|client| client.pipe.received()).unwrap_or_default();
-    let is_answer =
-        if upstream.is_h2 { received.starts_with(b"HTTP/1.1 200 OK\r\n") } else { received.starts_with(&PLAIN_ANSWER[..17]) };
+    let is_answer = if is_h2 { received.starts_with(b"HTTP/1.1 200 OK\r\n") } else { received.starts_with(&PLAIN_ANSWER[..17]) };
     if !is_answer {
         return Err(format!("a last exchange got {:?}", String::from_utf8_lossy(&received)));
     }

@@ -106,7 +106,7 @@ impl CompleteMessages {
             } else {
                 let received = requests(&upstream.received, is_h1, true);
                 let received = received.map_err(|odd| malformed("the upstream", odd, &upstream.received))?;
-                let sent = responses(&upstream.sent, &methods(&upstream.received), upstream.is_finished, false);
+                let sent = responses(&upstream.sent, &methods(&upstream.received), upstream.has_ended, false);
                 let sent = sent.ok().map(|(sent, rest)| {
                     messages.is_definite &= rest.is_empty();
                     sent.iter().map(|response| response.content(1, is_h1)).collect()
@@ -220,7 +220,7 @@ fn responses_received(client: &Conversation, is_h1: bool) -> Result<Vec<Content>
     let methods = methods(&client.sent);
     // a client of HTTP/1.0 that has left is not answered further, which is no end of the answer
     let has_left = client.is_finished || client.is_reset;
-    let responses = responses(&client.received, &methods, client.is_closed && !has_left, true);
+    let responses = responses(&client.received, &methods, client.is_ended && !has_left, true);
     let (responses, _) = responses.map_err(|odd| malformed("the client", odd, &client.received))?;
     let may_differ = |(response, method): &(&PlainMessage, &Vec<u8>)| {
         // an upstream that speaks HTTP/2 may send a body where HTTP/1.1 has none

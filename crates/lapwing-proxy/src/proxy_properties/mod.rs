@@ -1,11 +1,11 @@
-//! Properties of the whole proxy between a client and an upstream that send any bytes, in any pieces, at any time. The fuzz target
-//! `proxy` and a test that replays its corpus share them.
+//! Properties of the whole proxy between clients and an upstream, or two, that send any bytes, in any pieces, at any time, each side in
+//! cleartext or over TLS. The fuzz target `proxy` and a test that replays its corpus share them.
 //!
 //! A case is one proxy with its own runtime, clock and connections in memory, so it is the same every time. It must hold that
 //!
 //! - nothing panics, and every task rests when there is nothing to do;
 //! - every request that began has one outcome, and none is in flight once both peers are gone;
-//! - what the proxy writes is well-formed HTTP, as a second reader reads it (`messages`);
+//! - what the proxy writes is well-formed HTTP, as a second reader reads it (`messages`), over TLS that rustls takes;
 //! - a complete request that the upstream got was sent by the client, complete, with the same body, and came once; a complete
 //!   response that the client got was sent by the upstream, complete, with the same body, and came once, or is Lapwing's own;
 //! - the same bytes in other pieces make the same messages;

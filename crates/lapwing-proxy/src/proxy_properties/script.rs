@@ -1,4 +1,4 @@
-//! A fuzz target's bytes as a script: options in the first byte, then steps of a client and an upstream. Every input is a script.
+//! A fuzz target's bytes as a script: options in the first two bytes, then steps of a client and an upstream. Every input is a script.
 
 /// Which peer does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) enum Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CaseOptions {
     bits: u8,
+    /// Of how the ends are reached.
+    ends: u8,
     /// No request is held, whatever the bits say.
     never_holds: bool,
 }
@@ -61,6 +63,51 @@ impl CaseOptions {
     /// Responses carry `Server-Timing`.
     pub(crate) const fn has_server_timing(self) -> bool {
         self.bits & 64 != 0
+    }
+
+    /// Clients speak TLS.
+    pub(crate) const fn is_tls_listener(self) -> bool {
+        self.ends & 1 != 0
+    }
+
+    /// Upstreams speak TLS.
+    pub(crate) const fn is_tls_upstream(self) -> bool {
+        self.ends & 2 != 0
+    }
+
+    /// There are two upstreams that accept connections, one after the other in turn.
+    pub(crate) const fn has_two_upstreams(self) -> bool {
+        self.ends & 4 != 0 && !self.has_absent_upstream()
+    }
+
+    /// What clients name in ALPN.
+    pub(crate) const fn client_names(self) -> &'static [&'static str] {
+        match (self.ends & 8 != 0, self.is_h2_client()) {
+            (true, _) => &[],
+            (false, true) => &["h2"],
+            (false, false) => &["http/1.1"],
+        }
+    }
+
+    /// What upstreams name in ALPN: both where only one of two versions is spoken to them.
+    pub(crate) const fn upstream_names(self) -> &'static [&'static str] {
+        match (self.ends >> 4 & 3, matches!(self.upstream_protocol(), 1 | 2)) {
+            (1, false) => &["http/1.1"],
+            (2, _) => &[],
+            (3, false) => &["h2"],
+            _ => &["h2", "http/1.1"],
+        }
+    }
+
+    /// Over TLS, peers finish without a word.
+    pub(crate) const fn is_rude(self) -> bool {
+        self.ends & 64 != 0
+    }
+
+    /// The same with other ends.
+    #[cfg(test)]
+    pub(crate) const fn reached(self, ends: u8) -> Self {
+        Self { ends, ..self }
     }
 
     /// The case runs a second time, every piece byte by byte.
@@ -125,7 +172,7 @@ impl Script {
     /// Reads a script. It cannot fail: what is missing at the end is zero or empty.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut bytes = Reader(bytes);
-        let options = CaseOptions { bits: bytes.byte(), never_holds: false };
+        let options = CaseOptions { bits: bytes.byte(), ends: bytes.byte(), never_holds: false };
         let mut steps = Vec::new();
         while !bytes.0.is_empty() && steps.len() < MAX_STEPS {
             let code = bytes.byte();

@@ -20,6 +20,8 @@ struct MaybeHeld {
     expects: bool,
     upgrades: bool,
     model: &'static str,
+    /// Whether the listener and the upstream speak TLS, as bits.
+    ends: u8,
     /// Bytes of its prompt.
     length: usize,
     /// Where it is cut, of a thousand; and which of the script's times passes there.
@@ -30,12 +32,15 @@ struct MaybeHeld {
 
 fn maybe_held() -> impl Strategy<Value = MaybeHeld> {
     let form = (any::<[bool; 3]>(), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
-    let content = (prop::sample::select(vec!["held-1", "other"]), 0_usize..500);
+    let ends = prop::sample::select(vec![0, 0, TLS_LISTENER, TLS_UPSTREAM, BOTH]);
+    let content = (prop::sample::select(vec!["held-1", "other"]), ends, 0_usize..500);
     let pace = (prop::collection::vec((0_usize..1000, 0_u8..7), 0..6), prop::option::weighted(0.2, (0_usize..6, any::<bool>())));
-    (form, content, pace).prop_map(|(([is_h2, is_chunked, has_trailers], expects, upgrades), (model, length), (cuts, leaves))| {
-        let upgrades = upgrades && !is_h2;
-        MaybeHeld { is_h2, is_chunked, has_trailers, expects, upgrades, model, length, cuts, leaves }
-    })
+    (form, content, pace).prop_map(
+        |(([is_h2, is_chunked, has_trailers], expects, upgrades), (model, ends, length), (cuts, leaves))| {
+            let upgrades = upgrades && !is_h2;
+            MaybeHeld { is_h2, is_chunked, has_trailers, expects, upgrades, model, ends, length, cuts, leaves }
+        },
+    )
 }
 
 /// A field of HPACK: a literal that is not indexed, with a name of the static table below 16 (`Ok`), or a new one.
@@ -101,7 +106,7 @@ impl MaybeHeld {
             from = to;
         }
         steps.extend([LONGER.to_vec(), ANSWER.to_vec(), LONGER.to_vec()]);
-        case(HOLDING | u8::from(self.is_h2), &steps)
+        with_ends(&case(HOLDING | u8::from(self.is_h2), &steps), self.ends)
     }
 }
 
@@ -143,6 +148,7 @@ fn a_held_request_reaches_the_upstream_when_it_is_whole_or_a_bound_is_passed_and
         expects: false,
         upgrades: false,
         model: "held-1",
+        ends: 0,
         length: 20,
         cuts: vec![(900, 3)],
         leaves: Some((1, true)),

@@ -26,6 +26,31 @@ fn count_panics() {
     }));
 }
 
+/// Bits of a script's second byte.
+const TLS_LISTENER: u8 = 1;
+const TLS_UPSTREAM: u8 = 2;
+const BOTH: u8 = TLS_LISTENER | TLS_UPSTREAM;
+const TWO_UPSTREAMS: u8 = 4;
+const UNNAMED_CLIENT: u8 = 8;
+const HTTP1_UPSTREAM: u8 = 1 << 4;
+const UNNAMED_UPSTREAM: u8 = 2 << 4;
+const HTTP2_UPSTREAM: u8 = 3 << 4;
+const RUDE: u8 = 64;
+
+const OTHER_ENDS: [u8; 11] = [
+    BOTH,
+    TWO_UPSTREAMS,
+    TLS_LISTENER,
+    BOTH | TWO_UPSTREAMS,
+    TLS_UPSTREAM,
+    BOTH | RUDE,
+    TLS_LISTENER | UNNAMED_CLIENT,
+    TLS_UPSTREAM | HTTP1_UPSTREAM,
+    TLS_UPSTREAM | UNNAMED_UPSTREAM,
+    BOTH | TWO_UPSTREAMS | RUDE,
+    TLS_UPSTREAM | HTTP2_UPSTREAM,
+];
+
 #[test]
 fn the_corpus_holds() {
     count_panics();
@@ -33,10 +58,15 @@ fn the_corpus_holds() {
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(paths.len() >= 40, "{} cases", paths.len());
-    for path in paths {
-        let bytes = fs::read(&path).unwrap();
-        fuzz(&bytes, None).unwrap_or_else(|broken| panic!("{}: {broken}", path.display()));
-        assert_eq!(PANICS.get(), 0, "{}", path.display());
+    for (at, path) in paths.iter().enumerate() {
+        let bytes = fs::read(path).unwrap();
+        // as it is, and with one of the other ends
+        let other = OTHER_ENDS[at % OTHER_ENDS.len()];
+        for ends in [bytes[1], other] {
+            let bytes = [&[bytes[0], ends], &bytes[2..]].concat();
+            fuzz(&bytes, None).unwrap_or_else(|broken| panic!("{}, ends {ends}: {broken}", path.display()));
+            assert_eq!(PANICS.get(), 0, "{}, ends {ends}", path.display());
+        }
     }
 }
 
@@ -51,7 +81,7 @@ fn send(side: u8, bytes: &[u8], pieces: u8) -> Vec<u8> {
 }
 
 fn case(options: u8, steps: &[Vec<u8>]) -> Script {
-    Script::read(&[&[options][..], &steps.concat()].concat())
+    Script::read(&[&[options, 0][..], &steps.concat()].concat())
 }
 
 const ANSWER: [u8; 2] = [15, 1];
@@ -68,6 +98,60 @@ fn exchanges_are_carried_and_seen() {
     assert_eq!(complete_messages(&split), Some((requests, responses)));
 }
 
+fn with_ends(script: &Script, ends: u8) -> Script {
+    Script { options: script.options.reached(ends), ..script.clone() }
+}
+
+#[test]
+fn exchanges_are_the_same_over_tls_and_with_two_upstreams() {
+    // GET http://m/
+    let request = frame(1, 5, 1, b"\x82\x86\x84\x41\x01m");
+    let h1 = case(128, &[send(CLIENT, POST, 8), ANSWER.to_vec(), send(CLIENT, GET, 1), ANSWER.to_vec()]);
+    let h2 = case(1, &[send(CLIENT, &request, 3), ANSWER.to_vec()]);
+    for script in [h1, h2] {
+        let plain = complete_messages(&run(&script, false, None).unwrap());
+        assert!(plain.as_ref().is_some_and(|(requests, responses)| requests.len() == responses.len() && !requests.is_empty()));
+        for ends in [
+            BOTH,
+            TLS_LISTENER,
+            TLS_UPSTREAM,
+            TLS_LISTENER | UNNAMED_CLIENT,
+            TLS_UPSTREAM | UNNAMED_UPSTREAM,
+            BOTH | TWO_UPSTREAMS,
+            TWO_UPSTREAMS,
+        ] {
+            let script = with_ends(&script, ends);
+            for is_split in [false, true] {
+                let seen = run(&script, is_split, None).unwrap();
+                check_messages(&script, &seen).unwrap();
+                assert_eq!(complete_messages(&seen), plain, "ends {ends}: {seen:?}");
+                for (ends_of, all) in [(TLS_LISTENER, &seen.clients), (TLS_UPSTREAM, &seen.upstreams)] {
+                    // a record is longer than its text
+                    assert!(
+                        all.iter().all(|one| (one.accepted > one.sent.len()) == (ends & ends_of != 0)),
+                        "ends {ends}: {seen:?}"
+                    );
+                }
+                let expected = if ends & TWO_UPSTREAMS == 0 { 1 } else { plain.as_ref().unwrap().0.len() };
+                assert_eq!(seen.upstreams.len(), expected, "ends {ends}: {seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_to_the_end_is_whole_if_the_end_is_said() {
+    let answer = b"HTTP/1.1 200 OK\r\n\r\nto the end";
+    let script = case(0, &[send(CLIENT, GET, 1), send(UPSTREAM, answer, 1), vec![7]]);
+    for (ends, is_whole) in [(0, true), (BOTH, true), (TLS_UPSTREAM, true), (BOTH | RUDE, false), (TLS_UPSTREAM | RUDE, false)] {
+        let script = with_ends(&script, ends);
+        let seen = run(&script, false, None).unwrap();
+        check_messages(&script, &seen).unwrap();
+        assert!(seen.clients[0].received.windows(10).any(|text| text == b"to the end"), "ends {ends}: {seen:?}");
+        assert_eq!(complete_messages(&seen).unwrap().1.len(), usize::from(is_whole), "ends {ends}: {seen:?}");
+    }
+}
+
 #[test]
 fn http2_is_carried_and_seen() {
     // GET http://m/
@@ -78,6 +162,14 @@ fn http2_is_carried_and_seen() {
         let (requests, responses) = complete_messages(&seen).unwrap();
         assert_eq!((requests.len(), format!("{responses:?}").as_str()), (1, r#"[ "ok"]"#));
     }
+}
+
+/// An answer without a body is all there at once: over HTTP/2 also when the connection that would flush it has just ended.
+#[test]
+fn an_answer_without_a_body_to_a_client_that_has_gone_is_counted() {
+    // HEAD http://m/; the client resets its connection while the upstream breaks off
+    let request = frame(1, 5, 1, b"\x42\x04HEAD\x86\x84\x41\x01m");
+    run(&case(1, &[send(CLIENT, &request, 1)]), false, None).unwrap();
 }
 
 #[test]
@@ -152,8 +244,10 @@ fn what_was_not_sent_is_found() {
         received: received.to_vec(),
         accepted: sent.len(),
         is_finished: false,
+        has_ended: false,
         is_reset: false,
         is_closed: false,
+        is_ended: false,
     };
     let answer = player::PLAIN_ANSWER;
     let check = |client: (&[u8], &[u8]), upstream: (&[u8], &[u8])| {
