@@ -178,12 +178,12 @@ async fn over_h1(
     convert::to_h1(&mut request);
     let kept = h2.filter(|_| is_kept).map(|h2| (h2, Box::new(KeptRequest::of(&mut request))));
     let gate = in_flight.client.awaits_continue().then(ContinueGate::new);
-    // what waits for `100 Continue`, or for another protocol, does so over HTTP/1.1
-    let stays = gate.is_some() || request.headers().contains_key(header::UPGRADE);
     interim::pass_on(&mut request, &in_flight, gate.clone());
     // hyper offers one for every `Upgrade`; without `Connection: upgrade` it is not forwarded, and the upstream is not asked
     let client = request.extensions_mut().remove::<OnUpgrade>().filter(|_| request.headers().contains_key(header::UPGRADE));
     let is_old = request.version() < Version::HTTP_11;
+    // what waits for `100 Continue`, or for another protocol, does so over HTTP/1.1
+    let stays = gate.is_some() || client.is_some();
     if let Some(gate) = gate {
         request.body_mut().hold_by(gate);
     }
