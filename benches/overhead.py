@@ -193,9 +193,9 @@ def rss_mib(pid):
     return sum(int(found[1]) for text in texts if (found := re.search(r"VmRSS:\s+(\d+)", text))) / 1024
 
 
-def wrk(port, connections, seconds, script):
+def wrk(port, connections, seconds, script, scheme="http"):
     """Runs wrk, which sends each request as soon as the previous one is answered."""
-    url = f"http://127.0.0.1:{port}/v2/models/m/infer"
+    url = f"{scheme}://127.0.0.1:{port}/v2/models/m/infer"
     command = ["taskset", "-c", str(LOAD_CORE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", script, url]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -213,13 +213,13 @@ def wrk(port, connections, seconds, script):
     }
 
 
-def round_of(child, port, seconds, script):
+def round_of(child, port, seconds, script, scheme="http"):
     """The figures of one target in one round."""
-    wrk(port, 8, 1, script)
-    one = wrk(port, 1, seconds, script)
+    wrk(port, 8, 1, script, scheme)
+    one = wrk(port, 1, seconds, script, scheme)
     times = lambda: [cpu_seconds(child.pid, user_only) if child else 0 for user_only in (False, True)]  # noqa: E731
     before = times()
-    many = wrk(port, CONNECTIONS, seconds, script)
+    many = wrk(port, CONNECTIONS, seconds, script, scheme)
     spent, user = (now - then for now, then in zip(times(), before))
     return {
         "p50_us": one["p50_us"],
@@ -233,12 +233,12 @@ def round_of(child, port, seconds, script):
     }
 
 
-def measure(options, targets, script):
+def measure(options, targets, script, scheme="http"):
     """Measures all targets in turn, in each round."""
     rounds = {name: [] for name in targets}
     for _ in range(options.rounds):
         for name, child in targets.items():
-            rounds[name].append(round_of(child, child.port if child else options.upstream_port, options.seconds, script))
+            rounds[name].append(round_of(child, child.port if child else options.upstream_port, options.seconds, script, scheme))
         if "direct" in rounds:
             for name in targets:
                 rounds[name][-1]["added_p50_us"] = rounds[name][-1]["p50_us"] - rounds["direct"][-1]["p50_us"]
