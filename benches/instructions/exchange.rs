@@ -14,7 +14,7 @@ use lapwing_net::Target;
 use lapwing_protocol::Protocols;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementPolicy, PoolMember, Profiler, RouteMatch, StackTap,
+    Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementSettings, PoolMember, Profiler, RouteMatch, StackTap,
     TraceSampling, Tracing, UpstreamHealth, UpstreamRoute, Upstreams,
 };
 use lapwing_settings::ConfigHandle;
@@ -51,10 +51,10 @@ fn upstreams(address: SocketAddr, route: Option<RouteMatch>) -> Upstreams {
     let Some(matches) = route else { return Upstreams::at(target) };
     let upstream = PlacedUpstream { target, protocol: None, health: Arc::new(UpstreamHealth::of_several()) };
     let label = LABELS.upstreams.intern("a");
-    let member = PoolMember { upstream, name: "a".to_owned(), label, weight: 1 };
+    let member = PoolMember { upstream, name: "a".to_owned(), label };
     let route = UpstreamRoute { matches, to: vec!["a".to_owned()], policy: None };
-    let policy = PlacementPolicy::RoundRobin;
-    Upstreams::several(vec![member], &[route], policy, None, &Levers::default().least_requests).unwrap()
+    let settings = ConfigHandle::fixed(PlacementSettings { routes: vec![route], ..PlacementSettings::default() });
+    Upstreams::several(vec![member], &settings, None, &Levers::default().least_requests).unwrap()
 }
 
 /// The data plane: its address, the queue of closed ledgers, and the future that serves it.

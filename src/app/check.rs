@@ -32,7 +32,7 @@ pub(crate) fn write_faults(faults: &[Fault], err: &mut impl Write) -> io::Result
 fn report(sources: &Sources, out: &mut impl Write, err: &mut impl Write) -> io::Result<i32> {
     match load(sources) {
         Ok(loaded) => {
-            if let Err(faults) = Identities::load(&loaded.config.tls, Arc::default()) {
+            if let Err(faults) = Identities::load(&loaded.config, Arc::default()) {
                 write_faults(&faults, err)?;
                 return Ok(USAGE);
             }

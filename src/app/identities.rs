@@ -1,13 +1,15 @@
-//! The certificates, keys and authorities of the section `tls`: read at the start, and again when their files change.
+//! The certificates, keys and authorities of the section `tls` and of `upstreams`: read at the start, and again when their files change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::file_watch::FileWatch;
+use crate::config::Config;
 use lapwing_diagnosis::CertificateValidity;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{ClientIdentity, ServerIdentity, Validity};
-use lapwing_settings::{ConfigCell, ConfigHandle, Fault, Tls};
+use lapwing_settings::{ClientTls, ConfigCell, ConfigHandle, Fault, ServerTls};
 
 /// What each end shows and asks for.
 #[derive(Clone, Debug)]
@@ -15,11 +17,32 @@ pub(crate) struct Identities {
     pub(crate) listen: Option<Arc<ServerIdentity>>,
     pub(crate) admin: Option<Arc<ServerIdentity>>,
     pub(crate) otlp: Option<Arc<ServerIdentity>>,
-    pub(crate) upstream: Arc<ClientIdentity>,
+    pub(crate) upstreams: UpstreamIdentities,
     pub(crate) collector: Arc<ClientIdentity>,
-    /// When their certificates are valid, by their keys in the section.
+    /// When their certificates are valid.
     certificates: Arc<ConfigCell<Vec<CertificateValidity>>>,
     counters: Arc<Counters>,
+}
+
+/// Whom upstreams have to prove themselves to.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamIdentities {
+    /// `tls.upstream`: of the only upstream, of those without their own, and of shadow targets.
+    pub(crate) shared: Arc<ClientIdentity>,
+    /// `upstreams.NAME.tls`, by name.
+    own: Arc<BTreeMap<String, Arc<ClientIdentity>>>,
+}
+
+impl UpstreamIdentities {
+    /// That of the upstream `name`.
+    pub(crate) fn of(&self, name: &str) -> &Arc<ClientIdentity> {
+        self.own.get(name).unwrap_or(&self.shared)
+    }
+
+    /// Its own, if it has one.
+    pub(crate) fn own(&self, name: &str) -> Option<&Arc<ClientIdentity>> {
+        self.own.get(name)
+    }
 }
 
 impl Identities {
@@ -28,31 +51,25 @@ impl Identities {
     /// # Errors
     ///
     /// All files that cannot be used.
-    pub(crate) fn load(tls: &Tls, counters: Arc<Counters>) -> Result<(Self, Vec<IdentityWatch>), Vec<Fault>> {
-        let files = tls.servers().map(|(_, server)| server.files()).into_iter();
-        let seen = files.chain(tls.clients().map(|(_, client)| client.files())).map(FileWatch::new).collect();
-        let servers = tls.servers().map(|(key, server)| ServerIdentity::load(&format!("tls.{key}"), server));
-        let clients = tls.clients().map(|(key, client)| ClientIdentity::load(&format!("tls.{key}"), client));
-        match (servers, clients) {
-            ([Ok(listen), Ok(admin), Ok(otlp)], [Ok(upstream), Ok(collector)]) => {
-                let this = Self {
-                    listen,
-                    admin,
-                    otlp,
-                    upstream,
-                    collector,
-                    certificates: Arc::new(ConfigCell::new(Vec::new())),
-                    counters,
-                };
-                this.show_expiries();
-                let watches = this.watches(seen);
-                Ok((this, watches))
-            }
-            (servers, clients) => {
-                let of_clients = clients.into_iter().filter_map(Result::err);
-                Err(servers.into_iter().filter_map(Result::err).chain(of_clients).collect())
-            }
+    pub(crate) fn load(config: &Config, counters: Arc<Counters>) -> Result<(Self, Vec<IdentityWatch>), Vec<Fault>> {
+        let mut reader = IdentityReader::default();
+        let [listen, admin, otlp] = config.tls.servers().map(|(key, server)| reader.server(&format!("tls.{key}"), server));
+        let [shared, collector] = config.tls.clients().map(|(key, client)| reader.client(&format!("tls.{key}"), client));
+        let own = config.upstreams.iter().filter_map(|(name, upstream)| {
+            let tls = upstream.tls.as_ref()?;
+            Some((name.clone(), reader.client(&own_section(name), tls)))
+        });
+        let upstreams = UpstreamIdentities { own: Arc::new(own.collect()), shared };
+        let IdentityReader { faults, read } = reader;
+        if !faults.is_empty() {
+            return Err(faults);
         }
+        let certificates = Arc::new(ConfigCell::new(Vec::new()));
+        let this = Self { listen, admin, otlp, upstreams, collector, certificates, counters };
+        this.show_expiries();
+        let watch = |(identity, files): (Identity, FileWatch)| IdentityWatch { identity, files, all: this.clone() };
+        let watches = read.into_iter().filter(|(_, files)| !files.is_empty()).map(watch).collect();
+        Ok((this, watches))
     }
 
     fn show_expiries(&self) {
@@ -61,13 +78,20 @@ impl Identities {
             ("listen", Counter::ExpiryListen, of(&self.listen)),
             ("admin", Counter::ExpiryAdmin, of(&self.admin)),
             ("otlp", Counter::ExpiryOtlp, of(&self.otlp)),
-            ("upstream", Counter::ExpiryUpstream, self.upstream.validity()),
+            ("upstream", Counter::ExpiryUpstream, self.upstreams.shared.validity()),
             ("collector", Counter::ExpiryCollector, self.collector.validity()),
         ];
         let mut certificates = Vec::new();
+        let mut add = |section: String, validity: Option<Validity>| {
+            certificates.extend(validity.map(|Validity { from_s, until_s }| CertificateValidity { section, from_s, until_s }));
+        };
         for (key, counter, validity) in all {
             self.counters.set(counter, validity.map_or(0, |validity| validity.until_s));
-            certificates.extend(validity.map(|Validity { from_s, until_s }| CertificateValidity { key, from_s, until_s }));
+            add(format!("tls.{key}"), validity);
+        }
+        // their expiry is in `/metrics` by upstream, with their state
+        for (name, identity) in &*self.upstreams.own {
+            add(own_section(name), identity.validity());
         }
         self.certificates.replace(certificates);
     }
@@ -76,17 +100,11 @@ impl Identities {
     pub(crate) fn certificates(&self) -> ConfigHandle<Vec<CertificateValidity>> {
         self.certificates.handle()
     }
+}
 
-    /// All of them, each with what looks at its files. `seen` were made before they were read, in the order of the section.
-    fn watches(&self, seen: Vec<FileWatch>) -> Vec<IdentityWatch> {
-        let servers = [&self.listen, &self.admin, &self.otlp].map(|identity| identity.clone().map(Identity::Server));
-        let clients = [&self.upstream, &self.collector].map(|identity| Some(Identity::Client(identity.clone())));
-        let all = servers.into_iter().chain(clients).zip(seen);
-        let watch = |(identity, files): (Option<Identity>, FileWatch)| {
-            identity.filter(|_| !files.is_empty()).map(|identity| IdentityWatch { identity, files, all: self.clone() })
-        };
-        all.filter_map(watch).collect()
-    }
+/// The section of the upstream `name`.
+fn own_section(name: &str) -> String {
+    format!("upstreams.{name}.tls")
 }
 
 #[derive(Debug)]
@@ -101,6 +119,37 @@ impl Identity {
             Self::Server(identity) => identity.reload(),
             Self::Client(identity) => identity.reload(),
         }
+    }
+}
+
+/// Reads one section after the other, so that all faults are found.
+#[derive(Default)]
+struct IdentityReader {
+    faults: Vec<Fault>,
+    /// What was read, each with what looks at its files.
+    read: Vec<(Identity, FileWatch)>,
+}
+
+impl IdentityReader {
+    /// `None` if nothing is spoken there, or it has a fault.
+    fn server(&mut self, section: &str, settings: &ServerTls) -> Option<Arc<ServerIdentity>> {
+        // before the files are read
+        let files = FileWatch::new(settings.files());
+        let identity = self.noted(ServerIdentity::load(section, settings))??;
+        self.read.push((Identity::Server(identity.clone()), files));
+        Some(identity)
+    }
+
+    /// One that nobody gets if it has a fault.
+    fn client(&mut self, section: &str, settings: &ClientTls) -> Arc<ClientIdentity> {
+        let files = FileWatch::new(settings.files());
+        let Some(identity) = self.noted(ClientIdentity::load(section, settings)) else { return Arc::default() };
+        self.read.push((Identity::Client(identity.clone()), files));
+        identity
+    }
+
+    fn noted<T>(&mut self, loaded: Result<T, Fault>) -> Option<T> {
+        loaded.map_err(|fault| self.faults.push(fault)).ok()
     }
 }
 

@@ -74,7 +74,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let in_force = InForce::new(loaded, counters.clone());
     let whole = in_force.handle();
     let config = &loaded.config;
-    let (identities, watches) = Identities::load(&config.tls, counters.clone()).map_err(StartError::Tls)?;
+    let (identities, watches) = Identities::load(config, counters.clone()).map_err(StartError::Tls)?;
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAM_LABELS));
@@ -90,7 +90,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let queue = Arc::new(ArrayQueue::new(QUEUE));
     let phases = Phases::default();
     let levers = Levers::default();
-    let upstreams = RunningUpstreams::of(config, &labels, &identities.upstream, &levers);
+    let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -108,7 +108,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         recording: Arc::default(),
         numbers: Arc::default(),
     };
-    let (shadow, shadow_runs) = shadow::start(config, (&upstreams, &identities.upstream), &observing.target_stacks())?;
+    let (shadow, shadow_runs) = shadow::start(config, (&upstreams, &identities.upstreams.shared), &observing.target_stacks())?;
     let optima = Arc::new(optima.with_engines(shadow_runs.optima(&config.shadow.targets)));
     observing.tap = shadow.as_ref().map(|parts| parts.tap.clone());
 

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::identities::UpstreamIdentities;
 use crate::config::{Config, Loaded};
 use lapwing_admin::UpstreamState;
 use lapwing_attribution::{Poller, Rules, Statistics};
 use lapwing_ledger::LabelId;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{ClientIdentity, Target};
-use lapwing_proxy::{Levers, PlacedUpstream, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams};
+use lapwing_proxy::{
+    Levers, PlacedUpstream, PlacementSettings, PoolMember, TrafficSplit, UpstreamHealth, UpstreamProtocol, Upstreams,
+};
 use lapwing_settings::{ConfigHandle, HttpScheme, Upstream};
 use lapwing_shadow::NamedTarget;
 
@@ -21,6 +24,8 @@ pub(crate) struct RunningUpstream {
     name: String,
     url: Upstream,
     target: Target,
+    /// Its own, if it has one.
+    identity: Option<Arc<ClientIdentity>>,
     health: Arc<UpstreamHealth>,
     label: LabelId,
     statistics: Arc<Statistics>,
@@ -36,41 +41,38 @@ pub(crate) struct RunningUpstreams {
     pub(crate) split: Option<(Arc<TrafficSplit>, LabelId)>,
     /// The label of requests that were sent to none so far.
     pub(crate) unplaced: LabelId,
+    /// What is in force, whose weights, tags and routes are followed.
+    whole: ConfigHandle<Loaded>,
 }
 
 impl RunningUpstreams {
-    /// Those of `config`. Over TLS, they have to prove themselves to `identity`; a trial may turn `levers`.
-    pub(crate) fn of(config: &Config, labels: &Labels, identity: &Arc<ClientIdentity>, levers: &Levers) -> Self {
+    /// Those of the configuration in force. Over TLS, they have to prove themselves to `identities`; a trial may turn `levers`.
+    pub(crate) fn of(whole: &ConfigHandle<Loaded>, labels: &Labels, identities: &UpstreamIdentities, levers: &Levers) -> Self {
+        let loaded = whole.load();
+        let config = &loaded.config;
         let running = |name: String, url: &Upstream, health: UpstreamHealth| RunningUpstream {
             label: labels.upstreams.intern(&name),
+            target: Target::of(url, identities.of(&name)),
+            identity: identities.own(&name).cloned(),
             name,
             url: url.clone(),
-            target: Target::of(url, identity),
             health: Arc::new(health),
             statistics: Arc::default(),
         };
-        let several: Vec<_> = config
-            .upstreams
-            .iter()
-            .map(|(name, one)| (running(name.clone(), &one.url, UpstreamHealth::of_several()), one.weight))
-            .collect();
-        let split = several.iter().find(|(one, _)| config.split.is_on() && one.name == config.split.candidate);
-        let split = split.map(|(one, _)| (Arc::new(TrafficSplit::new(&one.name, config.split.key.clone())), one.label));
-        let members = several.iter().map(|(one, weight)| PoolMember {
-            upstream: one.placed(),
-            name: one.name.clone(),
-            label: one.label,
-            weight: *weight,
-        });
+        let several = config.upstreams.iter();
+        let list: Arc<[_]> = several.map(|(name, one)| running(name.clone(), &one.url, UpstreamHealth::of_several())).collect();
+        let split = list.iter().find(|one| config.split.is_on() && one.name == config.split.candidate);
+        let split = split.map(|one| (Arc::new(TrafficSplit::new(&one.name, config.split.key.clone())), one.label));
+        let member = |one: &RunningUpstream| PoolMember { upstream: one.placed(), name: one.name.clone(), label: one.label };
         let divided = split.as_ref().map(|(traffic, _)| traffic.clone());
-        let (members, lever) = (members.collect(), &levers.least_requests);
-        if let Some(placed) = Upstreams::several(members, &config.routes, config.upstream_policy, divided, lever) {
-            let list = several.into_iter().map(|(one, _)| one).collect();
+        let (members, whole) = (list.iter().map(member).collect(), whole.clone());
+        if let Some(placed) = Upstreams::several(members, &placement_settings(&whole), divided, &levers.least_requests) {
             // refused before they were sent anywhere, they belong to none of them
-            return Self { list, placed, split, unplaced: labels.upstreams.intern("") };
+            return Self { list, placed, split, unplaced: labels.upstreams.intern(""), whole };
         }
         let only = running(config.upstream.to_string(), &config.upstream, UpstreamHealth::default());
-        Self { placed: Upstreams::one(only.placed()), split: None, unplaced: only.label, list: [only].into() }
+        let placed = Upstreams::one(only.placed());
+        Self { placed, split: None, unplaced: only.label, list: [only].into(), whole }
     }
 
     /// The ports at which they are reached.
@@ -150,14 +152,26 @@ impl RunningUpstreams {
 
     /// The state of each, if they are several.
     fn states(&self) -> Vec<UpstreamState> {
+        let loaded = self.whole.load();
+        let tags = |name: &str| loaded.config.upstreams.get(name).map(|one| one.tags.clone()).unwrap_or_default();
         let state = |(one, in_flight): (&RunningUpstream, u32)| UpstreamState {
+            tags: tags(&one.name),
             name: one.name.clone(),
             url: one.url.to_string(),
             up: !one.health.is_away(),
             in_flight,
+            certificate_expiry_unix_s: one.identity.as_ref().and_then(|own| own.validity()).map(|validity| validity.until_s),
         };
         self.list.iter().zip(self.placed.active()).map(state).collect()
     }
+}
+
+/// What of the configuration decides where requests go.
+fn placement_settings(whole: &ConfigHandle<Loaded>) -> ConfigHandle<PlacementSettings> {
+    whole.map(|loaded| {
+        let Config { upstreams, routes, upstream_policy: policy, .. } = loaded.config.clone();
+        PlacementSettings { upstreams, routes, policy }
+    })
 }
 
 impl RunningUpstream {

@@ -1,14 +1,18 @@
 //! Which settings are read once, at the start: their fields have the mark `x-fixed-at-start`. All others are in force after a reload.
+//! Where a part of what stands under a name is fixed, so is which names there are.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value as Json;
 
-use super::file_schema::properties;
-use super::path::Path;
+use super::file_schema::{properties, value_part};
+use super::path::{Path, Step};
 
 /// The mark of a field, in its JSON Schema. On a section it holds for every key.
 pub(crate) const MARK: &str = "x-fixed-at-start";
+
+/// In the path of a mark: stands for every name that the user chooses.
+const ANY_NAME: &str = "*";
 
 /// The settings and sections of a `T` that are fixed at the start.
 #[derive(Debug)]
@@ -23,9 +27,14 @@ impl FixedSettings {
         Self(paths)
     }
 
-    /// The setting or section that is marked, of which the value at `path` is a part.
-    pub(crate) fn around(&self, path: &Path) -> Option<&Path> {
-        self.0.iter().find(|fixed| path.0.starts_with(&fixed.0))
+    /// The setting or section that is fixed, of which the value at `path` is a part: it is marked, or a part of it is.
+    pub(crate) fn around(&self, path: &Path) -> Option<Path> {
+        let is_along = |fixed: &&Path| {
+            let is_same = |(fixed, step): (&Step, &Step)| fixed == step || *fixed == Step::Key(ANY_NAME.to_owned());
+            fixed.0.iter().zip(&path.0).all(is_same)
+        };
+        let fixed = self.0.iter().find(is_along)?;
+        Some(Path(path.0.iter().take(fixed.0.len()).cloned().collect()))
     }
 }
 
@@ -37,5 +46,9 @@ fn collect(node: &Json, path: &Path, paths: &mut Vec<Path>) {
         } else {
             collect(property, &path, paths);
         }
+    }
+    let of_names = &value_part(node)["additionalProperties"];
+    if properties(of_names).is_some() {
+        collect(of_names, &path.key(ANY_NAME), paths);
     }
 }

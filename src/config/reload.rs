@@ -44,7 +44,9 @@ pub fn reload(sources: &Sources, before: &Loaded) -> Result<Reloaded, Vec<Fault>
     let (schema, fixed) = (Schema::of::<Config>(), FixedSettings::of::<Config>());
     let gathered = Gathered::from::<Config>(sources);
     let fresh = gathered.clone().decode()?;
-    let differing = differences(&schema, before, &fresh);
+    let mut differing = differences(&schema, before, &fresh);
+    // what no source gives, now or before, follows from others
+    differing.retain(|path| path.get(before.given()).is_some() || path.get(fresh.given()).is_some());
     let (held, changed): (Vec<_>, Vec<_>) = differing.into_iter().partition(|path| fixed.around(path).is_some());
     let text = |paths: &[Path]| paths.iter().map(ToString::to_string).collect();
     let (needs_restart, changed) = (text(&held), text(&changed));
@@ -54,7 +56,7 @@ pub fn reload(sources: &Sources, before: &Loaded) -> Result<Reloaded, Vec<Fault>
 
 /// The sources' settings with the values of `before` in what is fixed around `held`.
 fn beside(mut gathered: Gathered, before: &Loaded, held: &[Path], fixed: &FixedSettings) -> Result<Loaded, Vec<Fault>> {
-    let kept: Vec<&Path> = held.iter().filter_map(|path| fixed.around(path)).collect();
+    let kept: Vec<Path> = held.iter().filter_map(|path| fixed.around(path)).collect();
     for path in &kept {
         gathered.set(path, path.get(before.given()).cloned());
     }

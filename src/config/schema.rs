@@ -142,8 +142,7 @@ impl Schema {
         let (mut path, mut at, mut rest) = (Path::default(), Some(self), text);
         loop {
             if let Some(Self::Named { value, .. }) = at {
-                let known = value.keys().find_map(|(key, _)| Some((rest.strip_suffix(key)?.strip_suffix('.')?, key)));
-                return known.map_or_else(|| path.key(rest), |(name, key)| path.key(name).key(key));
+                return Self::named_path(value, &path, rest).unwrap_or_else(|| path.key(rest));
             }
             let element = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
             let element = element.and_then(|(index, rest)| Some((index.parse().ok()?, rest)));
@@ -160,6 +159,27 @@ impl Schema {
                 return path;
             }
         }
+    }
+
+    /// Parses a name that the user chose, which may have dots in it, and what follows of the path: the shortest name after which `value` has
+    /// all that follows.
+    fn named_path(value: &Self, path: &Path, text: &str) -> Option<Path> {
+        let mut dots = text.match_indices('.').map(|(at, _)| (&text[..at], &text[at + 1..]));
+        dots.find_map(|(name, rest)| value.path_within(&path.key(name), rest))
+    }
+
+    /// Parses a path that must be one of values that are known here.
+    fn path_within(&self, path: &Path, text: &str) -> Option<Path> {
+        self.keys().find_map(|(key, inner)| match text.strip_prefix(key)? {
+            "" => Some(path.key(key)),
+            rest => match (inner, rest.strip_prefix('.')?) {
+                (Self::Named { value, .. }, rest) => {
+                    let path = path.key(key);
+                    Some(Self::named_path(value, &path, rest).unwrap_or_else(|| path.key(rest)))
+                }
+                (inner, rest) => inner.path_within(&path.key(key), rest),
+            },
+        })
     }
 
     /// Parses the path in a variable's name, given in lower case and without the prefix: `a__b`.

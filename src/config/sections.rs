@@ -51,14 +51,12 @@ pub struct Config {
     #[schemars(extend("x-fixed-at-start" = true))]
     pub upstream: Upstream,
     /// Several model servers instead of `upstream`, by name, at most 16: replicas, or others for some requests (`routes`). Each is shown
-    /// as an `upstream` of its own. A request whose upstream takes no connection goes to another one, once, if nothing was written.
-    #[schemars(extend("x-fixed-at-start" = true))]
+    /// as an `upstream` of its own. A request whose upstream takes no connection goes to another one, once, if nothing was written. Only
+    /// weights and tags follow a reload.
     pub upstreams: BTreeMap<String, NamedUpstream>,
     /// How one of `upstreams` is chosen.
-    #[schemars(extend("x-fixed-at-start" = true))]
     pub upstream_policy: PlacementPolicy,
     /// Which requests go to some of `upstreams` only. The first that takes a request decides; what none takes goes to any.
-    #[schemars(extend("x-fixed-at-start" = true))]
     pub routes: Vec<UpstreamRoute>,
     /// The address that clients connect to.
     #[schemars(extend("x-fixed-at-start" = true))]

@@ -31,11 +31,11 @@ class Polite(ssl.SSLSocket):
 
 
 class TlsServer(RawServer):
-    """The raw server, over TLS."""
+    """The raw server, over TLS; `shown` has the serial numbers of its clients' certificates."""
 
     def __init__(self, context, is_polite=True):
         super().__init__()
-        self.context = context
+        self.context, self.shown = context, []
         if is_polite:
             context.sslsocket_class = Polite
 
@@ -46,7 +46,9 @@ class TlsServer(RawServer):
 
     def serve(self, connection):
         try:
-            super().serve(self.context.wrap_socket(connection, server_side=True))
+            wrapped = self.context.wrap_socket(connection, server_side=True)
+            self.shown.append((wrapped.getpeercert() or {}).get("serialNumber"))
+            super().serve(wrapped)
         except (ssl.SSLError, OSError):
             connection.close()
 

@@ -110,6 +110,8 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_predicted_wait_seconds": "an autoscaler's; absent where it cannot be told",
         "lapwing_inferred_utilisation_ratio": "/diagnosis has it, with what it assumes",
         "lapwing_capacity_requests_per_second": "/diagnosis has it, with what it assumes",
+        "lapwing_upstream_tags": "for joins",
+        "lapwing_upstream_certificate_expiry_timestamp_seconds": "an alert's, as that of the section tls",
         "lapwing_split_share": "/split has it, with the reasons",
         "lapwing_split_stopped": "an alert's: of a live split",
         "lapwing_split_requests_total": "series by upstream are shown",

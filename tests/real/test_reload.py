@@ -17,6 +17,7 @@ import pytest
 from lapwing import NO_SPANS, OPENER
 from ports import free_port
 from process import wait_for, wait_listening
+from raw_server import RawServer
 
 pytestmark = pytest.mark.beside
 IN_EFFECT_S = 3
@@ -104,6 +105,52 @@ def test_swaps_under_load_lose_nothing_and_are_in_effect_on_open_connections(sta
     assert lapwing.outcomes()["ok"] == sum(load.answered)
     metrics = lapwing.metrics()
     assert f"\nlapwing_config_generation {1 + swaps}\n" in metrics and "\nlapwing_config_reload_failures_total 0\n" in metrics
+
+
+def test_weights_tags_routes_and_the_policy_of_upstreams_follow_under_load(start_lapwing, tmp_path):
+    with RawServer() as a, RawServer() as b:
+
+        def write(weights, zones="eu us", more=""):
+            of = [
+                f"  {name}: {{url: '{server.url}', weight: {weight}, tags: {{zone: {zone}}}}}\n"
+                for name, server, weight, zone in zip("ab", (a, b), weights, zones.split())
+            ]
+            return mounted.write("upstreams:\n" + "".join(of) + more)
+
+        mounted = ConfigMap(tmp_path)
+        lapwing = start_lapwing(None, config=write((1, 1)).file, env=NO_SPANS)
+
+        def share_of_a():
+            before = len(a.seen), len(b.seen)
+            wait_for(lambda: load.failed or len(a.seen) + len(b.seen) > sum(before) + 100, 10, "answers come", 0.005)
+            of_a, of_b = len(a.seen) - before[0], len(b.seen) - before[1]
+            return of_a / (of_a + of_b)
+
+        def becomes(share, what):
+            wait_for(lambda: load.failed or abs(share_of_a() - share) < 0.05, IN_EFFECT_S + 1, what, 0.01)
+            assert not load.failed, load.failed
+
+        with Load(lapwing.port, 4) as load:
+            becomes(0.5, "both have their share")
+            for weights in [(9, 1), (1, 9), (3, 1)] * 2:
+                write(weights)
+                becomes(weights[0] / sum(weights), f"{weights} are in effect")
+            route = "upstream_policy: least_requests\nroutes: [{match: {route: POST /head}, to: ['tag:zone=eu']}]\n"
+            for zones, share in [("eu us", 1), ("us eu", 0), ("eu us", 1)]:
+                write((1, 1), zones, route)
+                becomes(share, f"the route leads to eu: {zones}")
+            assert [one["tags"] for one in lapwing.stats()["upstreams"]] == [{"zone": "eu"}, {"zone": "us"}]
+            assert '\nlapwing_upstream_tags{upstream="b",zone="us"} 1\n' in lapwing.metrics()
+            assert lapwing.json("/config")["needs_restart"] == []
+            # other upstreams need a restart; those that are there go on
+            mounted.write(f"upstreams:\n  a: {{url: '{b.url}', weight: 9}}\n  c: {{url: '{a.url}'}}\n")
+            wait_for(lambda: lapwing.json("/config")["needs_restart"], IN_EFFECT_S + 1, "what needs a restart is said")
+            assert lapwing.json("/config")["needs_restart"] == ["upstreams.a.url", "upstreams.b", "upstreams.c"]
+            becomes(0.9, "the weight follows")
+        assert not load.failed, load.failed
+        wait_for(lambda: lapwing.count() == sum(load.answered), 20, "every request is counted once")
+        assert lapwing.outcomes()["ok"] == sum(load.answered) == len(a.seen) + len(b.seen)
+        assert {one["in_flight"] for one in lapwing.stats()["upstreams"]} == {0}
 
 
 class Echo(grpc.GenericRpcHandler):

@@ -263,6 +263,61 @@ def test_an_upstream_with_another_authority_is_trusted_once_its_file_says_so(sta
         wait_for(is_served, IN_EFFECT_S + 1, "the new authority is in effect")
 
 
+def test_each_upstream_has_its_own_authority_and_certificate(start_lapwing, tmp_path):
+    """Two authorities, one server that asks for a certificate, files that are swapped, and one that is not trusted any more."""
+    (tmp_path / "b").mkdir()
+    authorities = {"a": Authority(tmp_path, "a"), "b": Authority(tmp_path / "b", "b")}
+    contexts = {name: (one.issue("s"), one.server_context("s"))[1] for name, one in authorities.items()}
+    contexts["b"].verify_mode = ssl.CERT_REQUIRED
+    contexts["b"].load_verify_locations(authorities["b"].ca)
+    own, trusted = Secret(tmp_path / "own"), tmp_path / "trusted.pem"
+    own.write(*authorities["b"].issue("own", serial=0x77, days=5))
+    shutil.copy(authorities["a"].ca, trusted)
+    with TlsServer(contexts["a"]) as a, TlsServer(contexts["b"]) as b:
+        config = tmp_path / "lapwing.yaml"
+        config.write_text(f"""
+upstreams:
+  a: {{url: '{a.url}', tls: {{ca: {trusted}}}}}
+  b: {{url: '{b.url}', tls: {{ca: {authorities["b"].ca}, certificate: {own.certificate}, key: {own.key}}}}}
+proxy: {{pool_idle_timeout: 0s}}
+""")
+        lapwing = start_lapwing(None, config=config, env=NO_SPANS)
+        client = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=20)
+        asked = 0
+
+        def ask(n):
+            nonlocal asked
+            before = len(a.seen), len(b.seen)
+            for _ in range(n):
+                client.request("GET", "/head")
+                response = client.getresponse()
+                assert (response.status, response.read()[:9]) == (200, b"GET /head")
+            asked += n
+            return len(a.seen) - before[0], len(b.seen) - before[1]
+
+        def days_left():
+            return (metric(lapwing, 'lapwing_upstream_certificate_expiry_timestamp_seconds{upstream="b"}') - time.time()) / 86400
+
+        def is_up(name):
+            return metric(lapwing, f'lapwing_upstream_up{{upstream="{name}"}}') == 1
+
+        assert ask(10) == (5, 5) and b.shown[-1] == "77" and 4.9 < days_left() < 5.1
+        assert [one.get("certificate_expiry_unix_s") is None for one in lapwing.stats()["upstreams"]] == [True, False]
+        own.write(*authorities["b"].issue("next", serial=0x78, days=20))
+        wait_for(lambda: days_left() > 19, IN_EFFECT_S + 1, "the new certificate is in effect")
+        assert ask(2) == (1, 1) and b.shown[-1] == "78"
+        # a's certificate is of nobody who is trusted: its share goes to b
+        shutil.copy(authorities["b"].ca, trusted)
+        wait_for(lambda: ask(2) and not is_up("a"), IN_EFFECT_S + 1, "a does not prove itself")
+        assert ask(10) == (0, 10)
+        assert "InvalidCertificate" in lapwing.process.output() or "UnknownIssuer" in lapwing.process.output()
+        shutil.copy(authorities["a"].ca, trusted)
+        wait_for(lambda: is_up("a"), IN_EFFECT_S + 2, "a is trusted again")
+        assert ask(10) == (5, 5)
+        wait_for(lambda: lapwing.count() == asked, 20, "every request is counted once")
+        assert lapwing.outcomes()["ok"] == asked
+
+
 # --- who is refused, and what is bounded
 
 def test_handshakes_and_records_that_do_not_end_are_ended(start_lapwing, raw_server, authority):
@@ -326,6 +381,10 @@ def test_faults_are_all_said_at_once(binary, authority, tmp_path):
     done = subprocess.run([binary, "check", "--config", config], capture_output=True, text=True, timeout=20)
     assert "tls.admin.certificate: off: is missing: a private key needs its certificate" in done.stderr
     assert "tls.otlp.client_ca: /ca: needs certificate and key" in done.stderr
+    config.write_text("upstreams: {a: {url: https://m:1, tls: {ca: /none.pem}}, b: {url: https://n:1, tls: {server_name: '-'}}}\n")
+    done = subprocess.run([binary, "check", "--config", config], capture_output=True, text=True, timeout=20)
+    assert "upstreams.a.tls.ca: /none.pem: No such file or directory" in done.stderr
+    assert "upstreams.b.tls.server_name: -: is neither a DNS name nor an IP address" in done.stderr
 
 
 ALLOWED = {

@@ -1,5 +1,6 @@
 //! What the admin server shows. `app` hands it over when it wires the process.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,10 +40,16 @@ pub struct UpstreamState {
     pub name: String,
     /// Its address.
     pub url: String,
+    /// Its tags.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tags: BTreeMap<String, String>,
     /// Whether it takes connections, as far as is known.
     pub up: bool,
     /// Its requests in flight.
     pub in_flight: u32,
+    /// When the certificate that only it is shown expires, seconds since the Unix epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_expiry_unix_s: Option<u64>,
 }
 
 /// Everything that the admin server reads.

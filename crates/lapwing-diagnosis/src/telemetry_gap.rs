@@ -47,7 +47,7 @@ macro_rules! causes {
 causes! {
     ProfilesDropped "profiles_dropped", "Requests were served but not profiled.";
     ClientsWaited "clients_waited", "Client connections waited for a file descriptor, and nothing of their requests was seen meanwhile.";
-    CertificateExpires "certificate_expires", "A certificate of the section `tls` has less than a tenth of its life left.";
+    CertificateExpires "certificate_expires", "One of the certificates that Lapwing shows has less than a tenth of its life left.";
     TracingOff "tracing_off", "Both OTLP receivers are off, so no span can arrive, and requests get no trace id.";
     TraceSamplingOff "trace_sampling_off", "`trace_sampling` is off, so no span is joined, and requests get no trace id.";
     BodiesOff "bodies_off", "`protocol.read_bodies` is off, so no model, no work and no tokens are known.";

@@ -70,9 +70,18 @@ impl ConnectError {
     /// Whether the server refused the version of HTTP that the connection was for (`no_application_protocol`, RFC 7301 3.2).
     #[must_use]
     pub fn is_about_version(&self) -> bool {
-        let Self::Io(error) = self else { return false };
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-        matches!(inner, Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)))
+        matches!(self.of_tls(), Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)))
+    }
+
+    /// Whether the server's certificate was none that is trusted.
+    #[must_use]
+    pub fn is_unproved(&self) -> bool {
+        matches!(self.of_tls(), Some(rustls::Error::InvalidCertificate(_)))
+    }
+
+    fn of_tls(&self) -> Option<&rustls::Error> {
+        let Self::Io(error) = self else { return None };
+        error.get_ref()?.downcast_ref()
     }
 }
 

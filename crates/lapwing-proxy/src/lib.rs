@@ -45,7 +45,7 @@ pub use layer::share_draw::ShareDraw;
 pub use layer::tap::{AnsweredBy, AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
 pub use placement::{
-    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PoolMember, ROUTE, RouteMatch, SplitAssignment, TrafficSplit,
-    UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
+    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PlacementSettings, PoolMember, ROUTE, RouteMatch,
+    SplitAssignment, TrafficSplit, UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
 };
 pub use serve::{DataPlane, Levers, serve, serve_local};

@@ -18,15 +18,26 @@ use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
 use super::layer::usage_request::{self, UsageRequest};
 use super::layer::{admission, failure_responses, ledger, tap, trace};
-use super::upstream::ClientUpstreams;
+use super::placement::Placement;
+use super::upstream::{ClientUpstreams, ConnectionUpstreams};
 use lapwing_settings::ConfigHandle;
 
 /// What builds the stacks of a worker's connections.
 pub(crate) struct StackSource<F> {
     /// What is in force.
     pub(crate) settings: ConfigHandle<StackSettings>,
+    /// What chooses between several upstreams.
+    pub(crate) placement: Option<ConfigHandle<Placement>>,
     /// Builds one.
     pub(crate) build: F,
+}
+
+impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S> StackSource<F> {
+    /// A stack for a connection, of what is in force.
+    fn stack(&self, meter: &Arc<SocketMeter>, upstreams: &ConnectionUpstreams) -> S {
+        let placement = self.placement.as_ref().map(ConfigHandle::load);
+        (self.build)(&self.settings.load(), meter.clone(), upstreams.placed_by(placement))
+    }
 }
 
 /// The stack of one client's connection as hyper calls it: built again for the first request after the settings were replaced. Hyper calls
@@ -38,22 +49,21 @@ pub(crate) struct HyperService<S, F> {
     source: Arc<StackSource<F>>,
     meter: Arc<SocketMeter>,
     /// What the connection keeps when its stack is built again.
-    upstreams: ClientUpstreams,
+    upstreams: ConnectionUpstreams,
 }
 
 impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S> HyperService<S, F> {
     /// Builds the first stack, which must always be ready: its readiness is not polled.
-    pub(crate) fn new(source: Arc<StackSource<F>>, meter: Arc<SocketMeter>, upstreams: ClientUpstreams) -> Self {
+    pub(crate) fn new(source: Arc<StackSource<F>>, meter: Arc<SocketMeter>, upstreams: ConnectionUpstreams) -> Self {
         let version = Cell::new(source.settings.version());
-        let stack = (source.build)(&source.settings.load(), meter.clone(), upstreams.clone());
+        let stack = source.stack(&meter, &upstreams);
         Self { stack: RefCell::new(stack), version, source, meter, upstreams }
     }
 
     #[cold]
     fn rebuild(&self, version: u64) {
         self.version.set(version);
-        let settings = self.source.settings.load();
-        *self.stack.borrow_mut() = (self.source.build)(&settings, self.meter.clone(), self.upstreams.clone());
+        *self.stack.borrow_mut() = self.source.stack(&self.meter, &self.upstreams);
     }
 }
 

@@ -71,7 +71,7 @@ pub use share::Share;
 pub use size::Size;
 pub use split_key::SplitKey;
 pub use switch::Switch;
-pub use tls::{ClientTls, ServerTls, Tls};
+pub use tls::{CLIENT_TLS, ClientTls, ServerTls, Tls};
 pub use toggle::Toggle;
 pub use trace_contexts::{ContextKind, ContextSet, TraceContexts};
 pub use trace_sampler::{RootSampler, TraceSampler};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Checks, File, Section, Switch};
+use super::{Checks, File, Form, Record, Section, Switch};
 
 /// The section `tls`. What is not given speaks without TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ impl Section for Tls {
             });
         }
         for (key, client) in self.clients() {
-            checks.section(key, |checks| pair(&client.certificate, &client.key, checks));
+            checks.section(key, |checks| client.check(checks));
         }
     }
 }
@@ -106,6 +106,19 @@ pub struct ClientTls {
     pub server_name: Switch<String>,
 }
 
+/// What [`ClientTls`] is where it is one of several.
+pub const CLIENT_TLS: Record = Record {
+    what: "a section of files, as in {ca: /tls/ca.crt}",
+    keys: &[("ca", Form::Text), ("certificate", Form::Text), ("key", Form::Text), ("server_name", Form::Text)],
+    stand_in: &[],
+};
+
+impl Section for ClientTls {
+    fn check(&self, checks: &mut Checks) {
+        pair(&self.certificate, &self.key, checks);
+    }
+}
+
 impl ClientTls {
     /// All that it is read from, but for the system's authorities.
     #[must_use]
@@ -116,4 +129,14 @@ impl ClientTls {
 
 fn paths(files: [&Switch<File>; 3]) -> Vec<PathBuf> {
     files.into_iter().filter_map(Switch::on).map(|file| file.path().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_a_record_are_its_fields() {
+        CLIENT_TLS.assert_describes::<ClientTls>();
+    }
 }

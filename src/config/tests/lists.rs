@@ -119,3 +119,20 @@ fn the_schema_has_every_field() {
         assert_eq!(keys(&Schema::of::<EngineConfig>()), sorted(fields_of::<EngineConfig>()));
     }
 }
+
+#[test]
+fn paths_through_names_with_dots_are_found() {
+    let schema = Schema::of::<Config>();
+    for (text, steps) in [
+        ("upstreams.a.1.tls.ca", &["upstreams", "a.1", "tls", "ca"][..]),
+        ("upstreams.a.tls", &["upstreams", "a", "tls"]),
+        ("upstreams.x.url.weight", &["upstreams", "x.url", "weight"]),
+        ("upstreams.a.nothing", &["upstreams", "a.nothing"]),
+        ("telemetry.headers.x.y", &["telemetry", "headers", "x.y"]),
+        ("protocol.flops.org/m-1.5.per_row", &["protocol", "flops", "org/m-1.5", "per_row"]),
+    ] {
+        let found: Vec<_> = schema.path(text).0.into_iter().map(|step| format!("{step:?}")).collect();
+        let wanted: Vec<_> = steps.iter().map(|step| format!("Key({step:?})")).collect();
+        assert_eq!(found, wanted, "{text}");
+    }
+}

@@ -73,18 +73,66 @@ fn a_faulty_file_changes_nothing_and_every_fault_is_named() {
 }
 
 #[test]
+fn weights_tags_and_routes_of_upstreams_follow_and_what_else_they_are_stays() {
+    let before = case("upstreams: {a: {url: 'http://a:1'}, b: {url: 'http://b:1', weight: 2}}\n", &[], &[]).loaded();
+    let after = |text: &str| {
+        let after = case(text, &[], &[]);
+        reload(&after.sources, &before).map_err(|faults| after.text(&faults))
+    };
+    let followed = after(
+        "upstreams: {a: {url: 'http://a:1', weight: 3, tags: {zone: eu}}, b: {url: 'http://b:1'}}\n\
+         upstream_policy: least_requests\nroutes: [{match: {model: m}, to: ['tag:zone=eu']}]\n",
+    );
+    let Reloaded { loaded, changed, needs_restart } = followed.unwrap();
+    let wanted = ["routes", "upstream_policy", "upstreams.a.weight", "upstreams.a.tags", "upstreams.b.weight"];
+    assert_eq!((named(&changed), named(&needs_restart)), (wanted.to_vec(), vec![]));
+    assert_eq!((loaded.config.upstreams["a"].weight, loaded.config.routes.len()), (3, 1));
+    // other upstreams
+    let Reloaded { loaded, changed, needs_restart } =
+        after("upstreams: {a: {url: 'https://x:1', weight: 3, tls: {server_name: a}}, c: {url: 'http://c:1'}}\n").unwrap();
+    assert_eq!(named(&needs_restart), ["upstreams.a.url", "upstreams.a.tls", "upstreams.b", "upstreams.c"]);
+    assert_eq!(named(&changed), ["upstreams.a.weight"]);
+    let mut wanted = before.config.clone();
+    wanted.upstreams.get_mut("a").unwrap().weight = 3;
+    assert_eq!(loaded.config, wanted);
+    assert!(loaded.render().contains("fixed at the start") && loaded.masked_json()["origins"]["upstreams.b.url"] != "default");
+    let faults = after("upstreams: {a: {url: 'http://a:1'}, c: {url: 'http://c:1'}}\nroutes: [{match: {model: m}, to: [c]}]\n");
+    assert!(faults.unwrap_err().contains("routes[0].to[0]: c: is none of `upstreams`: a, b"));
+    let Reloaded { loaded, changed, needs_restart } = after("upstream: http://only:1\n").unwrap();
+    assert_eq!((changed.len(), named(&needs_restart)), (0, vec!["upstream", "upstreams.a", "upstreams.b"]));
+    assert_eq!(loaded.config, before.config);
+}
+
+#[test]
 fn every_mark_is_one_of_a_setting_that_is_there() {
     let fixed = fixed::FixedSettings::of::<Config>();
     let schema = schema::Schema::of::<Config>();
     let is_fixed = |path: &str| fixed.around(&schema.path(path)).is_some();
-    for path in
-        ["listen", "engine.models", "shadow.targets", "telemetry.headers.authorization", "proxy.workers", "metrics.max_series"]
-    {
+    for path in [
+        "listen",
+        "engine.models",
+        "shadow.targets",
+        "telemetry.headers.authorization",
+        "proxy.workers",
+        "metrics.max_series",
+        "upstreams.a",
+        "upstreams.a.url",
+        "upstreams.a.tls.ca",
+    ] {
         assert!(is_fixed(path), "{path}");
     }
-    for path in
-        ["log", "proxy.header_timeout", "shadow.sample", "attribution.spans[0].stage", "config.watch", "protocol.custom[0].route"]
-    {
+    for path in [
+        "log",
+        "proxy.header_timeout",
+        "shadow.sample",
+        "attribution.spans[0].stage",
+        "config.watch",
+        "protocol.custom[0].route",
+        "upstreams.a.weight",
+        "upstreams.a.tags.zone",
+        "routes[0].to",
+        "upstream_policy",
+    ] {
         assert!(!is_fixed(path), "{path}");
     }
 }

@@ -30,10 +30,10 @@ pub struct TelemetrySettings {
 }
 
 /// When a certificate of Lapwing's is valid, in seconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateValidity {
-    /// Its key in the section `tls`.
-    pub key: &'static str,
+    /// The section that names its file, as in `tls.listen`.
+    pub section: String,
     /// From then on.
     pub from_s: u64,
     /// Until then.

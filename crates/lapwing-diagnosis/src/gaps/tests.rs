@@ -29,7 +29,7 @@ fn the_document_has_every_cause_in_its_order() {
 #[test]
 fn a_certificate_is_named_when_less_than_a_tenth_of_its_life_is_left() {
     let said = |from_s: u64, until_s: u64, now_s: u64| {
-        let certificates = vec![CertificateValidity { key: "listen", from_s, until_s }];
+        let certificates = vec![CertificateValidity { section: "tls.listen".to_owned(), from_s, until_s }];
         let settings = TelemetrySettings { receives_spans: true, samples_traces: true, reads_bodies: true };
         let sources = TelemetrySources {
             counters: Arc::default(),

@@ -131,7 +131,7 @@ impl GapWatch {
                 7_200..172_800 => format!("expires in {} hours", left_s / 3_600),
                 _ => format!("expires in {} days", left_s / 86_400),
             };
-            let sentence = format!("the certificate of tls.{} {when}: whoever checks it is lost then", one.key);
+            let sentence = format!("the certificate of {} {when}: whoever checks it is lost then", one.section);
             let change = "renew it: what renews the file has failed, or nothing does; a new file is read where it lies";
             (left_s < life_s / LIFE_LEFT).then(|| gap(GapCause::CertificateExpires, &sentence, 1, None, change))
         };

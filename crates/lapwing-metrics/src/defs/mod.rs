@@ -156,6 +156,10 @@ families! {
         "Whether each of several upstreams takes connections, as far as is known: 1 or 0.";
     UPSTREAM_IN_FLIGHT: Gauge "lapwing_upstream_requests_in_flight" None, ["upstream"],
         "Requests in flight at each of several upstreams.";
+    UPSTREAM_CERTIFICATE_EXPIRY: Gauge "lapwing_upstream_certificate_expiry_timestamp_seconds" Some("seconds"), ["upstream"],
+        "When the first certificate of the chain in upstreams.NAME.tls expires.";
+    UPSTREAM_TAGS: Gauge "lapwing_upstream_tags" None, ["upstream"],
+        "Always 1; the tags of each of several upstreams are labels too.";
     SPLIT_SHARE: Gauge "lapwing_split_share" None, ["candidate"],
         "The share of keys that a live split sends to the candidate, 0 to 1.";
     SPLIT_STOPPED: Gauge "lapwing_split_stopped" None, ["candidate"],

@@ -38,13 +38,13 @@ pub struct FamilyHead<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct SampleLabels<'a> {
     /// In the order in which they are written.
-    pub pairs: Vec<(&'static str, &'a str)>,
+    pub pairs: Vec<(&'a str, &'a str)>,
     /// In nanoseconds since the Unix epoch; `None`: since the process started.
     pub since_unix_ns: Option<u64>,
 }
 
-impl<'a> From<Vec<(&'static str, &'a str)>> for SampleLabels<'a> {
-    fn from(pairs: Vec<(&'static str, &'a str)>) -> Self {
+impl<'a> From<Vec<(&'a str, &'a str)>> for SampleLabels<'a> {
+    fn from(pairs: Vec<(&'a str, &'a str)>) -> Self {
         Self { pairs, since_unix_ns: None }
     }
 }

@@ -88,10 +88,11 @@ impl UpstreamHealth {
         }
     }
 
-    /// There is no connection to the upstream. It is away if it was refused; one that is slow, or for which this process lacks a
-    /// descriptor or a port, may be there.
+    /// There is no connection to the upstream. It is away if it was refused, and one of several if it did not prove itself; one that
+    /// is slow, or for which this process lacks a descriptor or a port, may be there.
     pub(crate) fn on_failed(&self, target: &Target, error: &ConnectError) {
-        if !matches!(error, ConnectError::Io(error) if is_refusal(error)) {
+        let is_gone = matches!(error, ConnectError::Io(error) if is_refusal(error));
+        if !is_gone && !(self.has_others && error.is_unproved()) {
             return;
         }
         // the token is the one of this absence, whoever finds the upstream again meanwhile

@@ -5,6 +5,9 @@
 //! share goes to the others. A request whose connection failed before a byte of it was written goes to another one, once, and within a
 //! budget: else what is left of the upstreams would be asked twice for everything.
 //!
+//! Weights, tags, routes and the policy follow a reload: what chooses is made anew, and counts what is in flight where its predecessor did. A
+//! request ends by what it began with.
+//!
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
 mod config;
@@ -12,6 +15,7 @@ mod pool;
 mod route;
 mod split;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,7 +25,8 @@ use http::{HeaderMap, Request};
 pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatch, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
-use self::pool::{Candidate, Pool};
+use self::config::is_meant;
+use self::pool::{Candidate, Pool, WeightedPlace};
 pub(crate) use self::route::{AwaitedOfBody, KnownRequest};
 use self::route::{Route, model_in_path};
 use crate::config::UpstreamProtocol;
@@ -30,7 +35,7 @@ use crate::in_flight::{OnClose, RequestAccount};
 use lapwing_ledger::{LabelId, Ledger};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
-use lapwing_settings::{LeverSwitch, SplitKey};
+use lapwing_settings::{ConfigHandle, LeverSwitch, SplitKey};
 
 /// One in so many of the requests in flight may be one that goes to another upstream because its own took no connection: Envoy's 20 %.
 const RETRY_DIVISOR: u32 = 5;
@@ -57,8 +62,17 @@ pub struct PoolMember {
     pub name: String,
     /// The label under which its exchanges are counted.
     pub label: LabelId,
-    /// Its weight, above 0.
-    pub weight: u32,
+}
+
+/// Which of several upstreams takes which requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacementSettings {
+    /// The weights and tags of upstreams, by name. One that is not there has the weight 1, and no tag.
+    pub upstreams: BTreeMap<String, NamedUpstream>,
+    /// Where some requests go.
+    pub routes: Vec<UpstreamRoute>,
+    /// How an upstream is chosen where a route does not say.
+    pub policy: PlacementPolicy,
 }
 
 /// The upstreams of a data plane, for all its workers. Clones are the same.
@@ -66,7 +80,8 @@ pub struct PoolMember {
 pub struct Upstreams {
     first: PlacedUpstream,
     others: Arc<[PlacedUpstream]>,
-    placement: Option<Arc<Placement>>,
+    /// What is known of each, and what chooses between them.
+    placed: Option<(Arc<Candidates>, ConfigHandle<Placement>)>,
     /// What ends clients' connections: the absence of the only upstream.
     health: Arc<UpstreamHealth>,
 }
@@ -76,23 +91,24 @@ impl Upstreams {
     #[must_use]
     pub fn one(upstream: PlacedUpstream) -> Self {
         let health = upstream.health.clone();
-        Self { first: upstream, others: Arc::default(), placement: None, health }
+        Self { first: upstream, others: Arc::default(), placed: None, health }
     }
 
-    /// Several upstreams, among which `routes` and, for what none of them takes, `split` and `policy` choose; `None` if there is none. A trial may
-    /// turn the policy by `least_requests`.
+    /// Several upstreams, among which the routes of `settings` and, for what none of them takes, `split` and the policy choose; `None` if there
+    /// is none. A trial may turn the policy by `least_requests`.
     #[must_use]
     pub fn several(
         members: Vec<PoolMember>,
-        routes: &[UpstreamRoute],
-        policy: PlacementPolicy,
+        settings: &ConfigHandle<PlacementSettings>,
         split: Option<Arc<TrafficSplit>>,
         least_requests: &LeverSwitch,
     ) -> Option<Self> {
-        let placement = Arc::new(Placement::new(&members, routes, policy, split, least_requests));
+        let candidates = Arc::new(Candidates::of(&members));
+        let (known, least_requests) = (candidates.clone(), least_requests.clone());
+        let placement = settings.map(move |settings| Placement::new(&known, settings, split.clone(), &least_requests));
         let mut members = members.into_iter().map(|member| member.upstream);
         let (first, others) = (members.next()?, members.collect());
-        Some(Self { first, others, placement: Some(placement), health: Arc::default() })
+        Some(Self { first, others, placed: Some((candidates, placement)), health: Arc::default() })
     }
 
     /// The upstream at `target`, of which nothing is known yet; of HTTP as `proxy.upstream_protocol` says.
@@ -111,8 +127,9 @@ impl Upstreams {
         &self.others
     }
 
-    pub(crate) const fn placement(&self) -> Option<&Arc<Placement>> {
-        self.placement.as_ref()
+    /// What chooses by the settings in force, if they are several.
+    pub(crate) fn placement(&self) -> Option<&ConfigHandle<Placement>> {
+        self.placed.as_ref().map(|(_, placement)| placement)
     }
 
     /// Whose absence ends clients' connections. The absence of one of several ends none.
@@ -122,8 +139,8 @@ impl Upstreams {
 
     /// The number of requests in flight at each of several upstreams, in order; empty for one.
     pub fn active(&self) -> impl Iterator<Item = u32> {
-        let candidates = self.placement.as_ref().map_or(&[][..], |placement| &placement.candidates);
-        candidates.iter().map(|one| one.active.load(Relaxed))
+        let all = self.placed.as_ref().map_or(&[][..], |(candidates, _)| &candidates.all);
+        all.iter().map(|one| one.active.load(Relaxed))
     }
 }
 
@@ -136,10 +153,35 @@ pub(crate) struct Placed {
     pool: usize,
 }
 
+/// What is known of several upstreams, whatever settings are in force.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    all: Box<[Candidate]>,
+    /// Their names, in the same order.
+    names: Box<[String]>,
+    /// Requests in flight that went to another upstream.
+    moved: AtomicU32,
+}
+
+impl Candidates {
+    fn of(members: &[PoolMember]) -> Self {
+        let candidate = |member: &PoolMember| Candidate {
+            label: member.label,
+            health: member.upstream.health.clone(),
+            active: AtomicU32::new(0),
+        };
+        Self {
+            all: members.iter().map(candidate).collect(),
+            names: members.iter().map(|member| member.name.clone()).collect(),
+            moved: AtomicU32::new(0),
+        }
+    }
+}
+
 /// Chooses an upstream for each request.
 #[derive(Debug)]
 pub(crate) struct Placement {
-    candidates: Box<[Candidate]>,
+    candidates: Arc<Candidates>,
     routes: Box<[Route]>,
     /// Whether any of the routes, or the split, asks for what a body may tell.
     asks_bodies: bool,
@@ -147,49 +189,55 @@ pub(crate) struct Placement {
     pools: Box<[Pool]>,
     /// The split, and its candidate by its place.
     split: Option<(Arc<TrafficSplit>, usize)>,
-    /// Requests in flight that went to another upstream.
-    moved: AtomicU32,
 }
 
 impl Placement {
     fn new(
-        members: &[PoolMember],
-        routes: &[UpstreamRoute],
-        policy: PlacementPolicy,
+        candidates: &Arc<Candidates>,
+        settings: &PlacementSettings,
         split: Option<Arc<TrafficSplit>>,
         least_requests: &LeverSwitch,
     ) -> Self {
+        let PlacementSettings { upstreams, routes, policy } = settings;
+        let names = &candidates.names;
         let split = split.and_then(|split| {
-            let candidate = members.iter().position(|member| member.name == split.candidate())?;
+            let candidate = names.iter().position(|name| name == split.candidate())?;
             Some((split, candidate))
         });
-        let by_policy = |members: Box<[usize]>| Pool::new(members, policy).turned_by(least_requests);
-        let baseline =
-            split.as_ref().map(|(_, candidate)| by_policy((0..members.len()).filter(|place| place != candidate).collect()));
-        let place = |name: &String| members.iter().position(|member| member.name == *name);
+        let weighted = |place: usize| {
+            let known = names.get(place).and_then(|name| upstreams.get(name));
+            WeightedPlace { place, weight: known.map_or(1, |one| one.weight) }
+        };
+        let by_policy = |members: Box<[WeightedPlace]>| Pool::new(members, *policy).turned_by(least_requests);
         let of_route = |route: &UpstreamRoute| {
-            let members = route.to.iter().filter_map(place).collect();
+            let is_meant = |place: &usize| {
+                let name = names.get(*place).map_or("", |name| name);
+                route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
+            };
+            let members = (0..names.len()).filter(is_meant).map(weighted).collect();
             match route.policy {
                 Some(own) => Pool::new(members, own),
                 None => by_policy(members),
             }
         };
-        let all = by_policy((0..members.len()).collect());
-        let candidates = members.iter().map(|member| Candidate {
-            label: member.label,
-            weight: member.weight,
-            health: member.upstream.health.clone(),
-            active: AtomicU32::new(0),
+        let all = by_policy((0..names.len()).map(weighted).collect());
+        let baseline = split.as_ref().map(|(_, candidate)| {
+            let others = (0..names.len()).filter(|place| place != candidate);
+            by_policy(others.map(weighted).collect())
         });
         Self {
-            candidates: candidates.collect(),
+            candidates: candidates.clone(),
             routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
             asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some())
                 || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
             split,
-            moved: AtomicU32::new(0),
         }
+    }
+
+    /// The candidate at a place.
+    fn at(&self, place: usize) -> Option<&Candidate> {
+        self.candidates.all.get(place)
     }
 
     /// What its body has to tell before it is known where `request` goes; `None` if its head decides.
@@ -217,12 +265,7 @@ impl Placement {
     }
 
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
-    pub(crate) fn place<B>(
-        self: &Arc<Self>,
-        request: &Request<B>,
-        in_body: KnownRequest<'_>,
-        account: &RequestAccount,
-    ) -> Placed {
+    pub(crate) fn place<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>, account: &RequestAccount) -> Placed {
         let model = if self.asks_bodies { model_in_path(request).or(in_body.model) } else { None };
         let known = KnownRequest { model, ..in_body };
         let taken = self.routes.iter().position(|route| route.takes(request, known));
@@ -230,8 +273,8 @@ impl Placement {
             (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), known.key),
             (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
         };
-        if let Some(one) = self.candidates.get(placed.at)
-            && account.add_on_close(Box::new(PlacedRequest { placement: self.clone(), placed }))
+        if let Some(one) = self.at(placed.at)
+            && account.add_on_close(Box::new(PlacedRequest { candidates: self.candidates.clone(), at: placed.at }))
         {
             one.active.fetch_add(1, Relaxed);
             account.write_ledger(|ledger| {
@@ -243,7 +286,7 @@ impl Placement {
     }
 
     fn choose_from(&self, pool: usize) -> Placed {
-        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates, None));
+        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates.all, None));
         Placed { at: chosen.unwrap_or_default(), pool }
     }
 
@@ -257,7 +300,7 @@ impl Placement {
     ) -> (Placed, Option<NonZeroU32>) {
         let baseline = self.routes.len() + 1;
         let of_candidate = Placed { at: candidate, pool: baseline };
-        let is_away = |placed: Placed| self.candidates.get(placed.at).is_some_and(|one| one.health.is_away());
+        let is_away = |placed: Placed| self.at(placed.at).is_some_and(|one| one.health.is_away());
         let assigned = if split.is_open() { split.assign(headers, in_body) } else { None };
         if let Some((SplitAssignment::Candidate, key)) = assigned {
             if !is_away(of_candidate) {
@@ -281,14 +324,15 @@ impl Placement {
     /// Chooses another upstream that `speaks` what is needed, for a request whose own takes no connection, if there is room in the budget.
     pub(crate) fn place_again(&self, failed: Placed, account: &RequestAccount, speaks: impl Fn(usize) -> bool) -> Option<Placed> {
         let counters = &account.context.counters;
-        let is_there = |at: &usize| !self.candidates.get(*at).is_none_or(|one| one.health.is_away()) && speaks(*at);
-        let other = |pool: usize| self.pools.get(pool)?.choose(&self.candidates, Some(failed.at)).filter(is_there);
+        let is_there = |at: &usize| !self.at(*at).is_none_or(|one| one.health.is_away()) && speaks(*at);
+        let Candidates { all, moved, .. } = &*self.candidates;
+        let other = |pool: usize| self.pools.get(pool)?.choose(all, Some(failed.at)).filter(is_there);
         // a baseline of which nobody else is there has the candidate
         let is_of_split = self.split.is_some() && failed.pool > self.routes.len();
         let at = other(failed.pool).or_else(|| if is_of_split { other(self.routes.len()) } else { None })?;
-        let (from, to) = (self.candidates.get(failed.at)?, self.candidates.get(at)?);
-        let active: u32 = self.candidates.iter().map(|one| one.active.load(Relaxed)).sum();
-        if self.moved.load(Relaxed) >= (active / RETRY_DIVISOR).max(MIN_RETRIES) {
+        let (from, to) = (self.at(failed.at)?, self.at(at)?);
+        let active: u32 = all.iter().map(|one| one.active.load(Relaxed)).sum();
+        if moved.load(Relaxed) >= (active / RETRY_DIVISOR).max(MIN_RETRIES) {
             counters.bump(Counter::FailoversWithheld);
             return None;
         }
@@ -297,7 +341,7 @@ impl Placement {
             ledger.split_key = None;
             from.active.fetch_sub(1, Relaxed);
             to.active.fetch_add(1, Relaxed);
-            self.moved.fetch_add(1, Relaxed);
+            moved.fetch_add(1, Relaxed);
         })?;
         counters.bump(Counter::FailoversMoved);
         Some(Placed { at, ..failed })
@@ -307,16 +351,16 @@ impl Placement {
 /// A request that counts as in flight at an upstream, until its ledger closes.
 #[derive(Debug)]
 struct PlacedRequest {
-    placement: Arc<Placement>,
+    candidates: Arc<Candidates>,
     /// Where it was placed first. Its ledger has the label of the upstream that it went to.
-    placed: Placed,
+    at: usize,
 }
 
 impl OnClose for PlacedRequest {
     fn on_close(self: Box<Self>, ledger: &mut Ledger) {
-        let Placement { candidates, moved, .. } = &*self.placement;
-        let Some(first) = candidates.get(self.placed.at) else { return };
-        let at_end = candidates.iter().find(|one| one.label == ledger.series.upstream).unwrap_or(first);
+        let Candidates { all, moved, .. } = &*self.candidates;
+        let Some(first) = all.get(self.at) else { return };
+        let at_end = all.iter().find(|one| one.label == ledger.series.upstream).unwrap_or(first);
         at_end.active.fetch_sub(1, Relaxed);
         if at_end.label != first.label {
             moved.fetch_sub(1, Relaxed);

@@ -15,16 +15,22 @@ use lapwing_settings::LeverSwitch;
 pub(crate) struct Candidate {
     /// Under which its exchanges are counted.
     pub(crate) label: LabelId,
-    pub(crate) weight: u32,
     pub(crate) health: Arc<UpstreamHealth>,
     /// Requests in flight, of all workers.
     pub(crate) active: AtomicU32,
 }
 
-/// Some of the upstreams, by their places among all.
+/// One of all candidates, by its place among them, and its weight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WeightedPlace {
+    pub(crate) place: usize,
+    pub(crate) weight: u32,
+}
+
+/// Some of the upstreams.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    members: Box<[usize]>,
+    members: Box<[WeightedPlace]>,
     policy: PlacementPolicy,
     /// May turn `least_requests` on or off instead.
     least_requests: LeverSwitch,
@@ -34,7 +40,7 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// A pool of these members.
-    pub(crate) fn new(members: Box<[usize]>, policy: PlacementPolicy) -> Self {
+    pub(crate) fn new(members: Box<[WeightedPlace]>, policy: PlacementPolicy) -> Self {
         let behind = Mutex::new(vec![0; members.len()].into());
         Self { members, policy, least_requests: LeverSwitch::default(), behind }
     }
@@ -47,27 +53,26 @@ impl Pool {
     /// Chooses a member that takes connections, and is not the one `without`; if none is known to, any: it may be back. `None` if
     /// there is no other.
     pub(crate) fn choose(&self, all: &[Candidate], without: Option<usize>) -> Option<usize> {
-        let of = |at: usize| self.members.get(at).and_then(|place| Some((*place, all.get(*place)?)));
+        let of = |at: usize| self.members.get(at).and_then(|member| Some((*member, all.get(member.place)?)));
+        let load = |at: usize| of(at).map(|(member, one)| one.load(member.weight));
         let eligible = |is_known: bool| {
             (0..self.members.len()).filter(move |at| {
-                of(*at).is_some_and(|(place, one)| Some(place) != without && !(is_known && one.health.is_away()))
+                of(*at).is_some_and(|(member, one)| Some(member.place) != without && !(is_known && one.health.is_away()))
             })
         };
         let is_known = eligible(true).next().is_some();
         let counts_requests = self.least_requests.is_on(self.policy == PlacementPolicy::LeastRequests);
-        let loads = || eligible(is_known).filter_map(|at| of(at).map(|(_, one)| one.load()));
-        let fewest = if counts_requests { loads().min() } else { None };
-        let among = eligible(is_known).filter(|at| fewest.is_none() || of(*at).map(|(_, one)| one.load()) == fewest);
-        self.next_in_turn(among, all)
+        let fewest = if counts_requests { eligible(is_known).filter_map(load).min() } else { None };
+        self.next_in_turn(eligible(is_known).filter(|at| fewest.is_none() || load(*at) == fewest))
     }
 
     /// Whose turn it is of some: smooth weighted round robin, as nginx has it. Each gets its weight, and who has most pays what all got.
-    fn next_in_turn(&self, among: impl Iterator<Item = usize>, all: &[Candidate]) -> Option<usize> {
+    fn next_in_turn(&self, among: impl Iterator<Item = usize>) -> Option<usize> {
         let mut behind = self.behind.lock();
         let (mut got, mut first) = (0, None::<(usize, i64)>);
         for at in among {
-            let weight = self.members.get(at).and_then(|place| all.get(*place)).map_or(1, |one| i64::from(one.weight));
-            let Some(own) = behind.get_mut(at) else { continue };
+            let (Some(member), Some(own)) = (self.members.get(at), behind.get_mut(at)) else { continue };
+            let weight = i64::from(member.weight);
             *own += weight;
             got += weight;
             if first.is_none_or(|(_, most)| *own > most) {
@@ -78,16 +83,16 @@ impl Pool {
         if let Some(own) = behind.get_mut(at) {
             *own -= got;
         }
-        self.members.get(at).copied()
+        self.members.get(at).map(|member| member.place)
     }
 }
 
 impl Candidate {
     /// Its requests for each unit of weight with one more, in parts that compare exactly: weights are at most 1,000.
-    fn load(&self) -> u64 {
+    fn load(&self, weight: u32) -> u64 {
         const COMMON: u64 = 1_000_000_000;
         let with_one_more = u64::from(self.active.load(Relaxed)) + 1;
-        with_one_more.saturating_mul(COMMON) / u64::from(self.weight.max(1))
+        with_one_more.saturating_mul(COMMON) / u64::from(weight.max(1))
     }
 }
 
@@ -98,11 +103,14 @@ mod tests {
     use super::*;
     use lapwing_net::{ConnectError, Target};
 
-    fn candidates(weights: &[u32]) -> Vec<Candidate> {
-        weights
-            .iter()
-            .map(|weight| Candidate { label: LabelId::OTHER, weight: *weight, health: Arc::default(), active: AtomicU32::new(0) })
-            .collect()
+    fn candidates(number: usize) -> Vec<Candidate> {
+        let one = |_| Candidate { label: LabelId::OTHER, health: Arc::default(), active: AtomicU32::new(0) };
+        (0..number).map(one).collect()
+    }
+
+    /// A pool of as many members as there are weights.
+    fn pool(weights: &[u32], policy: PlacementPolicy) -> Pool {
+        Pool::new(weights.iter().enumerate().map(|(place, weight)| WeightedPlace { place, weight: *weight }).collect(), policy)
     }
 
     fn leaves(health: &UpstreamHealth) {
@@ -112,31 +120,28 @@ mod tests {
 
     #[test]
     fn weights_are_kept_and_turns_are_spread() {
-        let all = candidates(&[5, 1, 1]);
-        let pool = Pool::new([0, 1, 2].into(), PlacementPolicy::RoundRobin);
+        let (all, pool) = (candidates(3), pool(&[5, 1, 1], PlacementPolicy::RoundRobin));
         let turns: Vec<_> = (0..7).map(|_| pool.choose(&all, None).unwrap()).collect();
         assert_eq!(turns, [0, 0, 1, 0, 2, 0, 0]);
     }
 
     #[test]
     fn who_is_away_is_passed_over_while_another_is_there() {
-        let all = candidates(&[1, 1]);
-        let pool = Pool::new([0, 1].into(), PlacementPolicy::RoundRobin);
+        let (all, both) = (candidates(2), pool(&[1, 1], PlacementPolicy::RoundRobin));
         leaves(&all[0].health);
-        assert!((0..10).all(|_| pool.choose(&all, None) == Some(1)));
+        assert!((0..10).all(|_| both.choose(&all, None) == Some(1)));
         leaves(&all[1].health);
-        let chosen: Vec<_> = (0..4).filter_map(|_| pool.choose(&all, None)).collect();
+        let chosen: Vec<_> = (0..4).filter_map(|_| both.choose(&all, None)).collect();
         assert!(chosen.contains(&0) && chosen.contains(&1), "none is known to be there: both are tried, {chosen:?}");
         all[0].health.on_connected(&Target::Tcp("m:1".into()));
-        assert!((0..10).all(|_| pool.choose(&all, None) == Some(0)));
-        assert_eq!(pool.choose(&all, Some(0)), Some(1), "what failed just now is not tried again");
-        assert_eq!(Pool::new([0].into(), PlacementPolicy::RoundRobin).choose(&all, Some(0)), None);
+        assert!((0..10).all(|_| both.choose(&all, None) == Some(0)));
+        assert_eq!(both.choose(&all, Some(0)), Some(1), "what failed just now is not tried again");
+        assert_eq!(pool(&[1], PlacementPolicy::RoundRobin).choose(&all, Some(0)), None);
     }
 
     #[test]
     fn a_busy_upstream_gets_fewer() {
-        let all = candidates(&[2, 1]);
-        let pool = Pool::new([0, 1].into(), PlacementPolicy::LeastRequests);
+        let (all, pool) = (candidates(2), pool(&[2, 1], PlacementPolicy::LeastRequests));
         let mut taken = [0; 2];
         for _ in 0..9 {
             let at = pool.choose(&all, None).unwrap();
@@ -155,8 +160,8 @@ mod tests {
     fn a_lever_turns_the_policy() {
         use lapwing_settings::LeverPosition;
 
-        let (all, lever) = (candidates(&[1, 1]), LeverSwitch::default());
-        let pool = Pool::new([0, 1].into(), PlacementPolicy::RoundRobin).turned_by(&lever);
+        let (all, lever) = (candidates(2), LeverSwitch::default());
+        let pool = pool(&[1, 1], PlacementPolicy::RoundRobin).turned_by(&lever);
         all[0].active.store(9, Relaxed);
         let turns = || (0..4).filter_map(|_| pool.choose(&all, None)).sum::<usize>();
         assert_eq!(turns(), 2, "in turn");
@@ -169,8 +174,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_gets_its_share_to_within_one_round(weights in prop::collection::vec(1_u32..50, 2..16), rounds in 1_usize..20) {
-            let all = candidates(&weights);
-            let pool = Pool::new((0..weights.len()).collect(), PlacementPolicy::RoundRobin);
+            let (all, pool) = (candidates(weights.len()), pool(&weights, PlacementPolicy::RoundRobin));
             let whole: u32 = weights.iter().sum();
             let mut taken = vec![0_u32; weights.len()];
             for _ in 0..rounds * whole as usize {

@@ -12,7 +12,7 @@ use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{
-    Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch,
+    Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementSettings, PoolMember, RouteMatch,
     TraceSampling, Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
 };
 use lapwing_ledger::clock::runtime::follow;
@@ -159,7 +159,6 @@ fn upstreams(options: CaseOptions, reached: &Reached) -> Upstreams {
         upstream: PlacedUpstream { target, protocol: None, health: Arc::default() },
         name: name.to_owned(),
         label: labels.intern(name),
-        weight: 1,
     };
     let members = ["other", "there"].into_iter().zip(targets).map(member).collect();
     let by_model = UpstreamRoute {
@@ -167,8 +166,9 @@ fn upstreams(options: CaseOptions, reached: &Reached) -> Upstreams {
         to: vec!["there".to_owned()],
         policy: None,
     };
-    let routes = if options.is_holding() { &[by_model][..] } else { &[] };
-    Upstreams::several(members, routes, PlacementPolicy::RoundRobin, None, &LeverSwitch::default()).unwrap_or(only)
+    let routes = if options.is_holding() { vec![by_model] } else { Vec::new() };
+    let settings = ConfigHandle::fixed(PlacementSettings { routes, ..PlacementSettings::default() });
+    Upstreams::several(members, &settings, None, &LeverSwitch::default()).unwrap_or(only)
 }
 
 /// How a case's ends are reached.

@@ -34,7 +34,9 @@ use super::error::Error as TimeLimit;
 use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
 use super::placement::{PlacedUpstream, Upstreams};
 use super::stack::{HyperService, StackSettings, StackSource, stack};
-use super::upstream::{CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, H2Pool, STREAM_WINDOW, UpstreamContext};
+use super::upstream::{
+    CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, ConnectionUpstreams, H2Pool, STREAM_WINDOW, UpstreamContext,
+};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
@@ -92,8 +94,9 @@ pub(crate) async fn serve_with<S>(
     let tasks = Tasks::default();
     let settings = stack_settings(&parts, &tasks);
     let (first, others) = contexts(&parts.upstreams, settings.load().exchange.config.pool_idle_timeout.get(), &tasks);
-    let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement());
-    let source = Arc::new(StackSource { settings: settings.clone(), build });
+    let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement().cloned());
+    let is_placed = placement.is_some();
+    let source = Arc::new(StackSource { settings: settings.clone(), placement, build });
     // the workers share what descriptors there are for clients
     let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };
@@ -101,7 +104,8 @@ pub(crate) async fn serve_with<S>(
         let (settings, meter) = (settings.load(), Arc::new(SocketMeter::default()));
         let (context, worker) = (settings.exchange.clone(), settings.worker.clone());
         context.counters.bump(Counter::ConnectionsAccepted);
-        let service = HyperService::new(source.clone(), meter.clone(), ClientUpstreams::new((&first, &others), placement));
+        let upstreams = ConnectionUpstreams::new((&first, &others), is_placed);
+        let service = HyperService::new(source.clone(), meter.clone(), upstreams);
         let ends = Ends { stop: stop.clone(), goodbye: health.goodbye(), health: health.clone() };
         serve_client(accepted, (context, worker), meter, service, tasks.clone(), ends)
     });

@@ -1,5 +1,5 @@
 //! The upstreams as one client's connection sees them: one, or several, of which each request was placed at one. A request whose
-//! upstream takes no connection goes to another one of them.
+//! upstream takes no connection goes to another one of them. What chooses is replaced with the settings; the connection's streams stay.
 
 use std::sync::Arc;
 
@@ -19,7 +19,32 @@ pub(crate) struct ClientUpstream {
     pub(crate) h2: Arc<H2Client>,
 }
 
-/// All of them.
+/// All of them, as the connection keeps them.
+#[derive(Debug)]
+pub(crate) struct ConnectionUpstreams {
+    first: ClientUpstream,
+    /// If requests are placed.
+    all: Option<Arc<[ClientUpstream]>>,
+}
+
+impl ConnectionUpstreams {
+    /// For one client's connection, those of the worker; `is_placed` if requests are placed at one of them.
+    pub(crate) fn new((first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>]), is_placed: bool) -> Self {
+        let of = |context: &Arc<UpstreamContext>| ClientUpstream { context: context.clone(), h2: Arc::default() };
+        let first = of(first);
+        let all = || std::iter::once(first.clone()).chain(others.iter().map(of)).collect();
+        let all = is_placed.then(all);
+        Self { first, all }
+    }
+
+    /// The same for its requests, for which `placement` chooses, if they are placed.
+    pub(crate) fn placed_by(&self, placement: Option<Arc<Placement>>) -> ClientUpstreams {
+        let several = self.all.clone().zip(placement).map(|(members, placement)| Arc::new(Several { members, placement }));
+        ClientUpstreams { first: self.first.clone(), several }
+    }
+}
+
+/// All of them, and what chooses for requests that begin while some settings are in force.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientUpstreams {
     first: ClientUpstream,
@@ -28,25 +53,11 @@ pub(crate) struct ClientUpstreams {
 
 #[derive(Debug)]
 struct Several {
-    members: Box<[ClientUpstream]>,
+    members: Arc<[ClientUpstream]>,
     placement: Arc<Placement>,
 }
 
 impl ClientUpstreams {
-    /// For one client's connection. `contexts` are those of the worker; `placement` is there if they are several.
-    pub(crate) fn new(
-        (first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>]),
-        placement: Option<&Arc<Placement>>,
-    ) -> Self {
-        let of = |context: &Arc<UpstreamContext>| ClientUpstream { context: context.clone(), h2: Arc::default() };
-        let first = of(first);
-        let several = placement.map(|placement| {
-            let members = std::iter::once(first.clone()).chain(others.iter().map(of)).collect();
-            Arc::new(Several { members, placement: placement.clone() })
-        });
-        Self { first, several }
-    }
-
     /// What chooses between them, if they are several.
     pub(crate) fn placement(&self) -> Option<&Arc<Placement>> {
         self.several.as_ref().map(|several| &several.placement)

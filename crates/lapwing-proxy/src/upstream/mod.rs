@@ -25,7 +25,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
-pub(crate) use self::client_upstreams::ClientUpstreams;
+pub(crate) use self::client_upstreams::{ClientUpstreams, ConnectionUpstreams};
 pub(crate) use self::context::UpstreamContext;
 pub(crate) use self::h2_pool::{CONNECTION_WINDOW, H2Pool, STREAM_WINDOW};
 pub(crate) use pool::ConnectionPool;

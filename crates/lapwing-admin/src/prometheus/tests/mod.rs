@@ -145,7 +145,8 @@ fn written(format: ExpositionFormat) -> String {
 
 #[test]
 fn every_family_is_there_with_the_labels_it_is_defined_with() {
-    let state = UpstreamState { name: "a".to_owned(), url: "http://a:1".to_owned(), up: true, in_flight: 2 };
+    let (name, url, tags) = ("a".to_owned(), "https://a:1".to_owned(), [("zone".to_owned(), "eu \"1\"".to_owned())].into());
+    let state = UpstreamState { name, url, tags, up: true, in_flight: 2, certificate_expiry_unix_s: Some(4_102_444_800) };
     let several = Surfaces { upstreams: Arc::new(move || vec![state.clone()]), ..busy() };
     let text = text_of(ExpositionFormat::OpenMetrics, &several);
     let parsed = parse(&text);
@@ -154,7 +155,9 @@ fn every_family_is_there_with_the_labels_it_is_defined_with() {
         assert_eq!(parsed.families[family.name], (family.kind.name().to_owned(), family.help.to_owned()));
         let unit = family.unit.map(|unit| format!("# UNIT {} {unit}\n", family.name));
         assert!(unit.is_none_or(|line| text.contains(&line)), "{}", family.name);
-        let wanted: BTreeSet<&str> = family.labels.iter().copied().collect();
+        // tags are labels of the user's own
+        let tags = (family.name == defs::UPSTREAM_TAGS.name).then_some("zone");
+        let wanted: BTreeSet<&str> = family.labels.iter().copied().chain(tags).collect();
         let suffixes = ["", "_total", "_bucket", "_sum", "_count"].map(|suffix| format!("{}{suffix}", family.name));
         let mut any = false;
         for (name, labels, _) in parsed.samples.iter().filter(|(name, ..)| suffixes.contains(name)) {

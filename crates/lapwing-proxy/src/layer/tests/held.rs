@@ -3,7 +3,7 @@
 use tower::layer::util::Identity;
 
 use super::*;
-use crate::{PlacedUpstream, PlacementPolicy, PoolMember, RouteMatch, UpstreamRoute};
+use crate::{PlacedUpstream, PlacementSettings, PoolMember, RouteMatch, UpstreamRoute};
 use lapwing_ledger::{LabelTable, ObservedEvent, Phase, Source, Stage, merge};
 use lapwing_settings::{LeverSwitch, Size};
 
@@ -15,14 +15,14 @@ async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
         upstream: PlacedUpstream { target: Target::Tcp(address.to_string()), protocol: None, health: Arc::default() },
         name: name.to_owned(),
         label: labels.intern(name),
-        weight: 1,
     };
     let to = |matches: RouteMatch, name: &str| UpstreamRoute { matches, to: vec![name.to_owned()], policy: None };
     let by_model = |model: &str| RouteMatch { model: Some(model.to_owned()), ..RouteMatch::default() };
     let by_rows = RouteMatch { class: Some("..8".parse().unwrap()), route: Some("/v2/*".to_owned()), ..RouteMatch::default() };
     let members = vec![member("a", first.0), member("b", second.0)];
-    let routes = [to(by_model("held*"), "b"), to(by_rows, "b"), to(by_model("*"), "a")];
-    let upstreams = Upstreams::several(members, &routes, PlacementPolicy::RoundRobin, None, &LeverSwitch::default()).unwrap();
+    let routes = vec![to(by_model("held*"), "b"), to(by_rows, "b"), to(by_model("*"), "a")];
+    let settings = ConfigHandle::fixed(PlacementSettings { routes, ..PlacementSettings::default() });
+    let upstreams = Upstreams::several(members, &settings, None, &LeverSwitch::default()).unwrap();
     let kept = Kept { protocols: Some(Protocols::default()), ..Kept::default() };
     (Proxy::serve((kept, hold, None), upstreams, Identity::new(), tasks), [first.1, second.1])
 }
