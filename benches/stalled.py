@@ -20,8 +20,6 @@ import sys
 import tempfile
 import urllib.request
 
-import h2.config
-import h2.connection
 from parts import MIB, Child, Lapwing, arguments, finish, free_port, quantile, table, timed
 
 SLOWER = 1.1
@@ -32,6 +30,9 @@ STALLED = 4
 @contextlib.contextmanager
 def stalled(port):
     """Streams of which the client reads a window each, and then nothing."""
+    import h2.config
+    import h2.connection
+
     connection = socket.create_connection(("127.0.0.1", port))
     state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     state.initiate_connection()
