@@ -53,7 +53,7 @@ def defined():
     """The labels of each sample that Lapwing exposes, by its name as Prometheus stores it."""
     found = {}
     for document in ("METRICS.md", "ENGINE.md"):
-        for name, kind, labels in re.findall(r"(?m)^\| `([a-z_]+)` \| (counter|gauge|histogram) \| ([^|]*)\|", (ROOT / "docs" / document).read_text()):
+        for name, kind, labels in re.findall(r"(?m)^(?:\| )?`([a-z_]+)` \| (counter|gauge|histogram) \| ([^|]*)\|", (ROOT / "docs" / document).read_text()):
             of = set(re.findall(r"`(\w+)`", labels))
             found[name] = of
             if kind == "histogram":
