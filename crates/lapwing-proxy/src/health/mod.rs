@@ -92,7 +92,8 @@ impl UpstreamHealth {
     /// is slow, or for which this process lacks a descriptor or a port, may be there.
     pub(crate) fn on_failed(&self, target: &Target, error: &ConnectError) {
         let is_gone = matches!(error, ConnectError::Io(error) if is_refusal(error));
-        if !is_gone && !(self.has_others && error.is_unproved()) {
+        let is_distrusted = self.has_others && error.is_unproved();
+        if !is_gone && !is_distrusted {
             return;
         }
         // the token is the one of this absence, whoever finds the upstream again meanwhile
