@@ -20,7 +20,7 @@ pytestmark = pytest.mark.beside
 CLIENTS = 8
 MS = {"quick": 5, "slow": 60}
 """How long the servers take."""
-BALANCED = 600
+BALANCED = 320
 """Requests of which shares are taken."""
 EXTENSIONS = "type.googleapis.com/envoy.extensions"
 
