@@ -38,6 +38,11 @@ def start_with_quota(start_lapwing, servers):
     return start
 
 
+def ratios(lapwing):
+    """The line of the first series of ratios."""
+    return next((line for line in lapwing.metrics().splitlines() if line.startswith("lapwing_shadow_latency_ratio_count")), "")
+
+
 def compared(lapwing, key, n):
     """Whether so many outputs were compared: those under this key of the target."""
     return sum(one["compared"] for one in target(lapwing, "candidate").get(key, {}).values()) == n
@@ -74,6 +79,8 @@ def test_all_of_the_few_are_compared_and_the_many_are_capped(start_with_quota, s
     for n in range(10):
         assert ask(lapwing.port, body_of(1, n), {"x-shadow": "1"})[0] == 200
     wait_for(lambda: compared(lapwing, "outputs", 10), 20, "those that the header asks for are compared")
+    # outputs and accounts meet later
+    wait_for(lambda: 'stage="total"} 10' in ratios(lapwing), 20, "and paired, those of the share alone")
     assert compared(lapwing, "outputs_by_quota", taken)
     metrics = lapwing.metrics()
     for line in (
@@ -83,7 +90,6 @@ def test_all_of_the_few_are_compared_and_the_many_are_capped(start_with_quota, s
         'lapwing_shadow_compared_total{target="candidate",cause="share"} 10',
     ):
         assert line in metrics, [line for line in metrics.splitlines() if line.startswith("lapwing_shadow_")]
-    assert 'stage="total"} 10' in next(line for line in metrics.splitlines() if line.startswith("lapwing_shadow_latency_ratio_count"))
     text = lapwing.get("/shadow")[2].decode()
     assert f"{taken} of them by quota: {ROUTE}, {PER_MINUTE} a minute of each class; {64 - taken} captured and let go\n" in text, text
     assert f"{ROUTE}, taken by quota\n" in text, text
