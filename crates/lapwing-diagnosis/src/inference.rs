@@ -27,8 +27,8 @@ pub struct InferredFigures {
     pub stages: Option<InferredStages>,
     /// How requests wait for one another; `None` where none was seen to, or it is not known.
     pub waiting: Option<InferredWaiting>,
-    /// What it can take; `None` without a budget.
-    pub capacity: Option<CapacityEstimate>,
+    /// The quantile that has a budget, as budgets name it, and what it can take within that; `None` without one.
+    pub capacity: Option<(&'static str, CapacityEstimate)>,
 }
 
 /// How requests wait for one another at a server that works on some at once.
@@ -123,9 +123,12 @@ impl UpstreamWindows {
             FittedWaiting::Fitted { per_ahead_ns, slots, .. } => Some(InferredWaiting { per_ahead_ns, slots }),
             FittedWaiting::Unseen { .. } => None,
         };
-        // of several budgets the strictest of those that capacity is planned by
+        // else the first
         let limit = budget.limits().min_by_key(|(place, _)| RouteBudget::QUANTILES[*place].0 != PLANNED_BY);
-        let capacity = limit.map(|(place, limit_ns)| self.capacity_of(&fit, RouteBudget::QUANTILES[place], limit_ns));
+        let capacity = limit.map(|(place, limit_ns)| {
+            let quantile = RouteBudget::QUANTILES[place];
+            (quantile.0, self.capacity_of(&fit, quantile, limit_ns))
+        });
         InferredFigures { stages, waiting, capacity }
     }
 
@@ -262,11 +265,11 @@ mod tests {
         let limits = |budget: Budget| {
             let budgets = std::collections::BTreeMap::from([("r".to_owned(), budget)]);
             let capacity = windows.infer_figures(&RouteBudget::of(&budgets, "r")).capacity;
-            capacity.map(|capacity| (capacity.quantile, capacity.budget_ns))
+            capacity.map(|(name, capacity)| (name, capacity.quantile, capacity.budget_ns))
         };
         let [second, two] = [1, 2].map(|s| Some(Period::from_secs(s)));
-        assert_eq!(limits(Budget { p50: second, p99: two, ..Budget::default() }), Some((0.99, 2_000_000_000)));
-        assert_eq!(limits(Budget { p50: second, ..Budget::default() }), Some((0.5, 1_000_000_000)));
+        assert_eq!(limits(Budget { p50: second, p99: two, ..Budget::default() }), Some(("p99", 0.99, 2_000_000_000)));
+        assert_eq!(limits(Budget { p50: second, ..Budget::default() }), Some(("p50", 0.5, 1_000_000_000)));
     }
 
     #[test]

@@ -47,6 +47,7 @@ drops! {
     Learning "learning" "Its route was not yet repeatable: too few exchanges in a row were recognised.";
     Effect "effect" "It is recognised, and has an effect beyond its answer: a sequence, a conversation, a stored answer, a tool of the server, shared memory.";
     Secret "secret" "Its body has a member with the name of a secret, or cannot be searched for one.";
+    NoTarget "no_target" "All targets are sides of a live split, which did not place the request.";
     Unredactable "unredactable" "There are values to hide, and the body is none in which they can be replaced, so that it is not recorded.";
     CompareFull "compare_full" "More pairs waited to be compared than there is room for, so that outputs are not compared.";
     ResultLost "result_lost" "More results of comparisons waited than there is room for: the oldest is in the counts of outputs, and not in those of pairs.";

@@ -3,10 +3,9 @@
 
 use std::fmt;
 
-use crate::inferred::InferredSeries;
+use crate::inferred::{InferredSeries, SeriesNames};
 use lapwing_diagnosis::{FittedStages, FittedValue};
 use lapwing_ledger::Stage;
-use lapwing_metrics::RouteBudget;
 use lapwing_metrics::defs::{self, MetricFamily};
 use lapwing_metrics::exposition::{Encoder, family, gauge};
 
@@ -29,20 +28,18 @@ pub(crate) fn encode(inferred: &InferredSeries, in_flight: u64, encoder: &mut dy
     with_intervals(&defs::PREDICTED_WAIT, waits, encoder)?;
     let capacities = || {
         let known = inferred.iter().filter_map(|(names, figures)| Some((names, figures.capacity.as_ref()?)));
-        known.filter_map(|(names, capacity)| Some((names, capacity, capacity.rate_at_budget?)))
+        known.filter_map(|(names, (quantile, capacity))| Some((names, *quantile, capacity.utilisation, capacity.rate_at_budget?)))
     };
-    let utilised = capacities().map(|(names, capacity, _)| (names, None, capacity.utilisation));
+    let utilised = capacities().map(|(names, _, utilisation, _)| (names, None, utilisation));
     with_intervals(&defs::UTILISATION, utilised, encoder)?;
-    let rates = capacities().map(|(names, capacity, rate)| (names, quantile_name(capacity.quantile), rate));
+    let rates = capacities().map(|(names, quantile, _, rate)| (names, Some(quantile), rate));
     with_intervals(&defs::CAPACITY, rates, encoder)
 }
-
-type Names = [std::sync::Arc<str>; 3];
 
 /// Writes a family of values with the ends of their 95 % intervals, some of them for a quantile.
 fn with_intervals<'n>(
     of: &MetricFamily,
-    values: impl Iterator<Item = (&'n Names, Option<&'static str>, FittedValue)>,
+    values: impl Iterator<Item = (&'n SeriesNames, Option<&'static str>, FittedValue)>,
     encoder: &mut dyn Encoder,
 ) -> fmt::Result {
     family(encoder, of, |encoder| {
@@ -57,15 +54,10 @@ fn with_intervals<'n>(
 }
 
 fn labels<'l>(
-    [route, model, upstream]: &'l Names,
+    [route, model, upstream]: &'l SeriesNames,
     own: impl IntoIterator<Item = (&'static str, &'l str)>,
 ) -> Vec<(&'static str, &'l str)> {
     [("route", &**route), ("model", &**model), ("upstream", &**upstream)].into_iter().chain(own).collect()
-}
-
-/// As a budget names it.
-fn quantile_name(quantile: f64) -> Option<&'static str> {
-    RouteBudget::QUANTILES.into_iter().find(|(_, beyond)| (1.0 - beyond - quantile).abs() < 1e-9).map(|(name, _)| name)
 }
 
 fn seconds(FittedValue { value, low, high }: FittedValue) -> FittedValue {

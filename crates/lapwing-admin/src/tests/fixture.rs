@@ -105,7 +105,7 @@ fn inferred(surfaces: &Surfaces) -> [(SeriesKey, InferredFigures); 2] {
     };
     let chat = InferredFigures {
         waiting: Some(InferredWaiting { per_ahead_ns: known(12e6), slots: 1 }),
-        capacity: Some(capacity),
+        capacity: Some(("p99", capacity)),
         ..of(fitted, serde_json::Value::Null)
     };
     [(series(CHAT, "tiny"), chat), (series(ROUTE, "digits"), of(serde_json::Value::Null, refused))]

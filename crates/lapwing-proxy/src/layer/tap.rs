@@ -135,8 +135,8 @@ pub struct CapturedExchange {
 pub struct CapturedAnswer {
     /// The trace of the request that the upstream got; zero without tracing.
     pub trace: TraceId,
-    /// Who answered.
-    pub answered_by: AnsweredBy,
+    /// Who answered; `None` if the request's ledger was handed over by then.
+    pub answered_by: Option<AnsweredBy>,
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -170,11 +170,10 @@ impl AwaitedAnswer {
             let Ledger { trace, series, split_key, .. } = ledger;
             (*trace, AnsweredBy { upstream: series.upstream, split_key: *split_key })
         });
-        // a ledger that is closed by now belongs to a request that nobody waits for
-        if let Some((trace, answered_by)) = known {
-            let (status, headers) = (response.status(), response.headers().clone());
-            drop(self.sender.send(CapturedAnswer { trace, answered_by, status, headers, body })); // it may have been given up
-        }
+        let (trace, answered_by) = known.unzip();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let answer = CapturedAnswer { trace: trace.unwrap_or_default(), answered_by, status, headers, body };
+        drop(self.sender.send(answer)); // the capture may have been given up
         response
     }
 }

@@ -210,11 +210,11 @@ impl Placement {
         };
         let by_policy = |members: Box<[WeightedPlace]>| Pool::new(members, *policy).turned_by(least_requests);
         let of_route = |route: &UpstreamRoute| {
-            let is_meant = |place: &usize| {
+            let is_of_route = |place: &usize| {
                 let name = names.get(*place).map_or("", |name| name);
                 route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
             };
-            let members = (0..names.len()).filter(is_meant).map(weighted).collect();
+            let members = (0..names.len()).filter(is_of_route).map(weighted).collect();
             match route.policy {
                 Some(own) => Pool::new(members, own),
                 None => by_policy(members),

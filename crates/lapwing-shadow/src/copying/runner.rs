@@ -123,16 +123,16 @@ impl Runner {
                 let standing = self.learn(&request, &primary).await?;
                 secret?;
                 self.await_learnt(&request, standing).await?;
-                let answered_by = Some(primary.answered_by);
-                (primary, self.send_to_targets(&head, &body, answered_by, &primary_took).await)
+                let answered_by = primary.answered_by;
+                (primary, self.send_to_targets(&head, &body, answered_by, &primary_took).await?)
             }
             CopyOrder::Concurrent => {
                 let may_send = self.repeatable.before_answer(&request).and(secret);
                 let (primary, copies) = match may_send {
                     Ok(()) => tokio::join!(answered, self.send_to_targets(&head, &body, None, &primary_took)),
-                    Err(_) => (answered.await, Vec::new()),
+                    Err(_) => (answered.await, Ok(Vec::new())),
                 };
-                let primary = primary?;
+                let (primary, copies) = (primary?, copies?);
                 // for the requests that come after it
                 let _ = self.learn(&request, &primary).await;
                 may_send?;
@@ -144,7 +144,7 @@ impl Runner {
         for (target, copy) in copies {
             if let Some(copy) = copy {
                 let (head, request, primary) = (head.clone(), body.clone(), primary.clone());
-                let split_key = answered_by.split_key.filter(|_| target.source.is_of_split());
+                let split_key = answered_by.and_then(|by| by.split_key).filter(|_| target.source.is_of_split());
                 let pair = ComparePair { head, request, target: target.index, split_key, trace, primary, copy };
                 if !self.comparing.compare(pair)
                     && let Some(counters) = self.parts.counters.target(target.index)
@@ -163,14 +163,18 @@ impl Runner {
         body: &Arc<CapturedBody>,
         answered_by: Option<AnsweredBy>,
         primary_took: &watch::Receiver<Option<Duration>>,
-    ) -> Vec<(&'r CopyTarget, Option<AnswerSide>)> {
+    ) -> Result<Vec<(&'r CopyTarget, Option<AnswerSide>)>, ShadowDrop> {
         let again = self.noise > 0.0 && rand::random::<f64>() < self.noise;
         let is_chosen = |target: &&CopyTarget| (again || !target.source.is_repeat()) && target.source.takes(answered_by);
-        let sent = self.targets.iter().filter(is_chosen).map(async |target: &'r CopyTarget| {
+        let chosen: Vec<_> = self.targets.iter().filter(is_chosen).collect();
+        if chosen.is_empty() {
+            return Err(ShadowDrop::NoTarget);
+        }
+        let sent = chosen.into_iter().map(async |target: &'r CopyTarget| {
             let timeout = self.timeout.elapsed(primary_took.clone());
             (target, target.send(head, body, &self.parts, timeout).await)
         });
-        join_all(sent).await
+        Ok(join_all(sent).await)
     }
 
     /// Judges a whole request: whether it is a call of a model, and whether its body has a secret, which no copy may have.
@@ -234,7 +238,7 @@ impl Runner {
 /// The upstream's answer.
 struct Primary {
     trace: TraceId,
-    answered_by: AnsweredBy,
+    answered_by: Option<AnsweredBy>,
     status: StatusCode,
     headers: HeaderMap,
     body: Result<Arc<CapturedBody>, Incomplete>,
