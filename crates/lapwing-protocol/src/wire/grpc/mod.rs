@@ -67,6 +67,14 @@ impl FrameReader {
     pub fn feed(&mut self, bytes: &[u8], on: &mut impl FnMut(Frame<'_>)) {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
+            if self.state == State::Head(0)
+                && let [flag @ (0 | 1), a, b, c, d, behind @ ..] = rest
+            {
+                (self.is_compressed, self.left) = (*flag == 1, u32::from_be_bytes([*a, *b, *c, *d]));
+                rest = behind;
+                self.begin(on);
+                continue;
+            }
             match self.state {
                 State::Head(came) => {
                     self.head(came, *first, on);
@@ -98,6 +106,11 @@ impl FrameReader {
             self.state = State::Head(came + 1);
             return;
         }
+        self.begin(on);
+    }
+
+    /// Begins the message whose head was read.
+    fn begin(&mut self, on: &mut impl FnMut(Frame<'_>)) {
         if self.is_compressed {
             self.state = State::Compressed;
             on(Frame::Compressed { length: self.left });

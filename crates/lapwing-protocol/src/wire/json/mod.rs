@@ -146,7 +146,7 @@ impl<T: Copy> JsonReader<T> {
                 State::InKey | State::InText => {
                     let Some((read, whole)) = self.text.read(rest) else { return bytes.len() };
                     self.text_ended(whole, on);
-                    read
+                    read + self.marks_behind(&rest[read..])
                 }
                 State::InScalar => {
                     let Some(read) = rest.iter().position(|b| !is_scalar(*b)) else {
@@ -154,7 +154,7 @@ impl<T: Copy> JsonReader<T> {
                         return bytes.len();
                     };
                     self.scalar(Some(&rest[..read]), on);
-                    read
+                    read + self.marks_behind(&rest[read..])
                 }
                 State::InNumbers => match self.numbers.read(rest) {
                     Run::All => return bytes.len(),
@@ -182,6 +182,26 @@ impl<T: Copy> JsonReader<T> {
     fn broken(&mut self) -> usize {
         self.state = State::Broken;
         0
+    }
+
+    /// Consumes the marks that most often follow a string, a number or a word: those up to the next string, with no white space between
+    /// them. Returns how many; [`Self::mark`] handles all others.
+    fn marks_behind(&mut self, rest: &[u8]) -> usize {
+        match (self.state, rest) {
+            (State::Colon, [b':', b'"', ..]) => {
+                self.text.begin(self.is_watched());
+                self.state = State::InText;
+                2
+            }
+            (State::After, [b',', b'"', ..]) => {
+                let Some(frame) = self.frames.last_mut().filter(|frame| frame.is_object) else { return 0 };
+                frame.len += 1;
+                self.text.begin(true);
+                self.state = State::InKey;
+                2
+            }
+            _ => 0,
+        }
     }
 
     /// Handles a byte outside of strings, numbers and words. Returns whether it was consumed; if not, the state has changed.
