@@ -114,8 +114,7 @@ impl Protocols {
         let media = Media::of(headers);
         let protocol = if media == Media::Grpc { spoken.grpc } else { spoken.plain }?;
         let plan = self.0.plan(protocol);
-        // made where it stays: it is large
-        let mut inner = Box::new(Inner::new(Some(protocol), Arc::clone(&self.0)));
+        let mut inner = Inner::boxed(Some(protocol), Arc::clone(&self.0));
         if let Some(model) = spoken.model.as_ref().filter(|_| media != Media::Grpc) {
             inner.facts.name_model(model.as_bytes());
         }
@@ -138,7 +137,7 @@ impl Protocols {
     /// if bodies are not to be read.
     #[must_use]
     pub fn open_for_errors(&self) -> Option<ExchangeReader> {
-        self.0.read_bodies.then(|| ExchangeReader(Box::new(Inner::new(None, Arc::clone(&self.0)))))
+        self.0.read_bodies.then(|| ExchangeReader(Inner::boxed(None, Arc::clone(&self.0))))
     }
 }
 
@@ -194,9 +193,10 @@ struct Inner {
 }
 
 impl Inner {
-    #[inline]
-    fn new(protocol: Option<Protocol>, tables: Arc<Tables>) -> Self {
-        Self {
+    /// Made where it stays, for it is large: `Box::new` is given one that was made, and copies all of it, though most of it is empty yet.
+    fn boxed(protocol: Option<Protocol>, tables: Arc<Tables>) -> Box<Self> {
+        let place = Box::new_uninit();
+        let this = Self {
             tables,
             protocol,
             request: PassingBody::plain(BodyReader::Off),
@@ -208,7 +208,8 @@ impl Inner {
             is_answered: false,
             is_json_infer: false,
             unread: UnreadBodies { request: false, response: false, is_compressed: false },
-        }
+        };
+        Box::write(place, this)
     }
 
     /// Corrects the outcome of an exchange that would be a success, if its body says otherwise.

@@ -83,11 +83,17 @@ fn carry(
             let is_kept = protocol == UpstreamProtocol::Auto && spoken.is_http1_unproven();
             // most requests have no use for it
             let h2 = (is_kept || tracked.in_flight.is_multiplexed).then(|| h2.clone());
-            Box::pin(over_h1(context, h2, is_kept, elsewhere, tracked))
+            boxed(|| over_h1(context, h2, is_kept, elsewhere, tracked))
         }
-        Route::Http2 => Box::pin(over_h2(context, h2.clone(), elsewhere, tracked)),
+        Route::Http2 => boxed(|| over_h2(context, h2.clone(), elsewhere, tracked)),
         Route::Http2IfSpoken => Box::pin(over_either(context, h2.clone(), elsewhere, tracked)),
     }
+}
+
+/// Makes a future where it stays: `Box::pin` is given one that was made, and copies all of it, though most of it is empty yet.
+#[inline(always)]
+fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(Box::write(Box::new_uninit(), make()))
 }
 
 /// Over HTTP/2, once the upstream has said that it speaks it; else over HTTP/1.1.
