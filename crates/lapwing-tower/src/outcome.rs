@@ -1,11 +1,13 @@
 //! What a response's head and trailers say of its outcome, and what that proves of the names in the request.
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use lapwing_ledger::{NameProof, Outcome};
 
 /// The content types of gRPC.
 pub const GRPC: &[u8] = b"application/grpc";
+/// As a name, so that it is not parsed for each response.
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// The content types of gRPC-Web, whose status is in the body and stays unknown.
 const GRPC_WEB: &[u8] = b"application/grpc-web";
 
@@ -47,7 +49,7 @@ pub fn grpc_outcome(fields: &HeaderMap) -> Option<(Outcome, NameProof)> {
 #[must_use]
 #[inline]
 pub fn grpc_status(fields: &HeaderMap) -> Option<u32> {
-    fields.get("grpc-status")?.to_str().ok()?.parse().ok()
+    fields.get(&GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -293,7 +293,7 @@ impl ResponseBody {
                 in_flight.account.on_response_piece(bytes, read);
             }
         }
-        if self.upstream.is_end_stream() || frame.is_trailers() {
+        if frame.is_trailers() || self.upstream.is_end_stream() {
             self.end(cx);
         }
     }
@@ -389,7 +389,7 @@ impl Drop for ResponseBody {
             in_flight.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
         }
         // hyper drops a body that it needs no more of: then all of it has been handed over
-        if self.is_end_stream() && self.guard.get().is_some() {
+        if self.guard.get().is_some() && self.is_end_stream() {
             self.finish();
             self.captures.finish();
         }

@@ -32,6 +32,8 @@ pub(crate) struct H2Source {
     /// Bytes that the head says are still to come.
     length: Option<u64>,
     is_data_over: bool,
+    /// Its trailers have come, which end a stream (RFC 9113, 8.1): it need not be asked, which takes a lock.
+    is_over: bool,
     rest: Option<Box<dyn Rest>>,
 }
 
@@ -45,7 +47,7 @@ impl H2Source {
         rest: Option<Box<dyn Rest>>,
     ) -> Self {
         let length = length.or_else(|| stream.is_end_stream().then_some(0));
-        Self { stream, meter, _place: place, length, is_data_over: false, rest }
+        Self { stream, meter, _place: place, length, is_data_over: false, is_over: false, rest }
     }
 
     /// When bytes were last read over the connection: those that the stream has just given, or later ones of another stream, which came
@@ -73,14 +75,17 @@ impl H2Source {
             }
         }
         match ready!(self.stream.poll_trailers(cx)) {
-            Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
+            Ok(trailers) => {
+                self.is_over = trailers.is_some();
+                Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+            }
             Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(None),
             Err(error) => Poll::Ready(Some(Err(error))),
         }
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.is_over || self.stream.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {

@@ -141,6 +141,15 @@ impl Greeted {
                 }
                 continue;
             }
+            // most frames begin where a read does, or in it
+            if self.head.is_empty()
+                && self.greeting.is_some()
+                && let Some((head, rest)) = bytes.split_first_chunk()
+            {
+                self.begin_frame(head, signs);
+                bytes = rest;
+                continue;
+            }
             let read = bytes.len().min(FRAME_HEAD - self.head.len());
             self.head.extend(bytes[..read].iter().copied());
             bytes = &bytes[read..];
@@ -148,16 +157,21 @@ impl Greeted {
                 self.greeting = Greeting::of(&self.head, false);
                 signs.greeting.store(self.greeting.map_or(0, Greeting::code), Relaxed);
             }
-            if self.head.is_full() {
-                if self.greeting == Some(Greeting::Http2) && self.head[TYPE] == GOAWAY {
-                    signs.is_leaving.store(true, Relaxed);
-                }
-                self.rest = length(&self.head);
+            if let Ok(head) = self.head.as_slice().try_into() {
                 self.head.clear();
-                if self.rest == 0 && self.is_probing() {
-                    signs.on_frame_end();
-                }
+                self.begin_frame(&head, signs);
             }
+        }
+    }
+
+    /// What was read is the `head` of a frame, or as much of something else.
+    fn begin_frame(&mut self, head: &[u8; FRAME_HEAD], signs: &UpstreamSigns) {
+        if self.greeting == Some(Greeting::Http2) && head[TYPE] == GOAWAY {
+            signs.is_leaving.store(true, Relaxed);
+        }
+        self.rest = length(head);
+        if self.rest == 0 && self.is_probing() {
+            signs.on_frame_end();
         }
     }
 }

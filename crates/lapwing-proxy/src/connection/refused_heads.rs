@@ -48,41 +48,51 @@ impl SentFrames {
                 bytes = &bytes[passed..];
                 continue;
             }
-            let read = bytes.len().min(self.wanted() - self.head.len());
+            // most frames begin where a write does, or in it
+            if self.head.is_empty()
+                && let Some((head, rest)) = bytes.split_first_chunk::<FRAME_HEAD>()
+                && wanted(head) == FRAME_HEAD
+            {
+                self.rest = length(head);
+                tell(head, &mut on_frame);
+                bytes = rest;
+                continue;
+            }
+            let read = bytes.len().min(wanted(&self.head) - self.head.len());
             self.head.extend(bytes[..read].iter().copied());
             bytes = &bytes[read..];
-            if self.head.len() == self.wanted() {
-                self.rest = FRAME_HEAD + self.length() - self.head.len();
-                self.tell(&mut on_frame);
+            if self.head.len() == wanted(&self.head) {
+                self.rest = FRAME_HEAD + length(&self.head) - self.head.len();
+                tell(&self.head, &mut on_frame);
                 self.head.clear();
             }
         }
     }
+}
 
-    /// How many bytes of this frame are read.
-    fn wanted(&self) -> usize {
-        match self.head.get(3) {
-            Some(&GOAWAY) => FRAME_HEAD + self.length().min(GOAWAY_READ),
-            _ => FRAME_HEAD,
-        }
+/// How many bytes of the frame that begins with `head` are read.
+fn wanted(head: &[u8]) -> usize {
+    match head.get(3) {
+        Some(&GOAWAY) => FRAME_HEAD + length(head).min(GOAWAY_READ),
+        _ => FRAME_HEAD,
     }
+}
 
-    /// The length of this frame's payload.
-    fn length(&self) -> usize {
-        self.head.iter().take(3).fold(0, |length, byte| (length << 8) | usize::from(*byte))
-    }
+/// The length of the frame's payload.
+fn length(head: &[u8]) -> usize {
+    head.iter().take(3).fold(0, |length, byte| (length << 8) | usize::from(*byte))
+}
 
-    fn tell(&self, on_frame: &mut impl FnMut(SentFrame)) {
-        match self.head[3] {
-            HEADERS if self.head[4] & END_STREAM != 0 => on_frame(SentFrame::LastHead { is_bare: self.length() <= STATUS_ONLY }),
-            GOAWAY => {
-                let code_and_text = self.head.get(FRAME_HEAD + 4..).unwrap_or_default();
-                if code_and_text.strip_prefix(CALM).is_some_and(|text| TEXTS.contains(&text)) {
-                    on_frame(SentFrame::TooLarge);
-                }
+fn tell(head: &[u8], on_frame: &mut impl FnMut(SentFrame)) {
+    match head[3] {
+        HEADERS if head[4] & END_STREAM != 0 => on_frame(SentFrame::LastHead { is_bare: length(head) <= STATUS_ONLY }),
+        GOAWAY => {
+            let code_and_text = head.get(FRAME_HEAD + 4..).unwrap_or_default();
+            if code_and_text.strip_prefix(CALM).is_some_and(|text| TEXTS.contains(&text)) {
+                on_frame(SentFrame::TooLarge);
             }
-            _ => {}
         }
+        _ => {}
     }
 }
 

@@ -8,14 +8,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
 /// Bytes that the fields of most requests fit in.
 const USUAL: usize = 512;
 /// Of a value's length, as it is written: the value is sensitive.
-const SENSITIVE: u32 = 1 << 31;
+const SENSITIVE: u64 = 1 << 31;
 
 /// The copy.
 #[derive(Debug)]
 pub(crate) struct HeadCopy {
     method: Method,
     uri: Uri,
-    /// Of each: the lengths of name and value, name, value.
+    /// Of each: the lengths of name and value in 32 bits each, name, value.
     fields: Vec<u8>,
 }
 
@@ -24,11 +24,12 @@ impl HeadCopy {
     pub(crate) fn of(head: &Request<()>) -> Self {
         let mut fields = Vec::with_capacity(USUAL);
         for (name, value) in head.headers() {
-            let (name, sensitive) = (name.as_str(), if value.is_sensitive() { SENSITIVE } else { 0 });
-            fields.extend_from_slice(&length(name.as_bytes()).to_ne_bytes());
-            fields.extend_from_slice(&(length(value.as_bytes()) | sensitive).to_ne_bytes());
-            fields.extend_from_slice(name.as_bytes());
-            fields.extend_from_slice(value.as_bytes());
+            let (name, sensitive) = (name.as_str().as_bytes(), if value.is_sensitive() { SENSITIVE } else { 0 });
+            let value = value.as_bytes();
+            let lengths = length(name) << 32 | length(value) | sensitive;
+            fields.extend_from_slice(&lengths.to_ne_bytes());
+            fields.extend_from_slice(name);
+            fields.extend_from_slice(value);
         }
         Self { method: head.method().clone(), uri: head.uri().clone(), fields }
     }
@@ -48,19 +49,18 @@ impl HeadCopy {
 }
 
 /// Of a part of a field, which is far shorter than the greatest.
-fn length(part: &[u8]) -> u32 {
-    u32::try_from(part.len()).unwrap_or(u32::MAX) & !SENSITIVE
+const fn length(part: &[u8]) -> u64 {
+    part.len() as u64 & (SENSITIVE - 1)
 }
 
 /// Reads the first field of `fields`. Returns the others.
 fn read_field<'f>(fields: &'f [u8], headers: &mut HeaderMap) -> Option<&'f [u8]> {
-    let (name_length, rest) = fields.split_first_chunk()?;
-    let (value_length, rest) = rest.split_first_chunk()?;
-    let [name_length, value_length] = [name_length, value_length].map(|bytes| u32::from_ne_bytes(*bytes));
-    let (name, rest) = rest.split_at_checked(usize::try_from(name_length).ok()?)?;
-    let (value, rest) = rest.split_at_checked(usize::try_from(value_length & !SENSITIVE).ok()?)?;
+    let (lengths, rest) = fields.split_first_chunk()?;
+    let lengths = u64::from_ne_bytes(*lengths);
+    let (name, rest) = rest.split_at_checked(usize::try_from(lengths >> 32).ok()?)?;
+    let (value, rest) = rest.split_at_checked(usize::try_from(lengths & (SENSITIVE - 1)).ok()?)?;
     let mut value = HeaderValue::from_bytes(value).ok()?;
-    value.set_sensitive(value_length & SENSITIVE != 0);
+    value.set_sensitive(lengths & SENSITIVE != 0);
     headers.try_append(HeaderName::from_bytes(name).ok()?, value).ok()?;
     Some(rest)
 }
