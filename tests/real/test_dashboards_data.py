@@ -28,7 +28,7 @@ KINDS = {
     "Prometheus 3": {"native": "setting", "binary": str(PROMETHEUS_3)},
 }
 WINDOW = "20s"
-pytestmark = pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")
+pytestmark = [pytest.mark.beside, pytest.mark.skipif(not shutil.which("prometheus"), reason="prometheus is not installed")]
 
 
 def filled(expr):

@@ -14,6 +14,7 @@ from lapwing import OPENER, NO_SPANS, Counted
 from process import wait_for
 from servers.parts import KServe
 
+pytestmark = pytest.mark.beside
 STEPS = {"preprocessing": "preprocess", "forward": "predict", "postprocessing": "postprocess"}
 ROWS = (1, 40)
 CLIENTS, EACH = 4, 40
