@@ -12,7 +12,6 @@ from lapwing import Counted
 from oip_clients import Client, load, rows_of
 from process import wait_for
 
-pytestmark = pytest.mark.beside
 ROUTES = {"json": "POST /v2/models/{model}/infer", "grpc": "POST /inference.GRPCInferenceService/ModelInfer"}
 KINDS = tuple(ROUTES)
 CLIENTS, EACH = 4, 20
