@@ -225,7 +225,7 @@ fn wrong_answers_are_not_served() {
 #[test]
 fn times_are_those_of_the_rows_that_ran() {
     let Some(runtime) = runtime() else { return };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans/refused-fixed-batch.onnx");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans/fixed-batch.onnx");
     let model = Model::read(&path, &ModelOptions { measure: true, ..options(&runtime, Backend::Rten) }).unwrap();
     let rows: Vec<usize> = model.measured().calls.iter().map(|call| call.rows).collect();
     assert_eq!((model.executor(), rows), (ExecutorName::Rten, vec![8]));

@@ -128,6 +128,23 @@ impl OnnxFile {
         self.graph.get_or_init(|| ShapedGraph::of(&self.proto, folder).map(Arc::new)).clone()
     }
 
+    /// The graph for any number of rows, where the file fixes the first axis of all inputs at one length, as exporters do that are not told
+    /// which axes are open. `None` if that axis is open, or not the same everywhere. What is right for any number of rows is right for the
+    /// file's.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Model`] names the node that cannot be run with other numbers of rows.
+    #[must_use]
+    pub fn graph_of_any_rows(&self) -> Option<Result<Arc<ShapedGraph>, EngineError>> {
+        let mut proto = self.proto.clone();
+        if !proto.graph.as_mut().is_some_and(normal::open_rows) {
+            return None;
+        }
+        let folder = self.folder.as_deref().map(Path::new);
+        Some(ShapedGraph::of(&proto, folder).map(Arc::new))
+    }
+
     /// Checks what an executor that reads the file may rely on: shapes that fit their data, tensors that are made before they are read, and
     /// none larger than a model's.
     ///

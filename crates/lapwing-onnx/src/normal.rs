@@ -5,9 +5,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use crate::messages::GraphProto;
+use crate::messages::tensor_shape_proto::Dimension;
 use crate::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
-use crate::messages::type_proto::Value::TensorType;
+use crate::messages::type_proto::{Tensor, Value::TensorType};
+use crate::messages::{GraphProto, ValueInfoProto};
 
 /// Puts each node behind those whose outputs it reads, and otherwise leaves the order as it is. Nodes of a cycle, and those that read
 /// from one, come last, as they were. Subgraphs are ordered too.
@@ -119,6 +120,33 @@ pub(crate) fn name_axes(graph: &mut GraphProto) {
     }
 }
 
+/// The name of the axis that [`open_rows`] opens.
+const ROWS: &str = "rows_that_were_fixed";
+
+/// Opens the first axis of each input, where the file fixes it at one length in all of them. Returns whether it did. What the file declares
+/// of other tensors is of that length alone, and is dropped.
+pub(crate) fn open_rows(graph: &mut GraphProto) -> bool {
+    let weights: HashSet<String> = graph.initializer.iter().map(|tensor| tensor.name.clone()).collect();
+    let mut inputs: Vec<_> = graph.input.iter_mut().filter(|input| !weights.contains(&input.name)).collect();
+    let mut rows: Vec<_> = inputs.iter_mut().map(|input| tensor(input)?.shape.as_mut()?.dim.first_mut()).collect();
+    let fixed = |dim: &Option<&mut Dimension>| match dim.as_ref()?.value {
+        Some(DimValue(length)) if length > 0 => Some(length),
+        _ => None,
+    };
+    let Some(first) = rows.first().and_then(fixed) else { return false };
+    if rows.iter().any(|dim| fixed(dim) != Some(first)) {
+        return false;
+    }
+    rows.iter_mut().flatten().for_each(|dim| dim.value = Some(DimParam(ROWS.to_owned())));
+    graph.value_info.clear();
+    graph.output.iter_mut().filter_map(tensor).for_each(|output| output.shape = None);
+    true
+}
+
+fn tensor(port: &mut ValueInfoProto) -> Option<&mut Tensor> {
+    if let TensorType(tensor) = port.r#type.as_mut()?.value.as_mut()? { Some(tensor) } else { None }
+}
+
 /// A name as a part of an axis's: letters, digits and underscores.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -126,8 +154,7 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::messages::tensor_shape_proto::Dimension;
-    use crate::messages::{AttributeProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto};
+    use crate::messages::{AttributeProto, NodeProto, TensorShapeProto, TypeProto};
 
     use super::*;
 
@@ -191,7 +218,7 @@ mod tests {
 
     fn input(name: &str, dims: &[Option<crate::messages::tensor_shape_proto::dimension::Value>]) -> ValueInfoProto {
         let dim = dims.iter().map(|value| Dimension { value: value.clone(), ..Default::default() }).collect();
-        let tensor = type_proto::Tensor { elem_type: 1, shape: Some(TensorShapeProto { dim }) };
+        let tensor = Tensor { elem_type: 1, shape: Some(TensorShapeProto { dim }) };
         let kind = TypeProto { value: Some(TensorType(tensor)), ..Default::default() };
         ValueInfoProto { name: name.into(), r#type: Some(kind), ..Default::default() }
     }
@@ -225,5 +252,26 @@ mod tests {
         graph.initializer.push(crate::messages::TensorProto { name: "w".into(), ..Default::default() });
         name_axes(&mut graph);
         assert_eq!(axes(&graph, 0), ["none"]);
+    }
+
+    #[test]
+    fn a_fixed_first_axis_that_all_inputs_have_is_opened() {
+        let param = |name: &str| Some(DimParam(name.to_owned()));
+        let fixed = |name: &str, rows: i64| input(name, &[Some(DimValue(rows)), Some(DimValue(3))]);
+        let opened = |inputs: &[ValueInfoProto]| {
+            let (output, value_info) = (vec![fixed("y", 1)], vec![fixed("h", 1)]);
+            let mut graph = GraphProto { input: inputs.to_vec(), output, value_info, ..Default::default() };
+            graph.initializer.push(crate::messages::TensorProto { name: "w".into(), ..Default::default() });
+            open_rows(&mut graph).then_some(graph)
+        };
+        let graph = opened(&[fixed("a", 1), fixed("w", 5), fixed("b", 1)]).unwrap();
+        assert_eq!([0, 1, 2].map(|at| axes(&graph, at).join(" ")), [format!("{ROWS} 3"), "5 3".into(), format!("{ROWS} 3")]);
+        assert!(graph.value_info.is_empty());
+        let open = input("a", &[param("n"), Some(DimValue(3))]);
+        for inputs in
+            [vec![], vec![open.clone()], vec![fixed("b", 1), open], vec![fixed("a", 1), fixed("b", 2)], vec![input("a", &[])]]
+        {
+            assert!(opened(&inputs).is_none(), "{inputs:?}");
+        }
     }
 }

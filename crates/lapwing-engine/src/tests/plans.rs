@@ -255,7 +255,7 @@ fn what_has_no_plan_is_refused_by_name() {
     assert!(dots.ends_with("(MatMul): multiplies two matrices in a way that no attention does"), "{dots}");
     let whole = refused("refused-integer-output");
     assert!(whole.ends_with("(ArgMax): the plan has no such operator"), "{whole}");
-    let fixed = refused("refused-fixed-batch");
+    let fixed = refused("fixed-batch");
     assert_eq!(fixed, "x (input): axis 0 has the fixed length 8; it must be the batch's");
 }
 

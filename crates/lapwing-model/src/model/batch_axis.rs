@@ -292,7 +292,7 @@ mod tests {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/plans");
             read(&folder.join(format!("{name}.onnx")), Backend::Auto)
         };
-        let axes = ["0001", "refused-conv", "refused-fixed-batch"].map(|name| fixture(name).batch_axis().to_string());
+        let axes = ["0001", "refused-conv", "refused-fixed-conv"].map(|name| fixture(name).batch_axis().to_string());
         assert_eq!(axes[..2], ["the first, by the plan", "the first: rows of a batch answer as they do alone"]);
         assert!(axes[2].starts_with("none: input ") && axes[2].ends_with(" has no open first axis"), "{}", axes[2]);
     }

@@ -78,7 +78,7 @@ pub(crate) fn select(
             let unreadable = options.unreadable.as_ref().map(|reason| EngineError::part("graph", reason));
             auto(file, || unreadable.map_or_else(graph, Err), options)?
         }
-        Backend::Plan => plan_alone(&*graph()?, options)?,
+        Backend::Plan => plan_alone(file, &*graph()?, options)?,
         Backend::Tabular => {
             let made = file.ok_or_else(|| asked_for("tabular")).and_then(|file| classical(file, options));
             made.map_err(|node| cannot(ExecutorName::Tabular, node.to_string()))??
@@ -169,7 +169,7 @@ fn general(
 ) -> Result<Selected, EngineError> {
     let readable = graph.and_then(|graph| Ok((Ports::of(&graph)?, graph)));
     let (ports, node) = match readable {
-        Ok((ports, graph)) => match planned(&graph, &ports, options)? {
+        Ok((ports, graph)) => match planned(file, &graph, &ports, options)? {
             Ok(selected) => return Ok(selected),
             Err(node) => (Ok(ports), node),
         },
@@ -216,21 +216,35 @@ fn neither(error: EngineError, reason: &str, options: &ModelOptions) -> EngineEr
     }
 }
 
-fn plan_alone(graph: &ShapedGraph, options: &ModelOptions) -> Result<Selected, EngineError> {
+fn plan_alone(file: Option<&OnnxFile>, graph: &ShapedGraph, options: &ModelOptions) -> Result<Selected, EngineError> {
     let ports = Ports::of(graph)?;
-    planned(graph, &ports, options)?.map_err(|node| match options.plan.precision {
+    planned(file, graph, &ports, options)?.map_err(|node| match options.plan.precision {
         CpuPrecision::Int8(_) => EngineError::NoPlan(node),
         CpuPrecision::Fp32 => cannot(ExecutorName::Plan, node.to_string()),
     })
 }
 
-/// A graph's plan on the requested GPU or on the CPU, or the node that prevents it.
+/// A graph's plan on the requested GPU or on the CPU, or the node that prevents it. Plans are of any number of rows: where the `file` fixes
+/// it, so is its plan, and the calls that it is given have the file's.
 ///
 /// # Errors
 ///
 /// [`EngineError::Device`] where it cannot run on the GPU and no fallback is allowed.
-fn planned(graph: &ShapedGraph, ports: &Ports, options: &ModelOptions) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
-    let plan = match plan(graph) {
+fn planned(
+    file: Option<&OnnxFile>,
+    graph: &ShapedGraph,
+    ports: &Ports,
+    options: &ModelOptions,
+) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
+    let made = match file.and_then(OnnxFile::graph_of_any_rows) {
+        None => plan(graph),
+        Some(Ok(of_any_rows)) => plan(&of_any_rows),
+        Some(Err(error)) => {
+            let reason = format!("its number of rows is fixed: {error}");
+            Err(UnsupportedNode { node: "model".into(), operator: "import".into(), reason })
+        }
+    };
+    let plan = match made {
         Ok(plan) => plan,
         Err(node) => return Ok(Err(node)),
     };

@@ -201,3 +201,27 @@ fn caches_that_do_not_fit_are_named() {
     let refused = model.accept(&mut call).unwrap_err().to_string();
     assert_eq!(refused, "input_ids: sequences have 1 tokens after a past of 16384, the model's positions end at 16384");
 }
+
+#[test]
+fn a_file_of_a_fixed_number_of_rows_has_a_plan_of_any() {
+    let load = |backend| Model::read(&fixture("fixed-batch"), &ModelOptions { backend, ..ModelOptions::default() }).unwrap();
+    let [planned, named, by_rten] = [Backend::Auto, Backend::Plan, Backend::Rten].map(load);
+    assert_eq!([planned.executor(), named.executor()], [ExecutorName::Plan; 2]);
+    assert_eq!((&planned.inputs()[0].shape[..], planned.batches()), (&[Some(8), Some(4)][..], true));
+    let call = |from: u8| {
+        let numbers: Vec<f32> = (0..32).map(|n| f32::from(n + from) / 7.0 - 2.0).collect();
+        vec![Tensor::f32("x", &[8, 4], &numbers)]
+    };
+    let (mut first, mut second) = (call(0), call(5));
+    for call in [&mut first, &mut second] {
+        assert_eq!(planned.accept(call).unwrap().rows, 8);
+    }
+    let run = |model: &Model| model.run(&mut Workspace::default(), &[&first, &second]).unwrap().outputs;
+    for (of_plan, of_rten) in run(&planned).iter().flatten().zip(run(&by_rten).iter().flatten()) {
+        assert_eq!((&of_plan.shape[..], &of_rten.shape[..]), (&[8, 3][..], &[8, 3][..]));
+        let pairs = of_plan.to_f32().into_iter().zip(of_rten.to_f32());
+        assert!(pairs.into_iter().all(|(one, other)| (one - other).abs() < 1e-5), "{of_plan:?} {of_rten:?}");
+    }
+    let refused = planned.accept(&mut [Tensor::f32("x", &[7, 4], &[0.0; 28])]).unwrap_err().to_string();
+    assert!(refused.contains("[8, 4]"), "{refused}");
+}

@@ -172,7 +172,8 @@ fn the_batch_axis_is_told_of_every_model() {
     for (name, said) in [
         ("0001", "the first, by the plan"),
         ("refused-conv", "the first: rows of a batch answer as they do alone"),
-        ("refused-fixed-batch", "none: input x has no open first axis"),
+        ("fixed-batch", "the first, by the plan"),
+        ("refused-fixed-conv", "none: input x has no open first axis"),
     ] {
         assert_eq!(json(&InspectArgs { json: true, ..args(name) })["batch_axis"], said, "{name}");
         assert!(told(&args(name)).unwrap().contains(&format!("\nbatch axis   {said}\n")), "{name}");
@@ -199,12 +200,14 @@ fn names_of_a_file_move_no_cursor() {
 
 #[test]
 fn a_fixed_batch_is_the_only_one() {
-    let about = json(&InspectArgs { json: true, ..args("refused-fixed-batch") });
-    let fixed = about["inputs"][0]["shape"][0].as_u64().unwrap();
-    assert_eq!(about["shapes"].as_array().unwrap().len(), 1);
-    assert_eq!(about["shapes"][0]["batch"], fixed);
-    let error = told(&InspectArgs { batch: vec![fixed + 1], ..args("refused-fixed-batch") }).unwrap_err();
-    assert!(error.starts_with(&format!("batch: {}: the model's input ", fixed + 1)), "{error}");
+    for name in ["fixed-batch", "refused-fixed-conv"] {
+        let about = json(&InspectArgs { json: true, ..args(name) });
+        let fixed = about["inputs"][0]["shape"][0].as_u64().unwrap();
+        assert_eq!(about["shapes"].as_array().unwrap().len(), 1);
+        assert_eq!(about["shapes"][0]["batch"], fixed);
+        let error = told(&InspectArgs { batch: vec![fixed + 1], ..args(name) }).unwrap_err();
+        assert!(error.starts_with(&format!("batch: {}: the model's input ", fixed + 1)), "{error}");
+    }
 }
 
 #[test]
