@@ -7,7 +7,7 @@ Three steps: a build that counts what it runs; training, in which it stands befo
 most called first (on x86_64 Linux only, where the linker is known): they fill less of the caches and of memory. Crates that compute (the engine, rten, tokenizers, rayon) are built as always:
 training would have to use each of their kernels, because what it does not use is built to be small, not fast.
 
-usage: python3 benches/profile_guided.py [--out FILE] [--folder DIR]
+usage: python3 benches/profile_guided.py [--out FILE] [--folder DIR] [--without-engine]
 Needs wrk, nginx, nghttpd, h2load and taskset; and llvm-profdata of the LLVM that rustc has: `rustup component add llvm-tools`, or Debian's
 package llvm-NN, or one that LLVM_PROFDATA names. Takes as long as two builds, and some minutes between.
 """
@@ -83,7 +83,7 @@ def profdata():
     raise SystemExit(f"llvm-profdata is not installed: rustup component add llvm-tools, or the package llvm-{major}")
 
 
-def build(folder, host, *flags):
+def build(folder, host, *flags, features=()):
     """Builds the profile `dist` with the flags, in a folder of its own, because cargo does not look into the wrapper."""
     folder.mkdir(parents=True, exist_ok=True)
     wrapper = folder / "rustc"
@@ -91,7 +91,7 @@ def build(folder, host, *flags):
     wrapper.chmod(0o755)
     env = os.environ | {"CARGO_TARGET_DIR": str(folder), "RUSTC_WRAPPER": str(wrapper)}
     # with --target, because a name of a function has a hash of it: both builds need the same
-    command = ["cargo", "build", "--profile", "dist", "--locked", "--target", host, "--bin", "lapwing"]
+    command = ["cargo", "build", "--profile", "dist", "--locked", "--target", host, "--bin", "lapwing", *features]
     if subprocess.run(command, cwd=ROOT, env=env, check=False).returncode:
         raise SystemExit(f"the build in {folder} failed")
     return folder / host / "dist/lapwing"
@@ -127,14 +127,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "target/profile-guided", help="where it builds (default: target/profile-guided)")
     parser.add_argument("--out", type=pathlib.Path, help="where the binary is put (default: lapwing in the folder)")
+    parser.add_argument("--without-engine", action="store_true", help="the proxy alone, in half the time: for figures of the proxy")
     options = parser.parse_args()
+    features = ("--no-default-features", "--features", "jemalloc") if options.without_engine else ()
     for needed in NEEDED:
         if not shutil.which(needed):
             raise SystemExit(f"{needed} is not installed")
     tool, host = profdata()
     folder = options.folder.resolve()
     counts, merged = folder / "counts", folder / "counts.profdata"
-    counting = build(folder / "counting", host, f"-Cprofile-generate={counts}")
+    counting = build(folder / "counting", host, f"-Cprofile-generate={counts}", features=features)
     shutil.rmtree(counts, ignore_errors=True)
     train(counting, counts)
     subprocess.run([tool, "merge", "-o", merged, counts], check=True)
@@ -147,7 +149,7 @@ def main():
     else:
         print(f"functions stay in the compiler's order: the linker for {host} may not know how to change it", flush=True)
     shutil.rmtree(folder / "guided", ignore_errors=True)  # cargo does not see that the counts are others
-    guided = build(folder / "guided", host, *flags)
+    guided = build(folder / "guided", host, *flags, features=features)
     out = options.out or folder / "lapwing"
     shutil.copy2(guided, out)
     print(out)

@@ -137,10 +137,9 @@ impl OnnxFile {
     /// [`EngineError::Model`] names the node that cannot be run with other numbers of rows.
     #[must_use]
     pub fn graph_of_any_rows(&self) -> Option<Result<Arc<ShapedGraph>, EngineError>> {
+        self.proto.graph.as_ref().and_then(normal::fixed_rows)?;
         let mut proto = self.proto.clone();
-        if !proto.graph.as_mut().is_some_and(normal::open_rows) {
-            return None;
-        }
+        proto.graph.as_mut().map(normal::open_rows)?;
         let folder = self.folder.as_deref().map(Path::new);
         Some(ShapedGraph::of(&proto, folder).map(Arc::new))
     }

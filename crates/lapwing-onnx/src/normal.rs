@@ -5,7 +5,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use crate::messages::tensor_shape_proto::Dimension;
 use crate::messages::tensor_shape_proto::dimension::Value::{DimParam, DimValue};
 use crate::messages::type_proto::{Tensor, Value::TensorType};
 use crate::messages::{GraphProto, ValueInfoProto};
@@ -123,24 +122,32 @@ pub(crate) fn name_axes(graph: &mut GraphProto) {
 /// The name of the axis that [`open_rows`] opens.
 const ROWS: &str = "rows_that_were_fixed";
 
-/// Opens the first axis of each input, where the file fixes it at one length in all of them. Returns whether it did. What the file declares
-/// of other tensors is of that length alone, and is dropped.
-pub(crate) fn open_rows(graph: &mut GraphProto) -> bool {
-    let weights: HashSet<String> = graph.initializer.iter().map(|tensor| tensor.name.clone()).collect();
-    let mut inputs: Vec<_> = graph.input.iter_mut().filter(|input| !weights.contains(&input.name)).collect();
-    let mut rows: Vec<_> = inputs.iter_mut().map(|input| tensor(input)?.shape.as_mut()?.dim.first_mut()).collect();
-    let fixed = |dim: &Option<&mut Dimension>| match dim.as_ref()?.value {
-        Some(DimValue(length)) if length > 0 => Some(length),
-        _ => None,
+/// The length of the first axis of each input, if the file fixes it at the same one in all of them.
+pub(crate) fn fixed_rows(graph: &GraphProto) -> Option<i64> {
+    let weights: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    let mut inputs = graph.input.iter().filter(|input| !weights.contains(input.name.as_str()));
+    let rows = |input: &ValueInfoProto| {
+        let TensorType(tensor) = input.r#type.as_ref()?.value.as_ref()? else { return None };
+        match tensor.shape.as_ref()?.dim.first()?.value {
+            Some(DimValue(length)) if length > 0 => Some(length),
+            _ => None,
+        }
     };
-    let Some(first) = rows.first().and_then(fixed) else { return false };
-    if rows.iter().any(|dim| fixed(dim) != Some(first)) {
-        return false;
+    let first = rows(inputs.next()?)?;
+    inputs.all(|input| rows(input) == Some(first)).then_some(first)
+}
+
+/// Opens the first axis of each input. What the file declares of other tensors is of the length that it had, and is dropped.
+pub(crate) fn open_rows(graph: &mut GraphProto) {
+    let GraphProto { input, initializer, value_info, output, .. } = graph;
+    let weights: HashSet<&str> = initializer.iter().map(|tensor| tensor.name.as_str()).collect();
+    for input in input.iter_mut().filter(|input| !weights.contains(input.name.as_str())) {
+        if let Some(dim) = tensor(input).and_then(|tensor| tensor.shape.as_mut()?.dim.first_mut()) {
+            dim.value = Some(DimParam(ROWS.to_owned()));
+        }
     }
-    rows.iter_mut().flatten().for_each(|dim| dim.value = Some(DimParam(ROWS.to_owned())));
-    graph.value_info.clear();
-    graph.output.iter_mut().filter_map(tensor).for_each(|output| output.shape = None);
-    true
+    value_info.clear();
+    output.iter_mut().filter_map(tensor).for_each(|output| output.shape = None);
 }
 
 fn tensor(port: &mut ValueInfoProto) -> Option<&mut Tensor> {
@@ -154,6 +161,7 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::messages::tensor_shape_proto::Dimension;
     use crate::messages::{AttributeProto, NodeProto, TensorShapeProto, TypeProto};
 
     use super::*;
@@ -262,7 +270,10 @@ mod tests {
             let (output, value_info) = (vec![fixed("y", 1)], vec![fixed("h", 1)]);
             let mut graph = GraphProto { input: inputs.to_vec(), output, value_info, ..Default::default() };
             graph.initializer.push(crate::messages::TensorProto { name: "w".into(), ..Default::default() });
-            open_rows(&mut graph).then_some(graph)
+            fixed_rows(&graph).map(|_| {
+                open_rows(&mut graph);
+                graph
+            })
         };
         let graph = opened(&[fixed("a", 1), fixed("w", 5), fixed("b", 1)]).unwrap();
         assert_eq!([0, 1, 2].map(|at| axes(&graph, at).join(" ")), [format!("{ROWS} 3"), "5 3".into(), format!("{ROWS} 3")]);

@@ -55,6 +55,7 @@ impl<M: ConnectionStamps> InFlight<M> {
         is_multiplexed: bool,
     ) -> Arc<Self> {
         let called = Stamp::now();
+        // made where it stays, not made and copied
         let mut ledger = Box::write(Box::new_uninit(), Ledger::open(started, 0));
         let seen = &mut ledger.circumstances;
         seen.in_flight = u32::try_from(context.counters.raise(Counter::InFlight)).unwrap_or(u32::MAX);
