@@ -199,6 +199,17 @@ def test_a_named_executor_that_cannot_run_a_model_says_why(binary, tmp_path):
     listen = ["--listen", f"127.0.0.1:{free_port()}"]
     done = run(binary, "serve", "--model", scaler(tmp_path), "--executor", "onnxruntime", "--ort-lib", "off", *listen)
     assert done.returncode == 64 and "engine.ort_lib" in done.stderr, done.stderr
+    # a GPU's provider that the library lacks, and what excludes it
+    for options, code, message in [
+        ((), 1, r"engine\.ort_lib: engine\.ort_provider is cuda:0, but .* was built without CUDAExecutionProvider; it has .*CPU"),
+        (("--executor", "rten"), 64, r"engine\.ort_provider: cuda:0: has no effect while executor is another than auto or onnxruntime"),
+        (("--ort-lib", "off"), 64, r"engine\.ort_provider: cuda:0: needs ONNX Runtime, but ort_lib is off"),
+    ]:
+        library = () if "--ort-lib" in options else ("--ort-lib", LIBRARY)
+        done = run(binary, "serve", "--model", PLANS / "mlp-3.onnx", "--ort-provider", "cuda", *library, *options, *listen)
+        assert done.returncode == code and re.search(message, done.stderr), done.stderr
+    done = run(binary, "bench", PLANS / "mlp-3.onnx", "--ort-provider", "tensorrt:1", "--ort-lib", LIBRARY)
+    assert done.returncode > 0 and "engine.ort_provider is tensorrt:1, but " in done.stderr, done.stderr
     done = run(binary, "serve", "--model", scaler(tmp_path), "--executor", "onnxruntime", "--precision", "int8", *listen)
     assert done.returncode == 64 and "needs a plan, but executor is onnxruntime" in done.stderr, done.stderr
 

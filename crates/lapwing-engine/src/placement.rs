@@ -32,6 +32,30 @@ impl Placement {
     }
 }
 
+/// What runs the nodes of a model in ONNX Runtime. Those that a GPU's provider does not take run on the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OrtProvider {
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// CUDA, on the GPU with this number.
+    Cuda(u8),
+    /// TensorRT, on the GPU with this number; CUDA runs what it does not take.
+    TensorRt(u8),
+}
+
+impl OrtProvider {
+    /// Its name in ONNX Runtime (`GetAvailableProviders` of onnxruntime_c_api.h).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPUExecutionProvider",
+            Self::Cuda(_) => "CUDAExecutionProvider",
+            Self::TensorRt(_) => "TensorrtExecutionProvider",
+        }
+    }
+}
+
 /// Why a model runs on the CPU although a GPU was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {

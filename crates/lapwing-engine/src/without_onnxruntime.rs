@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use crate::cpu::threads::Threads;
-use lapwing_onnx::EngineError;
+use crate::placement::OrtProvider;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, ModelSource};
 
 /// Why there is no library to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,9 +59,9 @@ impl Runtime {
         match *self {}
     }
 
-    /// The execution providers that no model uses.
+    /// The execution providers.
     #[must_use]
-    pub const fn unused_providers(&self) -> &[String] {
+    pub const fn providers(&self) -> &[String] {
         match *self {}
     }
 }
@@ -83,21 +84,12 @@ pub struct SessionRun {
 }
 
 impl Session {
-    /// Loads a file.
+    /// Loads a model.
     ///
     /// # Errors
     ///
     /// None: there is no library.
-    pub const fn from_file(runtime: &Runtime, _: &Path, _: &Threads) -> Result<Self, EngineError> {
-        match *runtime {}
-    }
-
-    /// Loads a model from memory.
-    ///
-    /// # Errors
-    ///
-    /// None: there is no library.
-    pub const fn from_bytes(runtime: &Runtime, _: &[u8], _: &Threads) -> Result<Self, EngineError> {
+    pub const fn load(runtime: &Runtime, _: &ModelSource, _: &Threads, _: OrtProvider) -> Result<Self, EngineError> {
         match *runtime {}
     }
 

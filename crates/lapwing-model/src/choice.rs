@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
+use lapwing_engine::placement::OrtProvider;
 
 /// What runs a model. Text: `auto`, `plan`, `tabular`, `rten` or `onnxruntime`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +123,65 @@ impl fmt::Display for Device {
     }
 }
 
+/// What runs the nodes of models in ONNX Runtime. Text: `cpu`, `cuda` (the same as `cuda:0`), `cuda:1`, `tensorrt`, `tensorrt:1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProviderChoice(pub OrtProvider);
+
+impl ProviderChoice {
+    /// Whether a GPU is needed.
+    #[must_use]
+    pub fn is_gpus(self) -> bool {
+        self.0 != OrtProvider::Cpu
+    }
+
+    /// The names of the library's providers that no model uses.
+    #[must_use]
+    pub fn unused(self, runtime: &Runtime) -> Vec<String> {
+        let used = [self.0.name(), OrtProvider::Cpu.name()];
+        runtime.providers().iter().filter(|name| !used.contains(&name.as_str())).cloned().collect()
+    }
+}
+
+impl FromStr for ProviderChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, number) = text.trim().split_once(':').map_or((text.trim(), "0"), |(name, number)| (name, number));
+        let device = number.parse::<u8>().ok().filter(|_| number.bytes().all(|b| b.is_ascii_digit()));
+        match (text.trim(), name, device) {
+            ("cpu", ..) => Ok(Self(OrtProvider::Cpu)),
+            (_, "cuda", Some(device)) => Ok(Self(OrtProvider::Cuda(device))),
+            (_, "tensorrt", Some(device)) => Ok(Self(OrtProvider::TensorRt(device))),
+            _ => Err("must be cpu, cuda or tensorrt, the last two with a number up to 255 if need be, as in cuda:1".into()),
+        }
+    }
+}
+
+impl TryFrom<String> for ProviderChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<ProviderChoice> for String {
+    fn from(provider: ProviderChoice) -> Self {
+        provider.to_string()
+    }
+}
+
+impl fmt::Display for ProviderChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            OrtProvider::Cpu => f.write_str("cpu"),
+            OrtProvider::Cuda(device) => write!(f, "cuda:{device}"),
+            OrtProvider::TensorRt(device) => write!(f, "tensorrt:{device}"),
+        }
+    }
+}
+
 /// Which library ONNX Runtime is. Text: `auto`, `off`, or the path of a file or folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -140,13 +200,24 @@ impl OrtLibrary {
     ///
     /// # Errors
     ///
-    /// [`LibraryError`] if the one that was named cannot be used.
-    pub fn find(&self) -> Result<Option<Result<Runtime, LibraryError>>, LibraryError> {
-        match self {
-            Self::Off => Ok(None),
-            Self::Auto => Ok(Some(Runtime::find(None))),
-            Self::At(path) => Runtime::find(Some(path)).map(|runtime| Some(Ok(runtime))),
+    /// [`LibraryError`] if the one that was named cannot be used, or lacks the GPU's provider that models are to run on.
+    pub fn find(&self, provider: ProviderChoice) -> Result<Option<Result<Runtime, LibraryError>>, LibraryError> {
+        let found = match self {
+            Self::Off => return Ok(None),
+            Self::Auto => Runtime::find(None),
+            Self::At(path) => Ok(Runtime::find(Some(path))?),
+        };
+        if !provider.is_gpus() {
+            return Ok(Some(found));
         }
+        let needed = format!("engine.ort_provider is {provider}");
+        let runtime = found.map_err(|error| LibraryError::told(format!("{needed}, but {error}")))?;
+        if runtime.providers().iter().any(|name| name == provider.0.name()) {
+            return Ok(Some(Ok(runtime)));
+        }
+        let (path, all) = (runtime.path().display(), runtime.providers().join(", "));
+        let name = provider.0.name();
+        Err(LibraryError::told(format!("{needed}, but {path} was built without {name}; it has {all}")))
     }
 
     /// The path, if one was named.
@@ -189,6 +260,29 @@ impl fmt::Display for OrtLibrary {
             Self::Auto => f.write_str("auto"),
             Self::Off => f.write_str("off"),
             Self::At(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_is_read_as_it_is_written_and_nothing_else_is_one() {
+        for (text, provider) in [
+            ("cpu", OrtProvider::Cpu),
+            ("cuda:0", OrtProvider::Cuda(0)),
+            ("cuda:255", OrtProvider::Cuda(255)),
+            ("tensorrt:3", OrtProvider::TensorRt(3)),
+        ] {
+            let read: ProviderChoice = text.parse().unwrap();
+            assert_eq!((read.0, read.to_string().as_str()), (provider, text));
+        }
+        assert_eq!(" cuda ".parse(), Ok(ProviderChoice(OrtProvider::Cuda(0))));
+        assert_eq!("tensorrt".parse(), Ok(ProviderChoice(OrtProvider::TensorRt(0))));
+        for text in ["", "auto", "cpu:0", "cuda:", "cuda:+1", "cuda:256", "cuda:1:2", "CUDA", "trt"] {
+            assert!(text.parse::<ProviderChoice>().unwrap_err().starts_with("must be cpu, cuda or tensorrt"), "{text}");
         }
     }
 }

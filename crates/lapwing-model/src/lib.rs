@@ -36,7 +36,7 @@ pub mod process;
 pub mod served;
 pub mod service;
 
-pub use choice::{Backend, Device, OrtLibrary};
+pub use choice::{Backend, Device, OrtLibrary, ProviderChoice};
 pub use model::{
     BatchAxis, BatchResult, BatchTrial, CallWork, Executor, ExecutorName, Measured, MeasuredCall, Model, ModelOptions, NotUsed,
     Verification, WantedOutputs, Workspace,

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use lapwing_engine::onnxruntime::Runtime;
-use lapwing_model::{Backend, BatchAxis, BatchTrial, ExecutorName, Model, ModelOptions, OrtLibrary, Verification, Workspace};
+use lapwing_model::{
+    Backend, BatchAxis, BatchTrial, ExecutorName, Model, ModelOptions, OrtLibrary, ProviderChoice, Verification, Workspace,
+};
 use lapwing_onnx::messages::type_proto::Value::TensorType;
 use lapwing_onnx::messages::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TypeProto, ValueInfoProto,
@@ -375,7 +377,7 @@ fn a_library_that_cannot_be_used_is_said_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("libonnxruntime.so");
     std::fs::write(&text, "no library").unwrap();
-    let reason = |library: OrtLibrary| library.find().unwrap_err().to_string();
+    let reason = |library: OrtLibrary| library.find(ProviderChoice::default()).unwrap_err().to_string();
     let named = reason(OrtLibrary::At(text.clone()));
     if runtime().is_some() {
         // one library has been loaded, and a process can have no second
@@ -383,5 +385,5 @@ fn a_library_that_cannot_be_used_is_said_with_the_reason() {
     } else {
         assert!(named.starts_with(&format!("{}: ", text.display())), "{named}");
     }
-    assert!(OrtLibrary::Off.find().unwrap().is_none());
+    assert!(OrtLibrary::Off.find(ProviderChoice::default()).unwrap().is_none());
 }

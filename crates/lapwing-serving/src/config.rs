@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use lapwing_model::{Backend, Device, OrtLibrary, batch};
+use lapwing_model::{Backend, Device, OrtLibrary, ProviderChoice, batch};
 use lapwing_onnx::StatedShape;
 use lapwing_plan::Precision;
 use lapwing_settings::{Bind, Checks, Cpus, File, Folder, Form, Period, Section, Size, Switch};
@@ -43,6 +43,10 @@ pub struct Config {
     /// one that is found (docs/ENGINE.md). `off`: none.
     #[schemars(schema_with = "ort_lib_schema")]
     pub ort_lib: OrtLibrary,
+    /// What runs the nodes of models that ONNX Runtime runs: `cuda` and `tensorrt` (each `:N`, N up to 255) need a library built with
+    /// it, and Lapwing does not start without. The CPU runs nodes that it does not take.
+    #[schemars(schema_with = "provider_schema")]
+    pub ort_provider: ProviderChoice,
     /// `auto`: a model that another executor runs is held against ONNX Runtime, and with `executor: auto` timed beside it, when it
     /// is loaded (docs/ENGINE.md). `off`: neither.
     #[schemars(schema_with = "verify_schema")]
@@ -150,6 +154,11 @@ fn ort_lib_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"title": "`auto`, `off`, file or folder", "type": "string", "pattern": r"\S"})
 }
 
+fn provider_schema(_: &mut SchemaGenerator) -> Schema {
+    let pattern = r"^\s*(cpu|(cuda|tensorrt)(:[0-9]{1,3})?)\s*$";
+    json_schema!({"title": "`cpu`, `cuda`, `cuda:N`, `tensorrt` or `tensorrt:N`", "type": "string", "pattern": pattern})
+}
+
 fn verify_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": [Verify::Auto, Verify::Off]})
 }
@@ -172,6 +181,7 @@ impl Default for Config {
             device: Device::default(),
             executor: Backend::default(),
             ort_lib: OrtLibrary::default(),
+            ort_provider: ProviderChoice::default(),
             verify: Verify::default(),
             precision: Precision::default(),
             cuda_lib_dir: Switch::Off,
@@ -345,6 +355,19 @@ impl Config {
         }
         if self.ort_lib.path().is_some() && !lapwing_engine::HAS_ONNXRUNTIME {
             checks.fault("ort_lib", &self.ort_lib, "has no effect in this build, which was made without the feature onnxruntime");
+        }
+        if self.ort_provider.is_gpus() {
+            let reason = match executor {
+                _ if !lapwing_engine::HAS_ONNXRUNTIME => {
+                    "needs ONNX Runtime, and this build was made without the feature onnxruntime"
+                }
+                _ if self.ort_lib == OrtLibrary::Off => "needs ONNX Runtime, but ort_lib is off",
+                Backend::Auto | Backend::OnnxRuntime => "",
+                _ => "has no effect while executor is another than auto or onnxruntime",
+            };
+            if !reason.is_empty() {
+                checks.fault("ort_provider", self.ort_provider, reason);
+            }
         }
         if self.precision.is_gpus() && !lapwing_engine::HAS_CUDA {
             checks.fault("precision", precision, "needs a GPU, and this build was made without the feature cuda");

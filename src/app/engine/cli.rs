@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::serve::{EXAMPLES, ServeArgs};
 use crate::app::trial::TryLoadArgs;
-use lapwing_model::{Backend, Device, OrtLibrary};
+use lapwing_model::{Backend, Device, OrtLibrary, ProviderChoice};
 use lapwing_onnx::StatedShape;
 use lapwing_plan::Precision;
 
@@ -96,6 +96,9 @@ pub struct InspectArgs {
     /// ONNX Runtime's library: auto, off, or a file or folder
     #[arg(long, value_name = "PATH", default_value_t = OrtLibrary::Auto)]
     pub ort_lib: OrtLibrary,
+    /// What runs nodes in ONNX Runtime: cpu, cuda, cuda:N, tensorrt or tensorrt:N
+    #[arg(long, value_name = "PROVIDER", default_value = "cpu")]
+    pub ort_provider: ProviderChoice,
     /// With --plan: cuda prints the kernels that a GPU would run (no GPU is needed)
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub device: Device,
@@ -146,6 +149,9 @@ pub struct BenchArgs {
     /// ONNX Runtime's library: auto, off, or a file or folder
     #[arg(long, value_name = "PATH", default_value_t = OrtLibrary::Auto)]
     pub ort_lib: OrtLibrary,
+    /// What runs nodes in ONNX Runtime: cpu, cuda, cuda:N, tensorrt or tensorrt:N
+    #[arg(long, value_name = "PROVIDER", default_value = "cpu")]
+    pub ort_provider: ProviderChoice,
     /// Processors to which threads are pinned, as in 0-1 or 0,2 [default: any]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<CpuList>,

@@ -54,6 +54,9 @@ pub struct ServeArgs {
     /// ONNX Runtime's library: a file or folder; auto: the one that is found; off: none [default: auto]
     #[arg(long, value_name = "PATH", help_heading = "Executor")]
     ort_lib: Option<String>,
+    /// What runs nodes in ONNX Runtime: cpu, cuda, cuda:N, tensorrt or tensorrt:N [default: cpu]
+    #[arg(long, value_name = "PROVIDER", help_heading = "Executor")]
+    ort_provider: Option<String>,
     /// auto: models that others run are held against ONNX Runtime when they are loaded; off: they are not [default: auto]
     #[arg(long, value_name = "HOW", help_heading = "Executor")]
     verify: Option<String>,
@@ -114,6 +117,7 @@ impl ServeArgs {
             ("engine.device", "--device", &self.device),
             ("engine.executor", "--executor", &self.executor),
             ("engine.ort_lib", "--ort-lib", &self.ort_lib),
+            ("engine.ort_provider", "--ort-provider", &self.ort_provider),
             ("engine.verify", "--verify", &self.verify),
             ("engine.precision", "--precision", &self.precision),
             ("engine.cuda_lib_dir", "--cuda-lib-dir", &self.cuda_lib_dir),

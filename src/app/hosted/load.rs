@@ -8,7 +8,7 @@ use crate::serving::config::{Config, ModelToServe, Verify};
 use lapwing_engine::gpu::DeviceRequest;
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::{FallbackCause, Placement};
-use lapwing_model::{Backend, BatchTrial, Device, ExecutorName, Model, ModelOptions, NotUsed, Verification};
+use lapwing_model::{Backend, BatchTrial, Device, ExecutorName, Model, ModelOptions, NotUsed, ProviderChoice, Verification};
 use lapwing_plan::Precision;
 
 /// Loads one model.
@@ -86,7 +86,7 @@ fn read(config: &Config, wanted: &ModelToServe<'_>, options: &ModelOptions) -> R
         options.gpu = options.gpu.map(|request| request.calibrated(&options.plan.precision));
     }
     // the trial ran on the CPU and has no doubts: it need not be done twice
-    match tried.verification.filter(|_| options.gpu.is_none() && options.unreadable.is_none()) {
+    match tried.verification.filter(|_| options.gpu.is_none() && !options.provider.is_gpus() && options.unreadable.is_none()) {
         Some(verification) => Ok(Model::of(&file, &ModelOptions { verify: false, ..options })?.with_verification(verification)),
         None => Ok(Model::of(&file, &options)?),
     }
@@ -124,22 +124,24 @@ pub(crate) fn options(config: &Config, reserved: usize, cpus: &[usize]) -> Resul
     let (backend, gpu) = (config.executor, device_request(config)?);
     // int8 differs from any library by its own contract
     let verify = config.verify == Verify::Auto && config.precision != Precision::Int8;
-    let onnxruntime = config.ort_lib.find().map_err(HostError::Library)?;
-    tell_library(onnxruntime.as_ref());
+    let onnxruntime = config.ort_lib.find(config.ort_provider).map_err(HostError::Library)?;
+    let provider = config.ort_provider;
+    tell_library(onnxruntime.as_ref(), provider);
     let measure = verify && backend == Backend::Auto;
-    Ok(ModelOptions { backend, plan, gpu, onnxruntime, unreadable: None, verify, measure, batch_trial: Some(BatchTrial::Here) })
+    let batch_trial = Some(BatchTrial::Here);
+    Ok(ModelOptions { backend, plan, gpu, onnxruntime, provider, unreadable: None, verify, measure, batch_trial })
 }
 
 /// Logs which library of ONNX Runtime is used, and which were passed over.
-fn tell_library(found: Option<&Result<Runtime, LibraryError>>) {
+fn tell_library(found: Option<&Result<Runtime, LibraryError>>, provider: ProviderChoice) {
     match found {
         None => {}
         Some(Ok(runtime)) => {
             for reason in runtime.passed_over() {
                 tracing::warn!(reason = lapwing_net::error_text(reason), "a library of ONNX Runtime cannot be used");
             }
-            let (version, unused) = (runtime.version(), runtime.unused_providers().join(", "));
-            tracing::info!(library = %runtime.path().display(), version, origin = runtime.origin(), unused, "ONNX Runtime is found");
+            let (version, unused) = (runtime.version(), provider.unused(runtime).join(", "));
+            tracing::info!(library = %runtime.path().display(), version, origin = runtime.origin(), %provider, unused, "ONNX Runtime is found");
         }
         Some(Err(error)) => tracing::info!(reason = lapwing_net::error_text(error), "ONNX Runtime is not used"),
     }

@@ -15,8 +15,6 @@ use super::search::{Candidate, candidates};
 
 /// The oldest release that is used: its minor number, that of the interface of which all calls here are.
 const OLDEST_MINOR: u32 = ort::MINOR_VERSION;
-/// The execution provider that is used.
-const CPU_PROVIDER: &str = "CPUExecutionProvider";
 
 /// The library that this process has initialised: there is one at most, for good.
 static LOADED: Mutex<Option<Runtime>> = Mutex::new(None);
@@ -28,7 +26,7 @@ pub struct Runtime {
     version: String,
     origin: &'static str,
     passed_over: Vec<String>,
-    unused_providers: Vec<String>,
+    providers: Vec<String>,
     environment: Environment,
 }
 
@@ -116,7 +114,7 @@ impl Runtime {
         };
         let environment =
             builder.with_name("lapwing").with_telemetry(false).with_logger(Arc::new(logger)).build().map_err(|e| fails(&e))?;
-        Ok(Self { path, version, origin, passed_over, unused_providers: providers(), environment })
+        Ok(Self { path, version, origin, passed_over, providers: providers(), environment })
     }
 
     /// The library's file; its name where the system does not say which file that is.
@@ -143,10 +141,10 @@ impl Runtime {
         &self.passed_over
     }
 
-    /// The execution providers that it has and that no model uses, such as `CUDAExecutionProvider`.
+    /// The execution providers that it was built with, such as `CUDAExecutionProvider`.
     #[must_use]
-    pub fn unused_providers(&self) -> &[String] {
-        &self.unused_providers
+    pub fn providers(&self) -> &[String] {
+        &self.providers
     }
 
     pub(crate) const fn environment(&self) -> &Environment {
@@ -238,7 +236,7 @@ fn mapped(name: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// The execution providers of the library that are not used.
+/// The execution providers of the library.
 fn providers() -> Vec<String> {
     let api = ort::api();
     let (mut names, mut count) = (std::ptr::null_mut(), 0);
@@ -252,7 +250,7 @@ fn providers() -> Vec<String> {
         // SAFETY: it wrote `count` texts that end with a zero byte.
         unsafe { CStr::from_ptr(*names.add(at)) }.to_string_lossy().into_owned()
     });
-    let found = each.filter(|name| name != CPU_PROVIDER).collect();
+    let found = each.collect();
     // SAFETY: the list is the one that it wrote, and nothing of it is used any more.
     let status = unsafe { (api.ReleaseAvailableProviders)(names, count) };
     // SAFETY: as above. A list that is not freed is a few bytes.

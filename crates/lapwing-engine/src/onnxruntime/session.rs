@@ -1,9 +1,8 @@
-//! One model in ONNX Runtime, on the CPU: loaded, described, and run call by call.
+//! One model in ONNX Runtime: loaded, described, and run call by call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
-use ort::ep::CPU;
+use ort::ep::{ArenaExtendStrategy, CPU, CUDA, ExecutionProviderDispatch, TensorRT};
 use ort::logging::LogLevel;
 use ort::session::builder::SessionBuilder;
 use ort::session::{OutputSelector, RunOptions, SessionInputValue};
@@ -15,8 +14,9 @@ use super::elements;
 use super::library::Runtime;
 use crate::clock::Stamp;
 use crate::cpu::threads::Threads;
-use lapwing_onnx::EngineError;
+use crate::placement::OrtProvider;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
+use lapwing_onnx::{EngineError, ModelSource};
 
 /// A model that ONNX Runtime has loaded. Threads run it one after the other.
 #[derive(Debug)]
@@ -40,33 +40,23 @@ pub struct SessionRun {
 }
 
 impl Session {
-    /// Loads a file; its external weights are in its folder. A run uses as many threads as there are `threads`: the caller's, and its own
-    /// from the second on, which it holds to the same processors.
+    /// Loads a model. A run uses as many threads as there are `threads`: the caller's, and its own from the second on, which it holds to the
+    /// same processors.
     ///
     /// # Errors
     ///
     /// [`EngineError::Model`] with ONNX Runtime's reason, or the input or output that no call can have.
-    pub fn from_file(runtime: &Runtime, path: &Path, threads: &Threads) -> Result<Self, EngineError> {
-        Self::new(runtime, threads, |builder| builder.commit_from_file(path))
-    }
-
-    /// Loads a model from memory.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::from_file`].
-    pub fn from_bytes(runtime: &Runtime, bytes: &[u8], threads: &Threads) -> Result<Self, EngineError> {
-        Self::new(runtime, threads, |builder| builder.commit_from_memory(bytes))
-    }
-
-    fn new(
-        runtime: &Runtime,
-        threads: &Threads,
-        commit: impl FnOnce(&mut SessionBuilder) -> ort::Result<ort::session::Session>,
-    ) -> Result<Self, EngineError> {
+    pub fn load(runtime: &Runtime, source: &ModelSource, threads: &Threads, provider: OrtProvider) -> Result<Self, EngineError> {
         let fails = |reason: String| EngineError::part("graph", format!("ONNX Runtime cannot load it: {reason}"));
+        let commit = || {
+            let mut builder = options(runtime, threads, provider)?;
+            match source {
+                ModelSource::File(path) => builder.commit_from_file(path),
+                ModelSource::Memory(bytes) => builder.commit_from_memory(bytes),
+            }
+        };
         // the library's wrapper asserts what a broken file may not hold
-        let made = catch_unwind(AssertUnwindSafe(|| commit(&mut options(runtime, threads)?)));
+        let made = catch_unwind(AssertUnwindSafe(commit));
         let session = made.map_err(|_| fails("its wrapper panicked".to_owned()))?.map_err(|e| fails(short(&e)))?;
         let inputs = session.inputs().iter().map(|port| spec("input", port)).collect::<Result<_, _>>()?;
         let outputs = session.outputs().iter().map(|port| spec("output", port)).collect::<Result<_, _>>()?;
@@ -127,30 +117,37 @@ impl Session {
 }
 
 /// How every session runs: node after node, on threads that sleep between runs, in memory that is given back.
-fn options(runtime: &Runtime, threads: &Threads) -> ort::Result<SessionBuilder> {
-    let plain = |e: ort::Error<SessionBuilder>| ort::Error::from(e);
+fn options(runtime: &Runtime, threads: &Threads, provider: OrtProvider) -> ort::Result<SessionBuilder> {
     let mut builder = ort::session::Session::builder(runtime.environment())?;
     if let Some(affinities) = affinities(threads) {
-        builder = builder.with_config_entry("session.intra_op_thread_affinities", affinities).map_err(plain)?;
+        builder = builder.with_config_entry("session.intra_op_thread_affinities", affinities)?;
     }
-    builder
-        .with_intra_threads(threads.count())
-        .map_err(plain)?
-        .with_inter_threads(1)
-        .map_err(plain)?
-        .with_parallel_execution(false)
-        .map_err(plain)?
-        .with_intra_op_spinning(false)
-        .map_err(plain)?
-        .with_inter_op_spinning(false)
-        .map_err(plain)?
+    let builder = builder
+        .with_intra_threads(threads.count())?
+        .with_inter_threads(1)?
+        .with_parallel_execution(false)?
+        .with_intra_op_spinning(false)?
+        .with_inter_op_spinning(false)?
         // a pattern is for shapes that stay the same; an arena keeps the most that any call took
-        .with_memory_pattern(false)
-        .map_err(plain)?
-        .with_log_level(LogLevel::Error)
-        .map_err(plain)?
-        .with_execution_providers([CPU::default().with_arena_allocator(false).build().error_on_failure()])
-        .map_err(plain)
+        .with_memory_pattern(false)?
+        .with_log_level(LogLevel::Error)?
+        .with_execution_providers(providers(provider))?;
+    Ok(builder)
+}
+
+/// The providers that are asked for nodes, the first one first. ONNX Runtime multiplies fp32 in tf32 on a GPU unless it is told not to.
+fn providers(provider: OrtProvider) -> Vec<ExecutionProviderDispatch> {
+    let cuda = |device: u8| {
+        let arena = ArenaExtendStrategy::SameAsRequested;
+        CUDA::default().with_device_id(device.into()).with_tf32(false).with_arena_extend_strategy(arena).build()
+    };
+    let gpu = match provider {
+        OrtProvider::Cpu => Vec::new(),
+        OrtProvider::Cuda(device) => vec![cuda(device)],
+        OrtProvider::TensorRt(device) => vec![TensorRT::default().with_device_id(device.into()).build(), cuda(device)],
+    };
+    let cpu = CPU::default().with_arena_allocator(false).build();
+    gpu.into_iter().chain([cpu]).map(ExecutionProviderDispatch::error_on_failure).collect()
 }
 
 /// The processors of a session's own threads as it reads them: counted from one, and without the first thread, which is the caller's.

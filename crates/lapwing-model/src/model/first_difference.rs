@@ -109,7 +109,7 @@ impl Search<'_> {
     fn compared(&self, at: usize) -> Option<Outcome> {
         let made: Vec<&str> = self.nodes[at].output.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
         let cut = self.file.ending_with(&made).ok()?;
-        let session = onnxruntime::session(Some(&cut), &self.options).ok()?;
+        let session = onnxruntime::reference(Some(&cut), &self.options).ok()?;
         let executor = (self.load)(&cut, &self.options)?;
         match verify::compare(&*executor, &session, Some(&cut)) {
             Verification::Agrees { .. } => Some(Outcome::Same),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::batch::BatchResult;
 use super::executor::{Executor, ExecutorName, Workspace};
 use super::options::ModelOptions;
+use crate::choice::ProviderChoice;
 use lapwing_engine::onnxruntime::Session;
-use lapwing_engine::placement::{Fallback, Placement};
+use lapwing_engine::placement::{Fallback, OrtProvider, Placement};
 use lapwing_onnx::EngineError;
 use lapwing_onnx::tensor::{Tensor, TensorSpec};
-use lapwing_onnx::{ModelSource, OnnxFile, ports};
+use lapwing_onnx::{OnnxFile, ports};
 
 /// A model in ONNX Runtime.
 #[derive(Debug)]
@@ -20,8 +21,9 @@ pub(crate) struct OnnxRuntimeExecutor {
 }
 
 impl OnnxRuntimeExecutor {
-    /// A session as an executor of a file. `fallback` says why no GPU runs it, if one was looked for.
-    pub(crate) fn new(session: Session, file: Option<&OnnxFile>, fallback: Option<Fallback>) -> Self {
+    /// A session as an executor of a file. `fallback` says why the GPU does not run its plan, if one was looked for.
+    pub(crate) fn new(serving: Serving, file: Option<&OnnxFile>, fallback: Option<Fallback>) -> Self {
+        let Serving { session, provider } = serving;
         // the session read the file's bytes, which lack the shapes that a user stated
         let declared = file.and_then(|file| ports::declared(&file.proto).ok()).map(|(inputs, _)| inputs).unwrap_or_default();
         let stated = |port: &TensorSpec| {
@@ -30,16 +32,44 @@ impl OnnxRuntimeExecutor {
         };
         let inputs = session.inputs().iter().map(stated).collect();
         let precision = file.map_or("fp32", OnnxFile::weight_format);
-        Self { session, inputs, placement: Arc::new(Placement::on_cpu(precision, fallback)) }
+        let placement = match provider.0 {
+            OrtProvider::Cpu => Placement::on_cpu(precision, fallback),
+            OrtProvider::Cuda(device) | OrtProvider::TensorRt(device) => {
+                let (device, device_name) = (format!("cuda:{device}"), Some(provider.0.name().to_owned()));
+                Placement { device, device_name, ..Placement::on_cpu(precision, None) }
+            }
+        };
+        Self { session, inputs, placement: Arc::new(placement) }
     }
 }
 
-/// Loads a file in ONNX Runtime.
+/// A session that is to answer calls, by the provider that was asked for.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) session: Session,
+    pub(crate) provider: ProviderChoice,
+}
+
+/// Loads a file in ONNX Runtime to answer calls.
+///
+/// # Errors
+///
+/// As for [`reference`].
+pub(crate) fn serving(file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Serving, String> {
+    let session = session(file, options, options.provider)?;
+    Ok(Serving { session, provider: options.provider })
+}
+
+/// Loads a file in ONNX Runtime, on the CPU, against which others are held.
 ///
 /// # Errors
 ///
 /// Why there is no library to use, or why it cannot run the model.
-pub(crate) fn session(file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Session, String> {
+pub(crate) fn reference(file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Session, String> {
+    session(file, options, ProviderChoice::default())
+}
+
+fn session(file: Option<&OnnxFile>, options: &ModelOptions, provider: ProviderChoice) -> Result<Session, String> {
     let runtime = match &options.onnxruntime {
         Some(Ok(runtime)) => runtime,
         Some(Err(error)) => return Err(error.to_string()),
@@ -47,11 +77,9 @@ pub(crate) fn session(file: Option<&OnnxFile>, options: &ModelOptions) -> Result
     };
     let file = file.ok_or("it reads files, and the model was given as a graph")?;
     ports::check(&file.proto).map_err(|error| error.to_string())?;
-    let session = match &file.source {
-        ModelSource::File(path) => Session::from_file(runtime, path, &options.plan.threads),
-        ModelSource::Memory(bytes) => Session::from_bytes(runtime, bytes, &options.plan.threads),
-    };
-    let session = session.map_err(|error| error.to_string())?;
+    let loaded = Session::load(runtime, &file.source, &options.plan.threads, provider.0);
+    let by = if provider.is_gpus() { format!("by {provider} (engine.ort_provider): ") } else { String::new() };
+    let session = loaded.map_err(|error| format!("{by}{error}"))?;
     session.inputs().iter().try_for_each(bounded)?;
     Ok(session)
 }

@@ -1,7 +1,7 @@
 //! How a model is run, and what comes of placing its plan on a GPU.
 
 use super::batch_axis::BatchTrial;
-use crate::choice::Backend;
+use crate::choice::{Backend, ProviderChoice};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
 use lapwing_engine::placement::Fallback;
 use lapwing_plan::plan::Plan;
@@ -17,6 +17,8 @@ pub struct ModelOptions {
     pub gpu: Option<lapwing_engine::gpu::DeviceRequest>,
     /// ONNX Runtime's library, or why there is none to use; `None` if it was not looked for.
     pub onnxruntime: Option<Result<Runtime, LibraryError>>,
+    /// What runs the nodes of models in ONNX Runtime.
+    pub provider: ProviderChoice,
     /// Why no plan is to be made of the file although `backend` is `auto`: its import ended the process that tried it.
     pub unreadable: Option<String>,
     /// Whether a model that another executor runs is held against ONNX Runtime when it is loaded, if there is a library.

@@ -71,8 +71,10 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn new(args: &BenchArgs, asked: &Requested, mut plan: cpu::CpuOptions) -> Result<Self, ToolError> {
-        let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
-        let options = ModelOptions { backend: args.executor, onnxruntime, ..ModelOptions::default() };
+        let onnxruntime =
+            args.ort_lib.find(args.ort_provider).map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
+        let options =
+            ModelOptions { backend: args.executor, onnxruntime, provider: args.ort_provider, ..ModelOptions::default() };
         let tried =
             trial::load(&args.model, &Trial::of(LoadLimits::default(), &options, &args.shapes)).map_err(ToolError::told)?;
         let began = Stamp::now();

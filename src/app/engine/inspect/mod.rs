@@ -24,7 +24,7 @@ use super::output;
 use super::shapes::{Asked, Shape};
 use crate::app::trial::{self, LoadLimits, Trial};
 use lapwing_engine::onnxruntime::{LibraryError, Runtime};
-use lapwing_model::{Device, Model, ModelOptions, NotUsed};
+use lapwing_model::{Device, Model, ModelOptions, NotUsed, ProviderChoice};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::UnsupportedNode;
 use lapwing_onnx::tensor::TensorSpec;
@@ -35,8 +35,9 @@ const LENGTH: &[u64] = &[16, 128];
 
 /// Writes the requested description to `out`.
 pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolError> {
-    let onnxruntime = args.ort_lib.find().map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
-    let options = ModelOptions { backend: args.executor, onnxruntime, verify: true, measure: true, ..ModelOptions::default() };
+    let onnxruntime = args.ort_lib.find(args.ort_provider).map_err(|error| ToolError::argument("ort-lib", error.to_string()))?;
+    let (backend, provider) = (args.executor, args.ort_provider);
+    let options = ModelOptions { backend, onnxruntime, provider, verify: true, measure: true, ..ModelOptions::default() };
     let tried = trial::load(&args.model, &Trial::of(LoadLimits::default(), &options, &args.shapes)).map_err(ToolError::told)?;
     let file = OnnxFile::read(&args.model)?.with_shapes(&args.shapes)?;
     let asked = Asked { batch: &args.batch, length: &args.length, batch_default: BATCH, length_default: LENGTH };
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &InspectArgs, out: &mut dyn Write) -> Result<(), ToolErr
         verification: model.verification().to_string(),
         measured: model.measured().clone(),
         batch_axis: model.batch_axis().to_string(),
-        onnxruntime: options.onnxruntime.as_ref().map(library),
+        onnxruntime: options.onnxruntime.as_ref().map(|found| library(found, options.provider)),
         parameters,
         parameter_bytes: parameters.map(|parameters| 4 * parameters),
         inputs: model.inputs().iter().map(tensor).collect(),
@@ -147,14 +148,14 @@ fn not_used(not_used: &NotUsed) -> about::NotUsed {
     about::NotUsed { executor: not_used.executor.name(), reason: not_used.reason.clone() }
 }
 
-fn library(found: &Result<Runtime, LibraryError>) -> Library {
+fn library(found: &Result<Runtime, LibraryError>, provider: ProviderChoice) -> Library {
     match found {
         Ok(runtime) => Library {
             path: Some(runtime.path().display().to_string()),
             version: Some(runtime.version().to_owned()),
             origin: Some(runtime.origin()),
             passed_over: runtime.passed_over().to_vec(),
-            unused_providers: runtime.unused_providers().to_vec(),
+            unused_providers: provider.unused(runtime),
             missing: None,
         },
         Err(error) => Library { missing: Some(error.to_string()), ..Library::default() },

@@ -20,6 +20,7 @@ fn args(name: &str) -> InspectArgs {
         plan: false,
         executor: lapwing_model::Backend::Auto,
         ort_lib: lapwing_model::OrtLibrary::Off,
+        ort_provider: ProviderChoice::default(),
         device: Device::Auto,
         precision: lapwing_plan::Precision::Fp32,
         json: false,

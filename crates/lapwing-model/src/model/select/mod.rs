@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::executor::{Executor, ExecutorName};
 use super::first_difference;
 use super::measured::{Measured, measure};
-use super::onnxruntime::{self, OnnxRuntimeExecutor};
+use super::onnxruntime::{self, OnnxRuntimeExecutor, Serving};
 use super::options::{ModelOptions, Placing};
 use super::plan_on_cpu::PlanOnCpu;
 #[cfg(feature = "cuda")]
@@ -17,8 +17,7 @@ use super::tabular::{self, TabularExecutor};
 use super::verify::{self, Verification};
 #[cfg(not(feature = "cuda"))]
 use super::without_gpu as plan_on_gpu;
-use crate::choice::Backend;
-use lapwing_engine::onnxruntime::Session;
+use crate::choice::{Backend, ProviderChoice};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::shaped::ShapedGraph;
 use lapwing_onnx::{EngineError, UnsupportedNode};
@@ -89,10 +88,10 @@ pub(crate) fn select(
             rten(file, Ports::declared(file)?, asked_for("rten"), options)?
         }
         Backend::OnnxRuntime => {
-            let session = onnxruntime::session(file, options).map_err(|reason| cannot(ExecutorName::OnnxRuntime, reason))?;
+            let serving = onnxruntime::serving(file, options).map_err(|reason| cannot(ExecutorName::OnnxRuntime, reason))?;
             let node = asked_for("onnxruntime");
             let fallback = plan_on_gpu::without_plan(&node, options)?;
-            Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node))
+            Selected::new(OnnxRuntimeExecutor::new(serving, file, fallback), Some(node))
         }
     };
     let chosen = if options.verify { verified(chosen, file, options)? } else { chosen };
@@ -103,27 +102,33 @@ pub(crate) fn select(
 /// stays there.
 fn faster(chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> Selected {
     let name = chosen.executor.name();
-    let is_compared = name != ExecutorName::OnnxRuntime && chosen.executor.gpu_executor().is_none();
+    let is_compared = name != ExecutorName::OnnxRuntime && chosen.executor.placement().device == "cpu";
     if !is_compared || matches!(options.plan.precision, CpuPrecision::Int8(_)) {
         return chosen;
     }
-    let Ok(session) = onnxruntime::session(file, options) else { return chosen };
-    let measured = measure(&*chosen.executor, &session);
+    let Ok(serving) = onnxruntime::serving(file, options) else { return chosen };
+    let measured = measure(&*chosen.executor, &serving.session);
+    let slower = format!("it takes {measured}");
     if !measured.is_slower() || options.backend != Backend::Auto {
         return Selected { measured, ..chosen };
     }
-    let verification = chosen.verification.clone();
-    Selected {
-        verification,
-        ..moved(Selected { measured: measured.clone(), ..chosen }, session, file, format!("it takes {measured}"))
+    let made = OnnxRuntimeExecutor::new(serving, file, chosen.executor.placement().fallback.clone());
+    // a GPU's provider is held against the CPU's as any executor is
+    let verification = match onnxruntime::reference(file, options) {
+        Ok(reference) if options.provider.is_gpus() => verify::compare(&made, &reference, file),
+        _ => chosen.verification.clone(),
+    };
+    if let Verification::Differs(difference) = verification {
+        let not_used = NotUsed { executor: ExecutorName::OnnxRuntime, reason: format!("by {}: {difference}", options.provider) };
+        return Selected { measured, not_used: [vec![not_used], chosen.not_used].concat(), ..chosen };
     }
+    Selected { verification, ..moved(Selected { measured, ..chosen }, made, slower) }
 }
 
 /// ONNX Runtime in place of what was chosen, and why.
-fn moved(chosen: Selected, session: Session, file: Option<&OnnxFile>, reason: String) -> Selected {
-    let fallback = chosen.executor.placement().fallback.clone();
+fn moved(chosen: Selected, made: OnnxRuntimeExecutor, reason: String) -> Selected {
     let node = UnsupportedNode { node: "model".into(), operator: "graph".into(), reason: reason.clone() };
-    let made = Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(chosen.unsupported.unwrap_or(node)));
+    let made = Selected::new(made, Some(chosen.unsupported.unwrap_or(node)));
     Selected { measured: chosen.measured, ..made.instead_of(chosen.executor.name(), reason) }
 }
 
@@ -183,8 +188,10 @@ fn general(
     }
     let fallback = plan_on_gpu::without_plan(&node, options)?;
     let why_no_plan = node.to_string();
-    let selected = match (onnxruntime::session(file, options), file) {
-        (Ok(session), _) => Selected::new(OnnxRuntimeExecutor::new(session, file, fallback), Some(node)),
+    let selected = match (onnxruntime::serving(file, options), file) {
+        (Ok(serving), _) => Selected::new(OnnxRuntimeExecutor::new(serving, file, fallback), Some(node)),
+        // nothing runs elsewhere than where it was asked to
+        (Err(reason), Some(_)) if options.provider.is_gpus() => return Err(cannot(ExecutorName::OnnxRuntime, reason)),
         (Err(_), None) => return Err(ports.err().unwrap_or(EngineError::NoPlan(node))),
         (Err(reason), Some(file)) => {
             // what is wrong with a graph is known before any call, and rten finds it at the first
@@ -282,7 +289,8 @@ fn plan(graph: &ShapedGraph) -> Result<Plan, UnsupportedNode> {
 /// [`EngineError::Executor`] where they disagree and the executor was named.
 fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> Result<Selected, EngineError> {
     let name = chosen.executor.name();
-    if name == ExecutorName::OnnxRuntime {
+    let is_onnxruntime = name == ExecutorName::OnnxRuntime;
+    if is_onnxruntime && !options.provider.is_gpus() {
         chosen.verification = Verification::NotCompared("ONNX Runtime runs it itself".to_owned());
         return Ok(chosen);
     }
@@ -290,14 +298,15 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
         chosen.verification = Verification::NotCompared("int8 differs by its own contract (docs/ENGINE.md)".to_owned());
         return Ok(chosen);
     }
-    let session = match onnxruntime::session(file, options) {
-        Ok(session) => session,
+    let reference = match onnxruntime::reference(file, options) {
+        Ok(reference) => reference,
         Err(reason) => {
             chosen.verification = Verification::NotCompared(reason);
             return Ok(chosen);
         }
     };
-    let difference = match verify::compare(&*chosen.executor, &session, file) {
+    let difference = match verify::compare(&*chosen.executor, &reference, file) {
+        Verification::Differs(difference) if is_onnxruntime => format!("by {}: {difference}", options.provider),
         Verification::Differs(difference) => match file.and_then(|file| first_difference::find(file, name, options, &loaded)) {
             Some(node) => format!("{difference}; {node}"),
             None => difference,
@@ -311,7 +320,9 @@ fn verified(mut chosen: Selected, file: Option<&OnnxFile>, options: &ModelOption
         return Err(cannot(name, format!("{difference}; engine.verify: off serves it all the same")));
     }
     let verification = Verification::Differs(difference.clone());
-    Ok(Selected { verification, ..moved(chosen, session, file, difference) })
+    let serving = Serving { session: reference, provider: ProviderChoice::default() };
+    let made = OnnxRuntimeExecutor::new(serving, file, chosen.executor.placement().fallback.clone());
+    Ok(Selected { verification, ..moved(chosen, made, difference) })
 }
 
 /// The executor that options name, with a file; `None` if it cannot run it.
@@ -329,68 +340,4 @@ fn asked_for(executor: &str) -> UnsupportedNode {
 }
 
 #[cfg(all(test, feature = "onnxruntime"))]
-mod tests {
-    use std::path::PathBuf;
-    use std::time::Duration;
-
-    use super::super::batch::BatchResult;
-    use super::super::executor::Workspace;
-    use super::*;
-    use lapwing_engine::onnxruntime::Runtime;
-    use lapwing_engine::placement::Placement;
-    use lapwing_onnx::tensor::{Tensor, TensorSpec};
-
-    /// Another executor with a pause before each run.
-    #[derive(Debug)]
-    struct Slow(Box<dyn Executor>);
-
-    impl Executor for Slow {
-        fn name(&self) -> ExecutorName {
-            self.0.name()
-        }
-
-        fn inputs(&self) -> &[TensorSpec] {
-            self.0.inputs()
-        }
-
-        fn outputs(&self) -> &[TensorSpec] {
-            self.0.outputs()
-        }
-
-        fn placement(&self) -> Arc<Placement> {
-            self.0.placement()
-        }
-
-        fn plan(&self) -> Option<&Plan> {
-            self.0.plan()
-        }
-
-        fn run(&self, workspace: &mut Workspace, calls: &[&[Tensor]], wanted: &[bool]) -> Result<BatchResult, EngineError> {
-            std::thread::sleep(Duration::from_millis(20));
-            self.0.run(workspace, calls, wanted)
-        }
-    }
-
-    #[test]
-    fn onnxruntime_runs_what_takes_another_longer() {
-        let Some(folder) = lapwing_testing::onnxruntime() else { return };
-        let runtime = Runtime::find(Some(&folder)).unwrap();
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let file = OnnxFile::read(&root.join("tests/fixtures/plans/mlp-3.onnx")).unwrap();
-        let of = |backend| ModelOptions { backend, onnxruntime: Some(Ok(runtime.clone())), ..ModelOptions::default() };
-        let chosen = |backend| {
-            let chosen = select(Some(&file), || file.graph(), &of(backend)).unwrap();
-            assert_eq!((chosen.executor.name(), &chosen.measured.calls[..]), (ExecutorName::Plan, &[][..]));
-            Selected { executor: Box::new(Slow(chosen.executor)), ..chosen }
-        };
-        let moved = faster(chosen(Backend::Auto), Some(&file), &of(Backend::Auto));
-        assert_eq!(moved.executor.name(), ExecutorName::OnnxRuntime);
-        let [NotUsed { executor: ExecutorName::Plan, reason }] = &moved.not_used[..] else { panic!("{:?}", moved.not_used) };
-        assert!(reason.starts_with("it takes ") && reason.contains(" of ONNX Runtime's time (1 row: "), "{reason}");
-        assert_eq!(moved.measured.calls.iter().map(|call| call.rows).collect::<Vec<_>>(), [1, 16]);
-        // an executor that was named stays, and its time is known
-        let named = faster(chosen(Backend::Plan), Some(&file), &of(Backend::Plan));
-        assert_eq!((named.executor.name(), named.measured.calls.len()), (ExecutorName::Plan, 2));
-        assert!(named.measured.calls.iter().all(|call| call.executor_ns >= 20_000_000), "{:?}", named.measured);
-    }
-}
+mod tests;

@@ -33,6 +33,7 @@ fn args(name: &str) -> BenchArgs {
         calibration: None,
         executor: Backend::Auto,
         ort_lib: lapwing_model::OrtLibrary::Off,
+        ort_provider: lapwing_model::ProviderChoice::default(),
         cpus: None,
         gemm: Products::Auto,
         samples: false,
