@@ -15,7 +15,9 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper as nh
+from onnxruntime.transformers.float16 import convert_float_to_float16
 
+from engine import fixtures
 from engine.served import Rest
 from ports import free_port
 
@@ -186,6 +188,34 @@ def test_inspect_says_who_runs_a_model_why_not_the_others_and_which_library(bina
 def test_a_named_executor_that_answers_wrongly_is_refused(binary, tmp_path):
     done = run(binary, "inspect", beyond(tmp_path), "--ort-lib", LIBRARY, "--executor", "rten")
     assert done.returncode == 1 and "executor: rten cannot run it: rten fails where ONNX Runtime answers: " in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["ports of single", "ports of half"])
+@pytest.mark.parametrize("name", ["mlp", "encoder", "llama"])
+def test_models_of_half_precision_have_plans(name, keep, tmp_path, start_engine):
+    """Files as onnxruntime's own converter makes them; without the library, and beside what it answers."""
+    path, x = tmp_path / f"{name}.onnx", np.random.default_rng(5).standard_normal((7, 24)).astype(np.float32 if keep else np.float16)
+    if name == "mlp":
+        fixtures.mlp(path, (24, 48, 5))
+        feeds = {"x": x}
+    elif name == "encoder":
+        fixtures.small_encoder(path)
+        feeds = fixtures.padded([np.arange(1, length) for length in (9, 4, 17)])
+    else:
+        shutil.copy(PLANS / "transformers-5-llama-dynamo.onnx", path)
+        feeds = {"input_ids": np.tile(np.arange(1, 12), (3, 1)), "attention_mask": np.ones((3, 11), np.int64)}
+    onnx.save(convert_float_to_float16(onnx.load(path), keep_io_types=keep), path)
+    engine = start_engine([(name, path)], "--ort-lib", "off")
+    with Rest(engine.port) as rest:
+        reply = rest.infer(name, feeds)
+    assert (reply.status, reply.headers.get("lapwing-executor")) == (200, "plan"), reply.error
+    wanted = expected(path, feeds)
+    assert reply.outputs.keys() == wanted.keys()
+    for output, made in wanted.items():
+        got, real = reply.outputs[output], feeds["attention_mask"].astype(bool) if output == "last_hidden_state" else ...
+        assert got.dtype == made.dtype == (np.float32 if keep else np.float16)
+        np.testing.assert_allclose(got[real].astype(np.float64), made[real].astype(np.float64), rtol=1e-2, atol=1e-2, err_msg=output)
+    engine.process.stop()
 
 
 def test_a_quantised_softmax_is_right_by_rten_too(binary, tmp_path):

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use half::{bf16, f16};
 pub use rten_shape_inference::SymExpr as Length;
 
 use crate::messages::{AttributeProto, TensorProto};
-use crate::tensor::Datatype;
+use crate::tensor::{Datatype, widened};
 
 /// The most elements of a constant that is kept for counting: lengths, axes and indices.
 const LARGEST_KEPT: usize = 1024;
@@ -96,6 +97,14 @@ impl Constant {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// The same numbers in single precision, if they are of half. The lowest number stays the lowest: it stands for all that a mask excludes.
+    fn in_single_precision(&self) -> Self {
+        let Some(data) = widened(self.datatype, &self.data) else { return self.clone() };
+        let lowest = if self.datatype == Datatype::Fp16 { f16::MIN.to_f32() } else { bf16::MIN.to_f32() };
+        let data = if *data == lowest.to_le_bytes() { Bytes::copy_from_slice(&f32::MIN.to_le_bytes()) } else { data };
+        Self { datatype: Datatype::Fp32, shape: self.shape.clone(), data }
+    }
 }
 
 impl ShapedGraph {
@@ -122,6 +131,27 @@ impl ShapedGraph {
         };
         let nodes = self.nodes.iter().map(|node| ShapedNode { attributes: attributes(node), ..node.clone() });
         Self { nodes: nodes.collect(), tensors: self.tensors.iter().map(lightened).collect(), ..self.clone() }
+    }
+
+    /// The same graph with all that is of half precision (fp16, bf16) in single; `None` if nothing is. What it computes is no less precise,
+    /// and sums beyond the largest number of half precision stay finite.
+    #[must_use]
+    pub fn in_single_precision(&self) -> Option<Self> {
+        let is_half = |fact: &TensorFact| fact.datatype.is_some_and(Datatype::is_half);
+        if !self.tensors.iter().any(is_half) {
+            return None;
+        }
+        let widened = |fact: &TensorFact| {
+            if !is_half(fact) {
+                return fact.clone();
+            }
+            let value = match &fact.value {
+                KnownValue::Constant(constant) => KnownValue::Constant(Arc::new(constant.in_single_precision())),
+                other => other.clone(),
+            };
+            TensorFact { datatype: Some(Datatype::Fp32), value, ..fact.clone() }
+        };
+        Some(Self { tensors: self.tensors.iter().map(widened).collect(), ..self.clone() })
     }
 
     /// Whether a tensor is a constant.
@@ -182,5 +212,39 @@ impl ShapedNode {
     #[must_use]
     pub fn word(&self, name: &str) -> Option<&str> {
         self.attribute(name).and_then(|attribute| std::str::from_utf8(&attribute.s).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_of_half_precision_widens_and_the_lowest_number_stays_the_lowest() {
+        let fact = |name: &str, datatype, value| TensorFact { name: name.into(), datatype: Some(datatype), shape: None, value };
+        let constant = |datatype, data: Vec<u8>| {
+            let shape = vec![data.len() / Datatype::least_bytes(datatype)];
+            KnownValue::Constant(Constant { datatype, shape, data: data.into() }.into())
+        };
+        let tensors = vec![
+            fact("x", Datatype::Fp16, KnownValue::Unknown),
+            fact(
+                "w",
+                Datatype::Fp16,
+                constant(Datatype::Fp16, [f16::ONE, f16::MIN].iter().flat_map(|x| x.to_le_bytes()).collect()),
+            ),
+            fact("mask", Datatype::Fp16, constant(Datatype::Fp16, f16::MIN.to_le_bytes().into())),
+            fact("low", Datatype::Bf16, constant(Datatype::Bf16, bf16::MIN.to_le_bytes().into())),
+            fact("axes", Datatype::Int64, constant(Datatype::Int64, 1_i64.to_le_bytes().into())),
+        ];
+        let graph = ShapedGraph { tensors, inputs: vec![TensorId(0)], ..ShapedGraph::default() };
+        let single = graph.in_single_precision().unwrap();
+        let kinds: Vec<_> = single.tensors.iter().map(|fact| fact.datatype.unwrap()).collect();
+        assert_eq!(kinds, [Datatype::Fp32, Datatype::Fp32, Datatype::Fp32, Datatype::Fp32, Datatype::Int64]);
+        let numbers = |at: usize| -> Vec<f32> {
+            single.constant(TensorId(at)).unwrap().data.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect()
+        };
+        assert_eq!((numbers(1), numbers(2), numbers(3)), (vec![1.0, -65_504.0], vec![f32::MIN], vec![f32::MIN]));
+        assert!(single.in_single_precision().is_none(), "nothing of it is of half precision any more");
     }
 }

@@ -70,6 +70,12 @@ impl Datatype {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Whether its elements are floating-point numbers of 16 bits.
+    #[must_use]
+    pub const fn is_half(self) -> bool {
+        matches!(self, Self::Fp16 | Self::Bf16)
+    }
+
     /// Bytes of one element; `None` for strings, whose lengths are their own.
     #[must_use]
     pub const fn bytes(self) -> Option<usize> {
@@ -229,6 +235,28 @@ impl Tensor {
     }
 }
 
+/// The same numbers in single precision; `None` if `data` is not of half.
+#[must_use]
+pub fn widened(datatype: Datatype, data: &[u8]) -> Option<Bytes> {
+    let halves = data.as_chunks::<2>().0.iter();
+    Some(match datatype {
+        Datatype::Fp16 => halves.flat_map(|bytes| f16::from_le_bytes(*bytes).to_f32().to_le_bytes()).collect(),
+        Datatype::Bf16 => halves.flat_map(|bytes| bf16::from_le_bytes(*bytes).to_f32().to_le_bytes()).collect(),
+        _ => return None,
+    })
+}
+
+/// Numbers of single precision, each rounded to the nearest of half; `None` if `datatype` is not of half.
+#[must_use]
+pub fn narrowed(datatype: Datatype, data: &[u8]) -> Option<Bytes> {
+    let numbers = data.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    Some(match datatype {
+        Datatype::Fp16 => numbers.flat_map(|number| f16::from_f32(number).to_le_bytes()).collect(),
+        Datatype::Bf16 => numbers.flat_map(|number| bf16::from_f32(number).to_le_bytes()).collect(),
+        _ => return None,
+    })
+}
+
 /// The description of an input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
@@ -245,6 +273,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn half_precision_widens_without_loss_and_narrows_to_the_nearest() {
+        for datatype in Datatype::ALL {
+            let single: Vec<u8> =
+                [0.1_f32, -3.0, 65_504.0, 1e-8, f32::NEG_INFINITY].iter().flat_map(|x| x.to_le_bytes()).collect();
+            let Some(half) = narrowed(datatype, &single) else {
+                assert!(!datatype.is_half() && widened(datatype, &single).is_none(), "{datatype:?}");
+                continue;
+            };
+            assert_eq!(half.len(), 10);
+            let again = narrowed(datatype, &widened(datatype, &half).unwrap()).unwrap();
+            assert_eq!(again, half, "{datatype:?}");
+            let read = Tensor { name: String::new(), datatype, shape: vec![5], data: half }.to_f64();
+            assert!(
+                (read[0] - 0.1).abs() < 1e-3 && read[1] == -3.0 && (read[2] - 65_504.0).abs() < 256.0 && read[4].is_infinite()
+            );
+        }
+    }
 
     #[test]
     fn every_type_reads_as_double_precision() {

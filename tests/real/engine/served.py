@@ -15,7 +15,7 @@ from ports import free_port
 from process import Process, wait_for
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-DATATYPES = {"float32": "FP32", "float64": "FP64", "int32": "INT32", "int64": "INT64", "bool": "BOOL", "uint8": "UINT8"}
+DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int32": "INT32", "int64": "INT64", "bool": "BOOL", "uint8": "UINT8"}
 FORMS = ("binary", "json", "grpc")
 
 

@@ -7,6 +7,7 @@ mod call;
 mod executor;
 mod first_difference;
 mod generated;
+mod half_ports;
 mod image_memory;
 mod joined;
 mod measured;

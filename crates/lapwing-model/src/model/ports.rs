@@ -2,7 +2,7 @@
 
 use lapwing_onnx::EngineError;
 use lapwing_onnx::shaped::ShapedGraph;
-use lapwing_onnx::tensor::TensorSpec;
+use lapwing_onnx::tensor::{Datatype, TensorSpec};
 use lapwing_onnx::{OnnxFile, ports};
 
 /// The inputs and outputs of a model, in its own order.
@@ -21,6 +21,21 @@ impl Ports {
     pub(crate) fn of(graph: &ShapedGraph) -> Result<Self, EngineError> {
         let ports::GraphPorts { inputs, outputs, .. } = ports::GraphPorts::of(graph)?;
         Ok(Self { inputs, outputs })
+    }
+
+    /// The same ports with those of half precision in single; `None` if none is of half.
+    pub(crate) fn in_single_precision(&self) -> Option<Self> {
+        let is_half = |port: &TensorSpec| port.datatype.is_half();
+        let single = |port: &TensorSpec| {
+            let datatype = if is_half(port) { Datatype::Fp32 } else { port.datatype };
+            TensorSpec { datatype, ..port.clone() }
+        };
+        let Self { inputs, outputs } = self;
+        inputs
+            .iter()
+            .chain(outputs)
+            .any(is_half)
+            .then(|| Self { inputs: inputs.iter().map(single).collect(), outputs: outputs.iter().map(single).collect() })
     }
 
     /// Those that a file declares.

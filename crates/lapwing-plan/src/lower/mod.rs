@@ -61,12 +61,15 @@ enum TensorForm {
     NaNs(Scores),
 }
 
-/// Lowers a graph. Nodes that no output depends on are left out.
+/// Lowers a graph. Nodes that no output depends on are left out. A plan's numbers are of single precision, so its inputs and outputs are
+/// where the graph's are of half.
 ///
 /// # Errors
 ///
 /// [`UnsupportedNode`] names the first unsupported node.
 pub fn lower(graph: &ShapedGraph) -> Result<Plan, UnsupportedNode> {
+    let single = graph.in_single_precision();
+    let graph = single.as_ref().unwrap_or(graph);
     let mut lowering = Lowering::new(graph)?;
     // in the model's order, not in that of their first use
     for input in &graph.inputs {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::executor::{Executor, ExecutorName};
 use super::first_difference;
+use super::half_ports::HalfPorts;
 use super::measured::{Measured, measure};
 use super::onnxruntime::{self, OnnxRuntimeExecutor, Serving};
 use super::options::{ModelOptions, Placing};
@@ -243,28 +244,29 @@ fn planned(
     ports: &Ports,
     options: &ModelOptions,
 ) -> Result<Result<Selected, UnsupportedNode>, EngineError> {
-    let made = match file.and_then(OnnxFile::graph_of_any_rows) {
-        None => plan(graph),
-        Some(Ok(of_any_rows)) => plan(&of_any_rows),
-        Some(Err(error)) => {
+    let of_any_rows = match file.and_then(OnnxFile::graph_of_any_rows).transpose() {
+        Ok(of_any_rows) => of_any_rows,
+        Err(error) => {
             let reason = format!("its number of rows is fixed: {error}");
-            Err(UnsupportedNode { node: "model".into(), operator: "import".into(), reason })
+            return Ok(Err(UnsupportedNode { node: "model".into(), operator: "import".into(), reason }));
         }
     };
-    let plan = match made {
+    let plan = match plan(of_any_rows.as_deref().unwrap_or(graph)) {
         Ok(plan) => plan,
         Err(node) => return Ok(Err(node)),
     };
-    let (plan, fallback) = match plan_on_gpu::place(plan, ports, options)? {
+    let single = ports.in_single_precision();
+    let of_plan = single.as_ref().unwrap_or(ports);
+    let (plan, fallback) = match plan_on_gpu::place(plan, of_plan, options)? {
+        Placing::Placed(gpu) if single.is_some() => return Ok(Ok(Selected::new(HalfPorts::new(gpu, ports.clone()), None))),
         Placing::Placed(gpu) => return Ok(Ok(Selected::new(gpu, None))),
         Placing::NotPlaced(plan, fallback) => (plan, fallback),
     };
-    let made = PlanOnCpu::new(plan, ports.clone(), options.plan.clone(), fallback);
-    Ok(made.map(|cpu| Selected::new(cpu, None)).map_err(|e| UnsupportedNode {
-        node: e.node,
-        operator: "plan".into(),
-        reason: e.reason,
-    }))
+    let made = PlanOnCpu::new(plan, of_plan.clone(), options.plan.clone(), fallback).map(|cpu| match single {
+        Some(_) => Selected::new(HalfPorts::new(cpu, ports.clone()), None),
+        None => Selected::new(cpu, None),
+    });
+    Ok(made.map_err(|e| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason }))
 }
 
 fn rten(file: &OnnxFile, ports: Ports, node: UnsupportedNode, options: &ModelOptions) -> Result<Selected, EngineError> {
