@@ -178,9 +178,10 @@ def series_of(lapwing):
     return next(s for s in lapwing.series() if s["route"] == "POST /predict")
 
 
-def test_no_stage_of_four_workers_is_lost(start_watched, sink):
+@pytest.mark.parametrize("requests", [400, pytest.param(1_200, marks=pytest.mark.long)])
+def test_no_stage_of_four_workers_is_lost(requests, start_watched, sink):
     lapwing = start_watched(has_gateway=False)
-    watched = Watched(lapwing, sink).run(1_200, pause=0.06)
+    watched = Watched(lapwing, sink).run(requests, pause=0.06)
     assert len(watched.pids) == WORKERS, "every worker was asked"
     complete = [e for e in watched.exchanges.values() if has_all(e, INNER.values())]
     print(f"complete: {len(complete)} of {len(watched.exchanges)}")
