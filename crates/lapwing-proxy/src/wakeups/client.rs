@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End, Exchange, Windows};
-use lapwing_net::Tasks;
-use lapwing_net::simulated::{SimulatedStream, draw, spawn};
+use super::parties::{Streams, spawn};
+use lapwing_net::simulated::{SimulatedStream, draw};
 
 /// What sends requests over one connection.
 pub(crate) enum Sender {
@@ -33,7 +33,7 @@ impl Sender {
             spawn(leaves.run_until_cancelled_owned(connection));
             return Ok(Self::H1(sender));
         }
-        let mut builder = http2::Builder::new(Tasks::default());
+        let mut builder = http2::Builder::new(Streams);
         builder.initial_stream_window_size(windows.stream).initial_connection_window_size(windows.connection);
         builder.max_frame_size(windows.frame);
         let (sender, connection) = builder.handshake(io).await.map_err(|error| format!("{error:?}"))?;

@@ -9,5 +9,6 @@
 mod bodies;
 mod case;
 mod client;
+mod parties;
 mod server;
 mod tests;
