@@ -10,6 +10,7 @@ use lapwing_model::{Backend, ExecutorName, Model, ModelOptions, Workspace};
 use lapwing_onnx::OnnxFile;
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::type_proto::Value::TensorType;
+use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 use lapwing_onnx::tensor::{Datatype, Tensor, narrowed, widened};
 use prost::Message;
 
@@ -75,4 +76,25 @@ fn a_model_of_half_precision_has_a_plan_and_answers_as_in_single() {
         assert_eq!(run(&half, &narrow[..1])[0], got[0]);
         assert!(widened(datatype, &got[0][0].data).is_some());
     }
+}
+
+#[test]
+fn a_file_with_any_number_of_half_precision_is_of_half_precision() {
+    let file = fixture("mlp-3.onnx");
+    assert_eq!(file.number_format(), "fp32");
+    let format = |bytes: Vec<u8>| OnnxFile::parse(bytes.into()).unwrap().number_format();
+    assert_eq!(format(halved(&file, DataType::Float16)), "fp16");
+    assert_eq!(format(halved(&file, DataType::Bfloat16)), "bf16");
+    let with = |op_type: &str, attribute: AttributeProto| {
+        let mut proto = file.proto.clone();
+        let node =
+            NodeProto { op_type: op_type.into(), output: vec!["more".into()], attribute: vec![attribute], ..Default::default() };
+        proto.graph.as_mut().unwrap().node.push(node);
+        format(proto.encode_to_vec())
+    };
+    let named = |name: &str| AttributeProto { name: name.into(), ..Default::default() };
+    let to = |kind: DataType| AttributeProto { i: i64::from(kind as i32), ..named("to") };
+    assert_eq!((with("Cast", to(DataType::Float16)), with("Cast", to(DataType::Float))), ("fp16", "fp32"));
+    let constant = TensorProto { data_type: DataType::Bfloat16 as i32, dims: vec![0], ..Default::default() };
+    assert_eq!(with("Constant", AttributeProto { t: Some(constant), ..named("value") }), "bf16");
 }

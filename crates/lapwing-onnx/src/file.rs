@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::messages::tensor_proto::DataType;
-use crate::messages::{GraphProto, ModelProto};
+use crate::messages::type_proto::Value::TensorType;
+use crate::messages::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use bytes::Bytes;
 use prost::Message;
 
@@ -160,12 +161,24 @@ impl OnnxFile {
         self.operators.iter().any(|(operator, _)| matches!(operator.as_str(), "QuantizeLinear" | "DynamicQuantizeLinear"))
     }
 
-    /// The format in which it has weights: `fp16` or `bf16` if some are of half precision, else `fp32`.
+    /// The format of its numbers: `fp16` or `bf16` if weights, constants, casts, inputs or outputs are of half precision, else `fp32`.
     #[must_use]
-    pub fn weight_format(&self) -> &'static str {
+    pub fn number_format(&self) -> &'static str {
         let has = |kind: DataType| {
-            let weights = self.proto.graph.iter().flat_map(|graph| &graph.initializer);
-            weights.into_iter().any(|tensor| tensor.data_type == kind as i32)
+            let is_kind = |number: i32| number == kind as i32;
+            let of_port = |port: &ValueInfoProto| {
+                let kind = port.r#type.as_ref().and_then(|kind| kind.value.as_ref());
+                matches!(kind, Some(TensorType(tensor)) if is_kind(tensor.elem_type))
+            };
+            let of_attribute = |node: &NodeProto, attribute: &AttributeProto| {
+                let is_cast = node.op_type == "Cast" && attribute.name == "to" && attribute.i == i64::from(kind as i32);
+                is_cast || attribute.t.as_ref().is_some_and(|tensor| is_kind(tensor.data_type))
+            };
+            self.proto.graph.as_ref().is_some_and(|graph| {
+                graph.initializer.iter().any(|tensor| is_kind(tensor.data_type))
+                    || graph.input.iter().chain(&graph.output).any(of_port)
+                    || graph.node.iter().any(|node| node.attribute.iter().any(|attribute| of_attribute(node, attribute)))
+            })
         };
         match (has(DataType::Float16), has(DataType::Bfloat16)) {
             (true, _) => "fp16",

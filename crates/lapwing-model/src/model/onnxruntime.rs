@@ -31,7 +31,7 @@ impl OnnxRuntimeExecutor {
             found.unwrap_or(port).clone()
         };
         let inputs = session.inputs().iter().map(stated).collect();
-        let precision = file.map_or("fp32", OnnxFile::weight_format);
+        let precision = file.map_or("fp32", OnnxFile::number_format);
         let placement = match provider.0 {
             OrtProvider::Cpu => Placement::on_cpu(precision, fallback),
             OrtProvider::Cuda(device) | OrtProvider::TensorRt(device) => {

@@ -161,7 +161,7 @@ impl Tolerance {
     }
 
     fn of_precision(executor: &dyn Executor, file: Option<&OnnxFile>) -> Self {
-        let is_half = file.is_some_and(|file| file.weight_format() != "fp32") || executor.placement().precision != "fp32";
+        let is_half = file.is_some_and(|file| file.number_format() != "fp32") || executor.placement().precision != "fp32";
         if is_half { Self::HALF } else { Self::SINGLE }
     }
 }
