@@ -80,6 +80,11 @@ class Chat(http.server.ThreadingHTTPServer):
         self.tokens, self.error = tokens, error
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def __exit__(self, *of):
+        # its loop spins for ever on a socket that is closed under it
+        self.shutdown()
+        super().__exit__(*of)
+
 
 class ChatHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
