@@ -10,7 +10,9 @@ import shutil
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
+from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from engine import fixtures, gpu
 from engine.reference import Reference
@@ -210,6 +212,20 @@ def test_minilm_on_real_sentences(fakes, minilm, sentences, start_engine):
         reply = client.infer("minilm", feeds, outputs=["sentence_embedding"])
     assert reply.parameters["device"] == "cuda:0" and reply.outputs.keys() == {"sentence_embedding"}
     assert gpu.share(reply.outputs["sentence_embedding"], given(feeds)["sentence_embedding"], "fp16") <= 1
+    engine.process.stop()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_file_of_half_precision_runs_there_too(precision, fakes, mlp, tmp_path, start_engine):
+    path = tmp_path / "half.onnx"
+    onnx.save(convert_float_to_float16(onnx.load(mlp)), path)
+    engine, feeds = start_engine([("half", path)], *on(fakes), "--precision", precision), {"x": rows_of(5)["x"].astype(np.float16)}
+    with Rest(engine.port) as client:
+        reply = client.infer("half", feeds)
+    assert (reply.status, reply.parameters["device"], reply.parameters["executor"]) == (200, "cuda:0", "plan"), reply.error
+    wanted = Reference(path)(feeds)["y"]
+    assert reply.outputs["y"].dtype == wanted.dtype == np.float16
+    assert gpu.share(reply.outputs["y"], wanted, "fp16") <= 1
     engine.process.stop()
 
 
