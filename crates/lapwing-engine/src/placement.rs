@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Placement {
     /// `cpu`, or `cuda:0` and so on.
     pub device: String,
-    /// The GPU's name as its driver gives it; `None` on the CPU.
+    /// The GPU's name as its driver gives it, or of ONNX Runtime the execution provider's; `None` on the CPU.
     pub device_name: Option<String>,
     /// The number format of its products there: `fp32`, `tf32`, `fp16` or `int8`.
     pub precision: &'static str,

@@ -359,13 +359,13 @@ impl Config {
         if self.ort_provider.is_gpus() {
             let reason = match executor {
                 _ if !lapwing_engine::HAS_ONNXRUNTIME => {
-                    "needs ONNX Runtime, and this build was made without the feature onnxruntime"
+                    Some("needs ONNX Runtime, and this build was made without the feature onnxruntime")
                 }
-                _ if self.ort_lib == OrtLibrary::Off => "needs ONNX Runtime, but ort_lib is off",
-                Backend::Auto | Backend::OnnxRuntime => "",
-                _ => "has no effect while executor is another than auto or onnxruntime",
+                _ if self.ort_lib == OrtLibrary::Off => Some("needs ONNX Runtime, but ort_lib is off"),
+                Backend::Auto | Backend::OnnxRuntime => None,
+                _ => Some("has no effect while executor is another than auto or onnxruntime"),
             };
-            if !reason.is_empty() {
+            if let Some(reason) = reason {
                 checks.fault("ort_provider", self.ort_provider, reason);
             }
         }

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
+use ::rten::ThreadPool;
 use smallvec::SmallVec;
 
 use super::batch::{BatchResult, CallWork};
 use super::executor::{Executor, ExecutorName, Workspace};
 use super::ports::Ports;
 use lapwing_engine::clock::Stamp;
+use lapwing_engine::cpu::CpuExecutor;
 use lapwing_engine::placement::Placement;
-use lapwing_onnx::EngineError;
 use lapwing_onnx::tensor::{Datatype, Tensor, TensorSpec, narrowed, widened};
+use lapwing_onnx::{EngineError, GraphWork};
 use lapwing_plan::plan::Plan;
 
 /// An executor in single precision behind ports of half.
@@ -74,8 +76,21 @@ impl<E: Executor> Executor for HalfPorts<E> {
         self.single.notes()
     }
 
+    fn host(&self, workspace: &mut Workspace) -> Option<Arc<ThreadPool>> {
+        self.single.host(workspace)
+    }
+
+    fn work(&self, rows: usize) -> Option<GraphWork> {
+        self.single.work(rows)
+    }
+
     fn plan(&self) -> Option<&Plan> {
         self.single.plan()
+    }
+
+    // which knows what a run costs; a GPU's is not given out, because tools give it a call's tensors as they are
+    fn cpu_executor(&self) -> Option<&CpuExecutor> {
+        self.single.cpu_executor()
     }
 }
 

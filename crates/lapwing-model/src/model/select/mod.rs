@@ -115,9 +115,11 @@ fn faster(chosen: Selected, file: Option<&OnnxFile>, options: &ModelOptions) -> 
     }
     let made = OnnxRuntimeExecutor::new(serving, file, chosen.executor.placement().fallback.clone());
     // a GPU's provider is held against the CPU's as any executor is
-    let verification = match onnxruntime::reference(file, options) {
-        Ok(reference) if options.provider.is_gpus() => verify::compare(&made, &reference, file),
-        _ => chosen.verification.clone(),
+    let verification = if options.provider.is_gpus() {
+        let reference = onnxruntime::reference(file, options);
+        reference.map_or_else(Verification::NotCompared, |reference| verify::compare(&made, &reference, file))
+    } else {
+        chosen.verification.clone()
     };
     if let Verification::Differs(difference) = verification {
         let not_used = NotUsed { executor: ExecutorName::OnnxRuntime, reason: format!("by {}: {difference}", options.provider) };
@@ -258,15 +260,20 @@ fn planned(
     let single = ports.in_single_precision();
     let of_plan = single.as_ref().unwrap_or(ports);
     let (plan, fallback) = match plan_on_gpu::place(plan, of_plan, options)? {
-        Placing::Placed(gpu) if single.is_some() => return Ok(Ok(Selected::new(HalfPorts::new(gpu, ports.clone()), None))),
-        Placing::Placed(gpu) => return Ok(Ok(Selected::new(gpu, None))),
+        Placing::Placed(gpu) => return Ok(Ok(behind(ports, single.is_some(), gpu))),
         Placing::NotPlaced(plan, fallback) => (plan, fallback),
     };
-    let made = PlanOnCpu::new(plan, of_plan.clone(), options.plan.clone(), fallback).map(|cpu| match single {
-        Some(_) => Selected::new(HalfPorts::new(cpu, ports.clone()), None),
-        None => Selected::new(cpu, None),
-    });
-    Ok(made.map_err(|e| UnsupportedNode { node: e.node, operator: "plan".into(), reason: e.reason }))
+    let made = PlanOnCpu::new(plan, of_plan.clone(), options.plan.clone(), fallback);
+    Ok(made.map(|cpu| behind(ports, single.is_some(), cpu)).map_err(|e| UnsupportedNode {
+        node: e.node,
+        operator: "plan".into(),
+        reason: e.reason,
+    }))
+}
+
+/// A plan's executor behind the ports of its model.
+fn behind(ports: &Ports, are_half: bool, plan: impl Executor + 'static) -> Selected {
+    if are_half { Selected::new(HalfPorts::new(plan, ports.clone()), None) } else { Selected::new(plan, None) }
 }
 
 fn rten(file: &OnnxFile, ports: Ports, node: UnsupportedNode, options: &ModelOptions) -> Result<Selected, EngineError> {
