@@ -15,6 +15,7 @@ use super::server::{Received, serve};
 use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
 use crate::stack::stack;
+use crate::upstream::STREAM_WINDOW;
 use crate::{Config, ConnectionSettings, DataPlane, Levers, TraceSampling, Tracing, UpstreamProtocol, Upstreams};
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Stamp, TraceMark};
@@ -170,7 +171,14 @@ impl Case {
             connection: if is_slow || draw(2) == 0 { 1 << (20 + draw(4)) } else { 65_535 << draw(4) },
             frame: if draw(2) == 0 { 16_384 } else { 16_384 << draw(6) },
         };
-        Self { is_h2_client, is_h2_upstream, windows, exchanges, is_shared: draw(4) > 0, closes: draw(2) == 0 }
+        // neither is a window given for an upload whose server has left: its client leaves by closing the connection
+        let server_leaves = exchanges.iter().any(|exchange| matches!(exchange.end, End::ServerLeaves(_)));
+        let waits_for_ever = exchanges
+            .iter()
+            .any(|exchange| matches!(exchange.end, End::ClientLeaves(_)) && exchange.upload.length > STREAM_WINDOW as usize);
+        let (is_shared, closes) = (draw(4) > 0, draw(2) == 0);
+        let closes = closes || (is_h2_client && is_h2_upstream && server_leaves && waits_for_ever);
+        Self { is_h2_client, is_h2_upstream, windows, exchanges, is_shared, closes }
     }
 
     /// Whether somebody leaves: then the others' exchanges over the same connections may fail too.

@@ -33,7 +33,7 @@ impl Sender {
             spawn(leaves.run_until_cancelled_owned(connection));
             return Ok(Self::H1(sender));
         }
-        let mut builder = http2::Builder::new(Streams);
+        let mut builder = http2::Builder::new(Streams { leaves: leaves.clone() });
         builder.initial_stream_window_size(windows.stream).initial_connection_window_size(windows.connection);
         builder.max_frame_size(windows.frame);
         let (sender, connection) = builder.handshake(io).await.map_err(|error| format!("{error:?}"))?;

@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use futures_util::FutureExt;
 use hyper::rt::Executor;
+use tokio_util::sync::CancellationToken;
+
 use lapwing_net::simulated;
 
 /// What h2 asserts (`Counts::drop` in `proto/streams/counts.rs`).
@@ -27,12 +29,15 @@ fn tolerate(panic: Box<dyn Any + Send>) {
     }
 }
 
-/// Runs the streams of an HTTP/2 connection.
+/// Runs what hyper splits off an HTTP/2 connection, until its party leaves: of a client that is the connection itself, which goes on
+/// otherwise until its last stream has ended.
 #[derive(Clone)]
-pub(crate) struct Streams;
+pub(crate) struct Streams {
+    pub(crate) leaves: CancellationToken,
+}
 
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        spawn(stream);
+        spawn(self.leaves.clone().run_until_cancelled_owned(stream));
     }
 }

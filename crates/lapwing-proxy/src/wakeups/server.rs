@@ -74,7 +74,7 @@ async fn connection(stream: SimulatedStream, case: Arc<Case>, received: Arc<Rece
     let leaving = leaves.clone();
     let service = service_fn(move |request| answer(request, case.clone(), received.clone(), leaving.clone()));
     if is_h2 {
-        let mut builder = http2::Builder::new(Streams);
+        let mut builder = http2::Builder::new(Streams { leaves: leaves.clone() });
         builder.initial_stream_window_size(windows.stream).initial_connection_window_size(windows.connection);
         builder.max_frame_size(windows.frame);
         let _ = leaves.run_until_cancelled_owned(builder.serve_connection(io, service)).await;
