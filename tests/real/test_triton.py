@@ -124,7 +124,8 @@ def test_every_exchange_is_joined(run):
     for exchange in run.traced:
         stages = stages_of(exchange)
         assert {s: stages[s]["source"] for s in ONLY_TRACED} == dict.fromkeys(ONLY_TRACED, "traced"), exchange["stages"]
-        assert stages["forward"]["ns"] > 8e6 and stages["preprocessing"]["ns"] > 3e6 and stages["postprocessing"]["ns"] > 20e6
+        # what Triton has begun before it closes the first step is the next one's
+        assert stages["forward"]["ns"] > 8e6 and stages["preprocessing"]["ns"] > 2e6 and stages["postprocessing"]["ns"] > 20e6
 
 
 def test_each_is_named(run):

@@ -3,8 +3,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use futures_util::FutureExt;
 use hyper::rt::Executor;
 use tokio_util::sync::CancellationToken;
 
@@ -14,13 +15,42 @@ use lapwing_net::simulated;
 const ASSERTED: &str = "assertion failed: !self.has_streams()";
 
 /// Spawns a task of a party that may leave: any panic but h2's is the simulation's.
-pub(crate) fn spawn(task: impl Future<Output: 'static> + 'static) {
-    simulated::spawn(async move {
-        let mut task = Box::pin(task);
-        let ended = AssertUnwindSafe(task.as_mut()).catch_unwind().await.map(drop);
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
-        [ended, dropped].into_iter().filter_map(Result::err).for_each(tolerate);
-    });
+pub(crate) fn spawn(task: impl Future + 'static) {
+    simulated::spawn(Party(Some(Box::pin(task))));
+}
+
+/// A task, to its end or to that of the simulation.
+struct Party<F>(Option<Pin<Box<F>>>);
+
+impl<F> Party<F> {
+    fn end(&mut self) {
+        if let Some(task) = self.0.take()
+            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(task)))
+        {
+            tolerate(panic);
+        }
+    }
+}
+
+impl<F: Future> Future for Party<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(task) = &mut self.0 else { return Poll::Ready(()) };
+        match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx).is_pending())) {
+            Ok(true) => return Poll::Pending,
+            Ok(false) => {}
+            Err(panic) => tolerate(panic),
+        }
+        self.end();
+        Poll::Ready(())
+    }
+}
+
+impl<F> Drop for Party<F> {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 fn tolerate(panic: Box<dyn Any + Send>) {
