@@ -75,8 +75,8 @@ def test_more_rows_are_more_work(shadowed_forest):
     indebted = [one for one in of_model(shadowed_forest, "traced") if one.get("computational_debt")]
     optima = {one["work"]["row"]["amount"]: one["computational_debt"]["optimum_ps"] for one in indebted}
     assert sorted(optima) == [1, 2, 3, 4, 5]
-    # twice as many rows take at most twice the time: less, where a call has a part that is the same for all
-    assert all(optima[rows] < optima[rows + 1] <= 2 * optima[rows] for rows in range(1, 5)), optima
+    # twice as many rows take at most twice the time, rounded: less, where a call has a part that is the same for all
+    assert all(optima[rows] < optima[rows + 1] <= 2 * optima[rows] + 1 for rows in range(1, 5)), optima
 
 
 def test_a_runtime_that_tells_no_forward_has_no_debt_and_says_why(shadowed_forest):
