@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Reading, Shape, pause};
 use super::client::Sender;
-use super::parties::spawn;
 use super::server::{Received, serve};
 use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
@@ -20,7 +19,7 @@ use crate::{Config, ConnectionSettings, DataPlane, Levers, TraceSampling, Tracin
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{Stamp, TraceMark};
 use lapwing_metrics::Counter;
-use lapwing_net::simulated::{Progress, SimulatedAddress, Simulation, describe, draw, listen, pair};
+use lapwing_net::simulated::{Progress, SimulatedAddress, Simulation, describe, draw, listen, pair, spawn};
 use lapwing_net::{Target, Tasks};
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_settings::ConfigHandle;

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End, Exchange, Windows};
-use super::parties::{Streams, spawn};
-use lapwing_net::simulated::{SimulatedStream, draw};
+use super::parties::Streams;
+use lapwing_net::simulated::{SimulatedStream, draw, spawn};
 
 /// What sends requests over one connection.
 pub(crate) enum Sender {

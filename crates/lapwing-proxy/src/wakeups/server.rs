@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Broken, Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End};
-use super::parties::{Streams, spawn};
-use lapwing_net::simulated::{SimulatedStream, draw};
+use super::parties::Streams;
+use lapwing_net::simulated::{SimulatedStream, draw, spawn};
 
 /// What it got.
 #[derive(Debug, Default)]
