@@ -1,7 +1,8 @@
 //! Nodes that compute in 8 bits, written as what they mean: dequantize, compute in single precision, quantize. rten has no `QLinear`
-//! operators; and its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI).
+//! operators; its integer products end at the limits of 16 bits where the processor has no instruction that sums four of them (VNNI); and
+//! its `ConvInteger` pads with 0, not with the zero point.
 
-use super::known::{Known, attribute, integer, is_onnx};
+use super::known::{Known, attribute, integer, is_onnx, text};
 use super::nodes::{Nodes, Parts, whole, wholes};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
@@ -16,7 +17,7 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
     let mut parts = Parts::of(node);
     let written = match node.op_type.as_str() {
         "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[]),
-        "ConvInteger" if is_onnx(node) && saturates() => {
+        "ConvInteger" if is_onnx(node) && (saturates() || (is_padded(node) && !parts.input(2).is_empty())) => {
             let attributes = convolution(node, known.constant_of(parts.input(1)));
             parts.integer_product("Conv", &attributes)
         }
@@ -80,6 +81,12 @@ fn saturates() -> bool {
     }
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+/// Whether a convolution reads beyond its input.
+fn is_padded(node: &NodeProto) -> bool {
+    let has_pads = attribute(node, "pads").is_some_and(|pads| pads.ints.iter().any(|length| *length != 0));
+    has_pads || text(node, "auto_pad").is_some_and(|mode| !matches!(mode, "NOTSET" | "VALID"))
 }
 
 /// The attributes of a convolution, with the shape of its kernel.

@@ -5,7 +5,7 @@ use prost::Message;
 use super::{FLOAT, INT8, INT32, INT64, UINT8, answered, file, load, node, small};
 use lapwing_onnx::messages::{ModelProto, NodeProto};
 use lapwing_onnx::tensor::{Datatype, Tensor};
-use lapwing_testing::onnx::{f32s, int, port};
+use lapwing_testing::onnx::{f32s, int, ints, port, word};
 
 #[test]
 fn products_of_eight_bits_are_exact_on_every_processor() {
@@ -29,6 +29,19 @@ fn products_of_eight_bits_are_exact_on_every_processor() {
     let bytes = file(17, node("QLinearMatMul", &reads, vec![]), inputs(), constants, UINT8);
     // 255 · 0.5 · 127 · 0.01 · 3 / 4 + 10
     assert_eq!(answered(&bytes, call()).to_f64(), [131.0]);
+}
+
+#[test]
+fn a_convolution_of_eight_bits_pads_with_the_zero_point() {
+    let constants = vec![small("w", INT8, &[1, 2, 1, 3], &[1; 6]), small("z", UINT8, &[], &[10])];
+    let ports = || vec![port("x", UINT8, &[0, 2, 1, 2])];
+    let call =
+        || Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 2, 1, 2], data: vec![20, 30, 10, 10].into() };
+    for pads in [ints("pads", &[0, 1, 0, 1]), word("auto_pad", "SAME_UPPER")] {
+        let bytes = file(17, node("ConvInteger", &["x", "w", "z"], vec![pads]), ports(), constants.clone(), INT32);
+        // 10 and 20 beyond the zero point, and nothing beyond the ends
+        assert_eq!(answered(&bytes, vec![call()]).to_f64(), [30.0, 30.0]);
+    }
 }
 
 /// Numbers as `DynamicQuantizeLinear` writes them: whole, less the zero point, and their scale.
