@@ -3,7 +3,7 @@
 //! its `ConvInteger` pads with 0, not with the zero point.
 
 use super::known::{Known, attribute, integer, is_onnx, text};
-use super::nodes::{Nodes, Parts, whole, wholes};
+use super::nodes::{Nodes, Parts, whole, wholes, wholes_of};
 use lapwing_onnx::messages::tensor_proto::DataType;
 use lapwing_onnx::messages::{AttributeProto, NodeProto, TensorProto};
 
@@ -16,10 +16,14 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
     let is_microsoft = node.domain == "com.microsoft";
     let mut parts = Parts::of(node);
     let written = match node.op_type.as_str() {
-        "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[]),
+        "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[], None),
         "ConvInteger" if is_onnx(node) && (saturates() || (is_padded(node) && !parts.input(2).is_empty())) => {
             let attributes = convolution(node, known.constant_of(parts.input(1)));
-            parts.integer_product("Conv", &attributes)
+            let rank = known.rank(parts.input(1));
+            if rank.is_none() && !parts.input(3).is_empty() {
+                return Err("the rank of its weights is not known, and so not which axis their zero points are of");
+            }
+            parts.integer_product("Conv", &attributes, rank)
         }
         "QLinearMatMul" if is_onnx(node) => {
             let (a, b) = (parts.dequantized(0, None), parts.dequantized(3, Some(-1)));
@@ -116,15 +120,22 @@ impl Parts<'_> {
         self.made("Cast", &[name], &[whole("to", DataType::Float as i64)])
     }
 
-    /// `MatMulInteger` and `ConvInteger`: inputs are two tensors and their zero points.
-    fn integer_product(&mut self, kind: &str, attributes: &[AttributeProto]) -> bool {
+    /// `MatMulInteger` and `ConvInteger`: inputs are two tensors and their zero points, of weights with `filters` axes one for each of the
+    /// first or one for all.
+    fn integer_product(&mut self, kind: &str, attributes: &[AttributeProto], filters: Option<usize>) -> bool {
         let mut factors = Vec::new();
         for at in [0, 1] {
             let number = self.in_single(self.input(at));
             factors.push(match self.input(at + 2) {
                 "" => number,
                 zero => {
-                    let zero = self.in_single(zero);
+                    let mut zero = self.in_single(zero);
+                    if let Some(rank) = filters.filter(|_| at == 1) {
+                        let mut shape = vec![1; rank];
+                        shape[..1].fill(-1);
+                        let shape = self.stored(wholes_of(&shape));
+                        zero = self.made("Reshape", &[&zero, &shape], &[]);
+                    }
                     self.made("Sub", &[&number, &zero], &[])
                 }
             });

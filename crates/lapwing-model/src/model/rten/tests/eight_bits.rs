@@ -44,6 +44,17 @@ fn a_convolution_of_eight_bits_pads_with_the_zero_point() {
     }
 }
 
+#[test]
+fn a_convolution_of_eight_bits_has_a_zero_point_for_each_filter() {
+    // as many filters as a kernel is wide
+    let weights = small("w", INT8, &[3, 1, 1, 3], &[1; 9]);
+    let constants = vec![weights, small("z", UINT8, &[], &[10]), small("wz", INT8, &[3], &[1, 0, -1])];
+    let conv = node("ConvInteger", &["x", "w", "z", "wz"], vec![ints("pads", &[0, 1, 0, 1])]);
+    let bytes = file(17, conv, vec![port("x", UINT8, &[0, 1, 1, 2])], constants, INT32);
+    let call = Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![1, 1, 1, 2], data: vec![20, 30].into() };
+    assert_eq!(answered(&bytes, vec![call]).to_f64(), [0.0, 0.0, 30.0, 30.0, 60.0, 60.0]);
+}
+
 /// Numbers as `DynamicQuantizeLinear` writes them: whole, less the zero point, and their scale.
 fn quantized(numbers: &[f32]) -> (Vec<f32>, f32) {
     let (least, most) = numbers.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
