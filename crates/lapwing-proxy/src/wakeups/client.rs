@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End, Exchange, Windows};
-use super::parties::Streams;
+use super::streams::Streams;
 use lapwing_net::simulated::{SimulatedStream, draw, spawn};
 
 /// What sends requests over one connection.

@@ -9,6 +9,6 @@
 mod bodies;
 mod case;
 mod client;
-mod parties;
 mod server;
+mod streams;
 mod tests;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Broken, Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End};
-use super::parties::Streams;
+use super::streams::Streams;
 use lapwing_net::simulated::{SimulatedStream, draw, spawn};
 
 /// What it got.
