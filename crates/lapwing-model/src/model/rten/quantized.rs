@@ -16,17 +16,18 @@ pub(crate) fn node(node: &NodeProto, known: &Known, into: &mut Nodes) -> Result<
     let is_microsoft = node.domain == "com.microsoft";
     let mut parts = Parts::of(node);
     let written = match node.op_type.as_str() {
-        "MatMulInteger" if is_onnx(node) && saturates() => parts.integer_product("MatMul", &[], None),
+        "MatMulInteger" if is_onnx(node) && saturates() => parts.matrices(known),
         "ConvInteger" if is_onnx(node) && (saturates() || (is_padded(node) && !parts.input(2).is_empty())) => {
             let attributes = convolution(node, known.constant_of(parts.input(1)));
             let rank = known.rank(parts.input(1));
             if rank.is_none() && !parts.input(3).is_empty() {
                 return Err("the rank of its weights is not known, and so not which axis their zero points are of");
             }
-            parts.integer_product("Conv", &attributes, rank)
+            parts.integer_product("Conv", &attributes, [None, rank.map(|rank| by_axis(rank, 0))])
         }
         "QLinearMatMul" if is_onnx(node) => {
-            let (a, b) = (parts.dequantized(0, None), parts.dequantized(3, Some(-1)));
+            let rows = each_row(parts.input(1), known) || each_row(parts.input(2), known);
+            let (a, b) = (parts.dequantized(0, rows.then_some(-2)), parts.dequantized(3, Some(-1)));
             let product = parts.made("MatMul", &[&a, &b], &[]);
             parts.quantized(&product, 6)
         }
@@ -93,6 +94,17 @@ fn is_padded(node: &NodeProto) -> bool {
     has_pads || text(node, "auto_pad").is_some_and(|mode| !matches!(mode, "NOTSET" | "VALID"))
 }
 
+/// Whether a scale or zero point of a product's first factor has a number for each row.
+fn each_row(name: &str, known: &Known) -> bool {
+    let is_one = known.constant_of(name).is_some_and(|tensor| tensor.dims == [1]);
+    known.rank(name) == Some(1) && !is_one
+}
+
+/// The shape of numbers, one for each of an axis of a tensor.
+fn by_axis(rank: usize, axis: usize) -> Vec<i64> {
+    (0..rank).map(|at| if at == axis { -1 } else { 1 }).collect()
+}
+
 /// The attributes of a convolution, with the shape of its kernel.
 fn convolution(node: &NodeProto, weight: Option<&TensorProto>) -> Vec<AttributeProto> {
     let mut attributes = node.attribute.clone();
@@ -120,19 +132,21 @@ impl Parts<'_> {
         self.made("Cast", &[name], &[whole("to", DataType::Float as i64)])
     }
 
-    /// `MatMulInteger` and `ConvInteger`: inputs are two tensors and their zero points, of weights with `filters` axes one for each of the
-    /// first or one for all.
-    fn integer_product(&mut self, kind: &str, attributes: &[AttributeProto], filters: Option<usize>) -> bool {
+    fn matrices(&mut self, known: &Known) -> bool {
+        let rows = each_row(self.input(2), known).then(|| by_axis(2, 0));
+        self.integer_product("MatMul", &[], [rows, None])
+    }
+
+    /// `MatMulInteger` and `ConvInteger`: inputs are two factors and their zero points, which are first given the shapes that are named.
+    fn integer_product(&mut self, kind: &str, attributes: &[AttributeProto], shapes: [Option<Vec<i64>>; 2]) -> bool {
         let mut factors = Vec::new();
-        for at in [0, 1] {
+        for (at, shape) in shapes.into_iter().enumerate() {
             let number = self.in_single(self.input(at));
             factors.push(match self.input(at + 2) {
                 "" => number,
                 zero => {
                     let mut zero = self.in_single(zero);
-                    if let Some(rank) = filters.filter(|_| at == 1) {
-                        let mut shape = vec![1; rank];
-                        shape[..1].fill(-1);
+                    if let Some(shape) = shape {
                         let shape = self.stored(wholes_of(&shape));
                         zero = self.made("Reshape", &[&zero, &shape], &[]);
                     }
