@@ -59,6 +59,17 @@ fn a_convolution_of_eight_bits_pads_with_the_zero_point() {
 }
 
 #[test]
+fn a_convolution_of_eight_bits_is_the_same_in_every_row_of_a_batch() {
+    let constants = vec![small("w", INT8, &[2, 1, 2, 2], &[1, 2, 3, 4, -1, 0, 0, 1]), small("z", UINT8, &[], &[10])];
+    let conv = node("ConvInteger", &["x", "w", "z"], vec![]);
+    let bytes = file(17, conv, vec![port("x", UINT8, &[0, 1, 3, 3])], constants, INT32);
+    let row: Vec<u8> = (10..19).collect();
+    let call = Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![3, 1, 3, 3], data: row.repeat(3).into() };
+    let got = answered(&bytes, vec![call]).to_f64();
+    assert_eq!(got, [27.0, 37.0, 57.0, 67.0, 4.0, 4.0, 4.0, 4.0].repeat(3));
+}
+
+#[test]
 fn a_convolution_of_eight_bits_has_a_zero_point_for_each_filter() {
     // as many filters as a kernel is wide
     let weights = small("w", INT8, &[3, 1, 1, 3], &[1; 9]);
