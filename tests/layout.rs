@@ -30,6 +30,7 @@ const CRATES: &[&str] = &[
     "lapwing-engine",
     "lapwing-model",
     "lapwing-serving",
+    "lapwing-inject",
     "lapwing-console",
     "lapwing-demo",
     "lapwing-testing",

@@ -4,6 +4,7 @@ mod access_log;
 mod aggregate;
 mod check;
 pub mod cli;
+mod cluster;
 mod control;
 mod data;
 #[cfg(feature = "engine")]

@@ -6,7 +6,7 @@ use super::cli::Command;
 use super::file_watch::FileWatch;
 use super::reload::Reloading;
 use super::running::{self, Running};
-use super::{check, cli, demo, engine, log, replay, signals, upstream_flags};
+use super::{check, cli, cluster, demo, engine, log, replay, signals, upstream_flags};
 use crate::config::{self, Config, Loaded, Sources};
 use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
@@ -22,6 +22,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Serve(sources)) => serve(sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
         Ok(Command::Demo(args)) => demo::run_command(&args),
+        Ok(Command::Cluster(command)) => exit(cluster::run(&command)),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
         Ok(Command::Shadow(command)) => exit(shadow_report::run(&command).into()),
         Ok(Command::Stats(args)) => exit(stats::run(&args).into()),

@@ -49,6 +49,7 @@ pub mod memory;
 pub mod memory_tls;
 mod peer_closed;
 mod race;
+mod redirect;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
@@ -71,6 +72,7 @@ pub use listener::MemoryTlsListener;
 pub use listener::{BoundListener, Listener, RegisteredListener};
 pub use local::{LocalAddress, LocalListener, local};
 pub use peer_closed::PeerClosed;
+pub use redirect::{REDIRECT_TABLE, end_redirect, redirect};
 pub use server::{Peer, ServerLimits, serve};
 pub use socket::Socket;
 pub use target::{ConnectError, Target, TlsTo};

@@ -4,11 +4,11 @@
 mod completions;
 mod man;
 mod schema;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -16,12 +16,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use self::completions::CompletionShell;
 pub use self::man::ManArgs;
 pub use self::schema::SchemaArgs;
+use self::settings::Settings;
+pub use super::cluster::ClusterSub;
 use super::demo::DemoArgs;
 use super::engine::EngineSub;
 use super::replay::ReplayArgs;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
-use crate::config::{Flag, Sources};
+use crate::config::Sources;
 use lapwing_console::diagnose::DiagnoseArgs;
 use lapwing_console::fleet::{CompareArgs, MergeArgs};
 use lapwing_console::record::RecordArgs;
@@ -96,6 +98,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Replay a recording. The variables are those of the environment.
     Replay(ReplayArgs, Vec<(String, String)>),
+    /// Put Lapwing into the pods of a cluster.
+    Cluster(ClusterSub),
     /// Serve, inspect, time or quantize a model. The variables are those of the environment.
     Engine(EngineSub, Vec<(String, String)>),
 }
@@ -135,6 +139,7 @@ pub fn parse(
         Some(Sub::Merge(args)) => Command::Merge(args),
         Some(Sub::Compare(args)) => Command::Compare(args),
         Some(Sub::Replay(args)) => Command::Replay(*args, env),
+        Some(Sub::Cluster(command)) => Command::Cluster(command),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
 }
@@ -283,102 +288,14 @@ enum Sub {
         that are not there.\nExit code: 0; 66 if PAGE cannot be read, or has no place for a table.\n\n\
         Examples:\n  lapwing schema > lapwing.schema.json\n  lapwing schema --markdown\n  lapwing schema --markdown docs/CONFIGURATION.md")]
     Schema(SchemaArgs),
+    #[command(flatten)]
+    Cluster(ClusterSub),
     /// Serve ONNX models on the built-in engine; inspect, time or quantize one
     #[command(after_help = "`lapwing engine COMMAND --help` has examples.")]
     Engine {
         #[command(subcommand)]
         command: EngineSub,
     },
-}
-
-#[derive(Args)]
-struct Settings {
-    /// YAML file with any setting [env: LAPWING_CONFIG]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The model server: http://HOST:PORT, h2c://HOST:PORT or unix:/PATH [required: here, in the file or in the environment]
-    #[arg(long, value_name = "URL")]
-    upstream: Option<String>,
-
-    /// Address that clients connect to [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
-    listen: Option<String>,
-    /// Address of /stats, /exchanges and /metrics [default: 127.0.0.1:9464]
-    #[arg(long, value_name = "ADDRESS", help_heading = "Addresses")]
-    admin: Option<String>,
-
-    /// Address that receives OpenTelemetry spans over gRPC, or off [default: 127.0.0.1:4317]
-    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
-    otlp_grpc: Option<String>,
-    /// Address that receives OpenTelemetry spans over HTTP, or off [default: 127.0.0.1:4318]
-    #[arg(long, value_name = "ADDRESS", help_heading = "Spans")]
-    otlp_http: Option<String>,
-    /// Forward all received telemetry to this collector: http://HOST:4318, grpc://HOST:4317 or off [default: off]
-    #[arg(long, value_name = "URL", help_heading = "Spans")]
-    otlp_forward: Option<String>,
-    /// auto: keep the client's sampling decision, sample if there is none; force: always sample; off: no tracing [default: auto]
-    #[arg(long, value_name = "HOW", help_heading = "Spans")]
-    trace_sampling: Option<String>,
-
-    /// Copy sampled requests to another server, or to a model that the engine runs: URL or engine:FILE, after a name and = if
-    /// there are several [default: none]
-    #[arg(long = "shadow", value_name = "[NAME=]TARGET", help_heading = "Shadow")]
-    shadow_targets: Vec<String>,
-    /// The share of requests that are copied [default: 5%]
-    #[arg(long, value_name = "SHARE", help_heading = "Shadow")]
-    shadow_sample: Option<String>,
-
-    /// Add a Server-Timing field with the stages to responses [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    #[arg(help_heading = "Behaviour")]
-    respond_server_timing: Option<String>,
-    /// Threads that proxy requests; 0: one, or one for each processor that was set aside for the container, up to four [default: 0]
-    #[arg(long, value_name = "N", help_heading = "Behaviour")]
-    workers: Option<String>,
-    /// How long requests in flight may take to end after SIGTERM [default: 30s]
-    #[arg(long, value_name = "PERIOD", help_heading = "Behaviour")]
-    drain_timeout: Option<String>,
-    /// Log level: error, warn, info, debug or trace; per module as in info,lapwing_proxy=debug [default: info]
-    #[arg(long, value_name = "FILTER", help_heading = "Behaviour")]
-    log: Option<String>,
-    /// Format of log lines: text or json [default: text]
-    #[arg(long, value_name = "FORMAT", help_heading = "Behaviour")]
-    log_format: Option<String>,
-}
-
-impl Settings {
-    fn sources(self, env: Vec<(String, String)>) -> Sources {
-        let given = [
-            ("upstream", self.upstream),
-            ("listen", self.listen),
-            ("admin", self.admin),
-            ("otlp_grpc", self.otlp_grpc),
-            ("otlp_http", self.otlp_http),
-            ("otlp_forward", self.otlp_forward),
-            ("trace_sampling", self.trace_sampling),
-            ("respond_server_timing", self.respond_server_timing),
-            ("drain_timeout", self.drain_timeout),
-            ("log", self.log),
-            ("log_format", self.log_format),
-        ];
-        let flag = |(path, text): (&str, Option<String>)| {
-            text.map(|text| Flag { path: path.to_owned(), name: format!("--{}", path.replace('_', "-")), text })
-        };
-        let sample = self.shadow_sample.map(|text| Flag { path: "shadow.sample".into(), name: "--shadow-sample".into(), text });
-        let workers = self.workers.map(|text| Flag { path: "proxy.workers".into(), name: "--workers".into(), text });
-        let shadows = self.shadow_targets.into_iter().map(shadow_target);
-        Sources::new(self.config, env, given.into_iter().filter_map(flag).chain(sample).chain(workers).chain(shadows).collect())
-    }
-}
-
-/// The setting of `--shadow`: the target's name, or `shadow`, and its address.
-fn shadow_target(text: String) -> Flag {
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
-    let (name, address) = match text.split_once('=') {
-        Some((name, address)) if is_name(name) => (name.to_owned(), address.to_owned()),
-        _ => ("shadow".to_owned(), text),
-    };
-    Flag { path: format!("shadow.targets.{name}"), name: "--shadow".to_owned(), text: address }
 }
 
 #[derive(Args)]

@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::ValueEnum;
 
 use super::*;
+use crate::config::Flag;
 
 fn parsed(line: &str) -> Result<Command, clap::Error> {
     parsed_with(line, &[])

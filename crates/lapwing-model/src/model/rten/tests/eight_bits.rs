@@ -36,10 +36,12 @@ fn a_product_of_eight_bits_has_a_zero_point_for_each_row() {
     // as many rows as columns
     let constants = || vec![small("b", INT8, &[2, 1], &[1, 2]), small("z", UINT8, &[2], &[10, 20])];
     let inputs = || vec![port("x", UINT8, &[2, 2])];
-    let call = || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![2, 2], data: vec![10, 11, 21, 20].into() }];
+    let call =
+        || vec![Tensor { name: "x".into(), datatype: Datatype::Uint8, shape: vec![2, 2], data: vec![10, 11, 21, 20].into() }];
     let bytes = file(17, node("MatMulInteger", &["x", "b", "z"], vec![]), inputs(), constants(), INT32);
     assert_eq!(answered(&bytes, call()).to_f64(), [2.0, 1.0]);
-    let scales = [f32s("s", &[2], &[1.0, 3.0]), f32s("one", &[], &[1.0]), small("bz", INT8, &[], &[0]), small("yz", UINT8, &[], &[0])];
+    let scales =
+        [f32s("s", &[2], &[1.0, 3.0]), f32s("one", &[], &[1.0]), small("bz", INT8, &[], &[0]), small("yz", UINT8, &[], &[0])];
     let reads = ["x", "s", "z", "b", "one", "bz", "one", "yz"];
     let bytes = file(17, node("QLinearMatMul", &reads, vec![]), inputs(), [&constants()[..], &scales].concat(), UINT8);
     assert_eq!(answered(&bytes, call()).to_f64(), [2.0, 3.0]);

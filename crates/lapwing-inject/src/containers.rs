@@ -1,0 +1,92 @@
+//! The containers of an injection, for what was found in a pod.
+
+use serde_json::Value;
+
+use crate::ManifestError;
+use crate::changes::Changes;
+use crate::found::Found;
+use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
+use crate::pod::declared;
+use crate::sidecar::{
+    Amounts, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
+};
+
+/// Adds them to the pod.
+pub(crate) fn add_containers(
+    found: &Found,
+    way: Way,
+    options: &InjectOptions,
+    changes: &mut Changes,
+) -> Result<(), ManifestError> {
+    let is_native = options.kubernetes >= NATIVE_SIDECARS;
+    let spec: Vec<String> = found.pod.spec[found.object.path.len()..].to_vec();
+    let list = |key: &str| -> Vec<String> { spec.iter().cloned().chain([key.to_owned()]).collect() };
+    let mut first = Vec::new();
+    if way == Way::Redirect {
+        first.push((REDIRECT.to_owned(), redirect(found, options)));
+    }
+    let sidecar = (SIDECAR.to_owned(), sidecar(found, options, is_native));
+    // behind the pod's own init containers, which may fetch a model for minutes
+    if is_native {
+        first.push(sidecar);
+        return changes.items(&list("initContainers"), first);
+    }
+    changes.items(&list("initContainers"), first)?;
+    changes.items(&list("containers"), vec![sidecar])
+}
+
+fn redirect(found: &Found, options: &InjectOptions) -> Container {
+    let amounts = |cpu: &str, memory: &str| Amounts { cpu: Some(cpu.to_owned()), memory: Some(memory.to_owned()) };
+    Container {
+        name: REDIRECT,
+        image: options.image.clone(),
+        args: vec!["redirect".to_owned(), format!("--from={}", found.port.number), format!("--to={}", found.listen)],
+        resources: Resources { requests: amounts("10m", "16Mi"), limits: Amounts { cpu: None, memory: Some("64Mi".to_owned()) } },
+        security_context: SecurityContext::network_admin(),
+        ..Container::default()
+    }
+}
+
+fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container {
+    let mut args = vec![
+        format!("--upstream=http://127.0.0.1:{}", found.port.number),
+        format!("--listen=[::]:{}", found.listen),
+        format!("--admin=[::]:{}", found.admin),
+    ];
+    let taken: Vec<u16> = found.pod.containers().flat_map(|(_, container)| declared(container)).map(|port| port.number).collect();
+    for (port, receiver) in [(4317, "--otlp-grpc=off"), (4318, "--otlp-http=off")] {
+        if taken.contains(&port) {
+            args.push(receiver.to_owned());
+        }
+    }
+    args.extend(options.args.iter().cloned());
+    // alive, not ready: whether the server is ready is for its own probe to say, so that a pod is never unready because of Lapwing's view
+    let alive = |period_seconds: Option<u16>, failure_threshold: Option<u16>| Probe {
+        http_get: HttpGet { path: "/livez", port: found.admin },
+        period_seconds,
+        failure_threshold,
+    };
+    let wait = ["lapwing".to_owned(), "pre-stop".to_owned(), format!("--upstream=127.0.0.1:{}", found.port.number)];
+    let runs_as_root =
+        found.pod.value.get("securityContext").and_then(|context| context.get("runAsUser")).and_then(Value::as_u64) == Some(0);
+    Container {
+        name: SIDECAR,
+        image: options.image.clone(),
+        restart_policy: is_native.then_some("Always"),
+        args,
+        ports: vec![
+            Port { name: "lapwing", container_port: found.listen },
+            Port { name: "lapwing-admin", container_port: found.admin },
+        ],
+        startup_probe: is_native.then(|| alive(Some(1), Some(30))),
+        liveness_probe: Some(alive(None, None)),
+        readiness_probe: Some(alive(None, None)),
+        lifecycle: (!is_native).then(|| Lifecycle { pre_stop: PreStop { exec: Exec { command: wait.to_vec() } } }),
+        resources: Resources {
+            requests: Amounts { cpu: Some("100m".to_owned()), memory: Some("32Mi".to_owned()) },
+            // 20 to 30 are in use; a flood of spans fills the receiver's bounds, and they must fit
+            limits: Amounts { cpu: None, memory: Some("192Mi".to_owned()) },
+        },
+        security_context: SecurityContext { run_as_user: runs_as_root.then_some(65532), ..SecurityContext::default() },
+    }
+}

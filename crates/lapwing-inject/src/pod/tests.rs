@@ -1,0 +1,1 @@
+//! Servers and their ports, as manifests show them.

@@ -1,0 +1,134 @@
+//! The containers that are added to a pod, with the fields and their order as manifests have them.
+
+use serde::Serialize;
+
+/// The name of the sidecar.
+pub(crate) const SIDECAR: &str = "lapwing";
+/// The name of the container that leads the traffic to it.
+pub(crate) const REDIRECT: &str = "lapwing-redirect";
+
+/// A container.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Container {
+    pub(crate) name: &'static str,
+    pub(crate) image: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restart_policy: Option<&'static str>,
+    pub(crate) args: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ports: Vec<Port>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) startup_probe: Option<Probe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) liveness_probe: Option<Probe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) readiness_probe: Option<Probe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lifecycle: Option<Lifecycle>,
+    pub(crate) resources: Resources,
+    pub(crate) security_context: SecurityContext,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Port {
+    pub(crate) name: &'static str,
+    pub(crate) container_port: u16,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Probe {
+    pub(crate) http_get: HttpGet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) period_seconds: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failure_threshold: Option<u16>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HttpGet {
+    pub(crate) path: &'static str,
+    pub(crate) port: u16,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Lifecycle {
+    pub(crate) pre_stop: PreStop,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PreStop {
+    pub(crate) exec: Exec,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Exec {
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Resources {
+    pub(crate) requests: Amounts,
+    pub(crate) limits: Amounts,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Amounts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SecurityContext {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run_as_user: Option<u32>,
+    pub(crate) run_as_non_root: bool,
+    pub(crate) read_only_root_filesystem: bool,
+    pub(crate) allow_privilege_escalation: bool,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) seccomp_profile: SeccompProfile,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Capabilities {
+    pub(crate) drop: [&'static str; 1],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) add: Option<[&'static str; 1]>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SeccompProfile {
+    pub(crate) r#type: &'static str,
+}
+
+impl Default for SecurityContext {
+    /// As Kubernetes' profile `restricted` asks.
+    fn default() -> Self {
+        Self {
+            run_as_user: None,
+            run_as_non_root: true,
+            read_only_root_filesystem: true,
+            allow_privilege_escalation: false,
+            capabilities: Capabilities { drop: ["ALL"], add: None },
+            seccomp_profile: SeccompProfile { r#type: "RuntimeDefault" },
+        }
+    }
+}
+
+impl SecurityContext {
+    /// For who writes the rules of the pod's network: root with one capability.
+    pub(crate) fn network_admin() -> Self {
+        Self {
+            run_as_user: Some(0),
+            run_as_non_root: false,
+            capabilities: Capabilities { drop: ["ALL"], add: Some(["NET_ADMIN"]) },
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Manifests as people publish them (`tests/fixtures/manifests`): what is found in each, that only the sidecar comes in, that a second run
+//! changes nothing, and that removal gives the text back.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use lapwing_inject::{InjectOptions, InjectVerdict, Manifest, Way, inject, remove};
+use serde_json::Value;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/manifests")
+}
+
+/// A row of the answer key, which was written by hand.
+struct Expected {
+    file: String,
+    title: String,
+    container: String,
+    port: String,
+    way: String,
+    refused: String,
+}
+
+fn expected() -> Vec<Expected> {
+    let text = fs::read_to_string(folder().join("expected.tsv")).unwrap();
+    let row = |line: &str| {
+        let [file, kind, name, container, _server, port, way, refused] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let [file, container, port, way, refused] = [file, container, port, way, refused].map(str::to_owned);
+        Expected { file, title: format!("{kind}/{name}"), container, port, way, refused }
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+#[test]
+fn each_server_is_found_with_its_port_and_way() {
+    let mut faults = Vec::new();
+    for row in expected() {
+        let text = fs::read_to_string(folder().join(&row.file)).unwrap();
+        let made = inject(&text, &InjectOptions::default()).unwrap();
+        let report = made.reports.iter().find(|report| report.title == row.title);
+        let done = report.filter(|report| report.verdict == InjectVerdict::Injected).map(|report| report.lines.join("; "));
+        let wanted = [format!("in container {}, port {} (", row.container, row.port), format!("way {}", row.way)];
+        let is_right = match &done {
+            Some(lines) => row.refused == "-" && wanted.iter().all(|wanted| lines.contains(wanted)),
+            None => row.refused != "-",
+        };
+        if !is_right {
+            faults.push(format!("{} {}: {wanted:?}, refused {}, is {report:?}", row.file, row.title, row.refused));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Every file that can be injected, with each way that it can be.
+fn injected() -> Vec<(String, String, String)> {
+    let mut all = Vec::new();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|kind| kind == "yaml" || kind == "json")) {
+        let text = fs::read_to_string(path).unwrap();
+        for way in [None, Some(Way::Named), Some(Way::Redirect), Some(Way::Service)] {
+            let made = inject(&text, &InjectOptions { way, ..InjectOptions::default() }).unwrap();
+            if made.reports.iter().any(|report| report.verdict == InjectVerdict::Injected) {
+                let name = format!("{} {way:?}", path.file_name().unwrap().to_str().unwrap());
+                all.push((name, text.clone(), made.text));
+            }
+        }
+    }
+    assert!(all.len() > 200, "{} injections", all.len());
+    all
+}
+
+#[test]
+fn a_second_run_changes_nothing_and_removal_gives_the_text_back() {
+    for (name, before, after) in injected() {
+        let way = [Way::Named, Way::Redirect, Way::Service].into_iter().find(|way| name.ends_with(&format!("Some({way:?})")));
+        let again = inject(&after, &InjectOptions { way, ..InjectOptions::default() }).unwrap();
+        assert!(again.text == after, "{name}");
+        assert!(again.reports.iter().all(|report| report.verdict != InjectVerdict::Injected), "{name}: {:?}", again.reports);
+        // a word that had quotes, and was a number meanwhile, comes back without
+        let back = remove(&after).unwrap().text;
+        let different = back.lines().zip(before.lines()).find(|(back, before)| back.replace('"', "") != before.replace('"', ""));
+        assert!(different.is_none() && back.lines().count() == before.lines().count(), "{name}: {different:?}");
+    }
+}
+
+/// The places at which two values differ, of those that are in the first: what is new below is not among them.
+fn changed(before: &Value, after: &Value, path: &str, found: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (key, value) in before {
+                match after.get(key) {
+                    Some(after) => changed(value, after, &format!("{path}/{key}"), found),
+                    None => found.push(format!("{path}/{key} is gone")),
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() <= after.len() => {
+            for (at, (before, after)) in before.iter().zip(after).enumerate() {
+                changed(before, after, &format!("{path}/{at}"), found);
+            }
+        }
+        _ if before == after => {}
+        (Value::Null, _) => {}
+        _ => found.push(path.to_owned()),
+    }
+}
+
+#[test]
+fn nothing_else_changes() {
+    for (name, before, after) in injected() {
+        let mut found = Vec::new();
+        for (before, after) in Manifest::read(&before).unwrap().values().zip(Manifest::read(&after).unwrap().values()) {
+            changed(before, after, "", &mut found);
+        }
+        // the named way: the port's number and the probes that named it; the way by Services: where these lead
+        let is_meant = |path: &String| {
+            let named = ["/containerPort", "/httpGet/port", "/tcpSocket/port"].iter().any(|end| path.ends_with(end));
+            (named && !name.contains("Redirect") && !name.contains("Service"))
+                || (path.ends_with("/targetPort") && !name.contains("Redirect"))
+        };
+        found.retain(|path| !is_meant(path));
+        assert_eq!(found, Vec::<String>::new(), "{name}");
+    }
+}
