@@ -1,5 +1,5 @@
 //! Puts Lapwing into the pods of Kubernetes manifests: finds the model server and its port, brings the traffic to the sidecar, and takes
-//! all of it out again.
+//! all of it out again; by command, or when pods are made ([`webhook`]).
 //!
 //! ```
 //! use lapwing_inject::{InjectOptions, InjectVerdict, inject, remove};
@@ -31,6 +31,7 @@ mod plan;
 mod pod;
 mod record;
 mod sidecar;
+pub mod webhook;
 
 pub use injection::{InjectReport, InjectVerdict, Injection, inject, remove};
 pub use manifest::{Edit, Manifest, ManifestError};

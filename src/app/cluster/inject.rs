@@ -24,6 +24,22 @@ pub struct InjectArgs {
     /// Print what would change, line by line, instead of the manifest
     #[arg(long)]
     diff: bool,
+    #[command(flatten)]
+    sidecar: SidecarArgs,
+    /// The objects to inject into: KIND/NAME or NAME [default: those with a model server that is known, or the only one]
+    #[arg(long = "workload", value_name = "NAME", help_heading = "Server")]
+    workloads: Vec<String>,
+    /// The server's container, if the manifest does not show which it is
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    container: Option<String>,
+    /// The server's port, if the manifest does not show it
+    #[arg(long, value_name = "PORT", help_heading = "Server", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+}
+
+/// What the sidecar is like, and how traffic comes to it.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub(crate) struct SidecarArgs {
     /// The image with Lapwing [default: lapwing:VERSION]
     #[arg(long, value_name = "IMAGE", help_heading = "Sidecar")]
     image: Option<String>,
@@ -43,15 +59,21 @@ pub struct InjectArgs {
     /// Port of /stats, /metrics, /livez; the next that is free in the pod
     #[arg(long, value_name = "PORT", default_value = "9464", help_heading = "Traffic")]
     admin_port: u16,
-    /// The objects to inject into: KIND/NAME or NAME [default: those with a model server that is known, or the only one]
-    #[arg(long = "workload", value_name = "NAME", help_heading = "Server")]
-    workloads: Vec<String>,
-    /// The server's container, if the manifest does not show which it is
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
-    container: Option<String>,
-    /// The server's port, if the manifest does not show it
-    #[arg(long, value_name = "PORT", help_heading = "Server", value_parser = clap::value_parser!(u16).range(1..))]
-    port: Option<u16>,
+}
+
+impl SidecarArgs {
+    pub(crate) fn options(&self) -> InjectOptions {
+        let default = InjectOptions::default();
+        InjectOptions {
+            image: self.image.clone().unwrap_or(default.image),
+            way: self.way,
+            kubernetes: self.kubernetes,
+            listen: self.listen_port,
+            admin: self.admin_port,
+            args: self.args.clone(),
+            ..InjectOptions::default()
+        }
+    }
 }
 
 /// Injects, or takes out; the exit code.
@@ -131,16 +153,10 @@ fn line(report: &InjectReport) -> String {
 }
 
 fn options(args: &InjectArgs) -> InjectOptions {
-    let default = InjectOptions::default();
     InjectOptions {
-        image: args.image.clone().unwrap_or(default.image),
-        way: args.way,
         port: args.port,
         container: args.container.clone(),
         workloads: args.workloads.clone(),
-        kubernetes: args.kubernetes,
-        listen: args.listen_port,
-        admin: args.admin_port,
-        args: args.args.clone(),
+        ..args.sidecar.options()
     }
 }

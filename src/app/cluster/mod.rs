@@ -3,12 +3,14 @@
 mod inject;
 mod pre_stop;
 mod redirect;
+mod webhook;
 
 use clap::Subcommand;
 
 use self::inject::InjectArgs;
 use self::pre_stop::PreStopArgs;
 use self::redirect::RedirectArgs;
+use self::webhook::WebhookArgs;
 
 /// A command for Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -29,6 +31,14 @@ pub enum ClusterSub {
         kubectl get deploy ranker -o yaml | lapwing inject --remove - | kubectl apply -f -"
     )]
     Inject(InjectArgs),
+    /// Put Lapwing into pods when they are made: the admission webhook of a cluster
+    #[command(
+        after_help = "Answers AdmissionReview v1: POST /inject puts Lapwing into pods with the annotation lapwing.dev/inject: \"true\", POST\n\
+        /inject/namespace into all but those with \"false\". lapwing.dev/container, lapwing.dev/port and lapwing.dev/way say what a pod does\n\
+        not show. A pod into which nothing can be injected is made without Lapwing, with a warning. It asks the API server nothing.\n\n\
+        Examples:\n  lapwing webhook --tls-certificate /tls/tls.crt --tls-key /tls/tls.key --image registry.example/lapwing:0.1.0"
+    )]
+    Webhook(WebhookArgs),
     /// Lead what comes to a port from outside to another, in the network of this pod: what an injected init container runs
     #[command(
         after_help = "Writes one rule of nftables for IPv4 and IPv6 (Linux 5.2 and later); needs CAP_NET_ADMIN. What a process of the pod sends to the\n\
@@ -47,6 +57,7 @@ pub(crate) fn run(command: &ClusterSub) -> i32 {
     match command {
         ClusterSub::Inject(args) => inject::run(args),
         ClusterSub::Redirect(args) => redirect::run(args),
+        ClusterSub::Webhook(args) => webhook::run(args),
         ClusterSub::PreStop(args) => pre_stop::run(args),
     }
 }

@@ -1,0 +1,92 @@
+//! What the webhook counts, as OpenMetrics text.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The upper bounds of a review's time, in seconds: it takes less than a millisecond.
+const BOUNDS_S: [f64; 9] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.1, 1.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+/// The webhook's metrics.
+pub struct WebhookMetrics {
+    reviews: Family<ResultLabels, Counter>,
+    time: Histogram,
+    expiry: Gauge<f64, AtomicU64>,
+    reload_failures: Counter,
+    registry: Mutex<Registry>,
+}
+
+impl fmt::Debug for WebhookMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookMetrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for WebhookMetrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("lapwing_webhook");
+        let (reviews, time) = (Family::default(), Histogram::new(BOUNDS_S));
+        let (expiry, reload_failures) = (Gauge::default(), Counter::default());
+        registry.register(
+            "reviews",
+            "Reviews that were answered, by what became of the pod; malformed ones have another form.",
+            Family::clone(&reviews),
+        );
+        registry.register_with_unit(
+            "review_duration",
+            "Time from a review's last byte to its answer.",
+            Unit::Seconds,
+            time.clone(),
+        );
+        registry.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When the certificate expires, since 1970; 0 without one.",
+            Unit::Seconds,
+            Gauge::clone(&expiry),
+        );
+        registry.register(
+            "certificate_reload_failures",
+            "Certificates that could not be read again; the one before stays in force.",
+            Counter::clone(&reload_failures),
+        );
+        Self { reviews, time, expiry, reload_failures, registry: Mutex::new(registry) }
+    }
+}
+
+impl WebhookMetrics {
+    pub(crate) fn reviewed(&self, result: &'static str, seconds: f64) {
+        self.reviews.get_or_create(&ResultLabels { result }).inc();
+        self.time.observe(seconds);
+    }
+
+    /// When the certificate expires, in seconds since 1970.
+    pub fn set_expiry(&self, at_s: u64) {
+        self.expiry.set(at_s as f64);
+    }
+
+    /// A certificate could not be read again.
+    pub fn reload_failed(&self) {
+        self.reload_failures.inc();
+    }
+
+    /// All as OpenMetrics text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // a String takes all that is written
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());
+        text
+    }
+}
