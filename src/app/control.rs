@@ -46,7 +46,9 @@ const PROBE: Duration = Duration::from_secs(1);
 /// The phases of shutdown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases {
-    /// Cancelled first: no more connections, no more requests.
+    /// Cancelled when clients are to go elsewhere: requests are served on.
+    pub(crate) leaving: CancellationToken,
+    /// Cancelled first at the stop: no more connections, no more requests.
     pub(crate) accepting: CancellationToken,
     /// Cancelled when the last request has ended: the aggregator merges what waits, the forwarder sends what is queued, both end.
     pub(crate) profiling: CancellationToken,
@@ -160,6 +162,7 @@ impl Control {
             record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(upstreams.clone(), models.clone())),
             draining: phases.accepting.clone(),
+            leaving: phases.leaving.clone(),
             limits: limits(&whole, queue_capacity),
             started_unix_ns: clock::unix_ns(),
             started: Stamp::now(),

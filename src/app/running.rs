@@ -141,6 +141,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         upstreams: upstreams.placed,
         counters: counters.clone(),
         levers,
+        leave: phases.leaving.clone(),
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
     match data::spawn(listeners, &parts, &phases.accepting, &drain) {

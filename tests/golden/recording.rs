@@ -140,6 +140,7 @@ impl Recording {
             config_schema: Arc::default(),
             record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
             ready: Arc::new(|| Box::pin(async { Ok(()) })),
+            leaving: CancellationToken::new(),
             draining: CancellationToken::new(),
             limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 40, orphan_spans: 30 }),
             started_unix_ns: WALL_UNIX_NS,

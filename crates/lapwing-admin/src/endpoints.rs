@@ -10,7 +10,7 @@ use super::shadow::ShadowView;
 use super::split::SplitView;
 use super::stats::Stats;
 use super::trials::TrialView;
-use super::{handlers, page, query, record};
+use super::{handlers, leave, page, query, record};
 use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views::{DEFAULT_LIMIT, Exchanges, MAX_LIMIT};
@@ -229,6 +229,15 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             no(409, "another recording runs"),
         ],
         handler: || post(record::record),
+    },
+    Endpoint {
+        path: "/leave",
+        is_post: true,
+        is_guarded: true,
+        shows: "POST: clients are to go elsewhere: each connection ends with its next answer, and /readyz fails; from this machine or with the admin token",
+        parameters: &[],
+        answers: &[ok("it leaves", PLAIN), NO_TOKEN, no(403, "neither from this machine nor with the admin token")],
+        handler: || post(leave::leave),
     },
     Endpoint {
         path: "/config",

@@ -8,7 +8,8 @@ use lapwing_metrics::Counter;
 /// How long the upstream may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Succeeds when the upstream accepts connections, the hosted models are ready, no client waits for a file descriptor, and no shutdown has begun.
+/// Succeeds when the upstream accepts connections, the hosted models are ready, no client waits for a file descriptor, nobody
+/// asked it to leave, and no shutdown has begun.
 ///
 /// # Errors
 ///
@@ -16,6 +17,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) async fn readiness(surfaces: &Surfaces) -> Result<(), String> {
     if surfaces.draining.is_cancelled() {
         return Err("draining: lapwing is shutting down".to_owned());
+    }
+    if surfaces.leaving.is_cancelled() {
+        return Err("leaving: clients are to go elsewhere (/leave)".to_owned());
     }
     if surfaces.counters.get(Counter::ClientsWaiting) > 0 {
         let (clients, files) = (lapwing_net::client_connections(), lapwing_net::descriptors());

@@ -32,6 +32,7 @@
 //! #   admin_token: None,
 //! #   admin_token_for: lapwing_settings::AdminTokenFor::default(),
 //! #   record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
+//! #   leaving: tokio_util::sync::CancellationToken::new(),
 //! #   draining: tokio_util::sync::CancellationToken::new(),
 //! #   limits: ConfigHandle::fixed(lapwing_metrics::views::ProfilerLimits::default()),
 //! #   started_unix_ns: lapwing_ledger::clock::unix_ns(),
@@ -66,6 +67,7 @@ mod hdr;
 mod health;
 mod hosted;
 mod inferred;
+mod leave;
 mod openapi;
 mod otlp;
 mod page;

@@ -87,6 +87,8 @@ pub struct Surfaces {
     pub record: StartRecording,
     /// For `/readyz`, which waits two seconds for it.
     pub ready: Probe,
+    /// Cancelled by `/leave`: clients are to go elsewhere, so `/readyz` fails.
+    pub leaving: CancellationToken,
     /// Cancelled when shutdown begins: `/readyz` fails from then on, while the other paths are still served.
     pub draining: CancellationToken,
     /// Bounds for `/stats`.

@@ -17,6 +17,7 @@ pub mod admin_token;
 pub mod diagnose;
 pub mod fleet;
 mod inferred;
+pub mod leave;
 pub mod printable;
 pub mod record;
 pub mod shadow_report;

@@ -66,7 +66,11 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         period_seconds,
         failure_threshold,
     };
-    let wait = ["lapwing".to_owned(), "pre-stop".to_owned(), format!("--upstream=127.0.0.1:{}", found.port.number)];
+    // when the pod begins to end, before any container gets a signal; beside the server, it also has to outlive it
+    let mut leave = vec!["lapwing".to_owned(), "leave".to_owned(), format!("--admin=127.0.0.1:{}", found.admin)];
+    if !is_native {
+        leave.push(format!("--wait-for=127.0.0.1:{}", found.port.number));
+    }
     let runs_as_root =
         found.pod.value.get("securityContext").and_then(|context| context.get("runAsUser")).and_then(Value::as_u64) == Some(0);
     Container {
@@ -81,7 +85,7 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         startup_probe: is_native.then(|| alive(Some(1), Some(30))),
         liveness_probe: Some(alive(None, None)),
         readiness_probe: Some(alive(None, None)),
-        lifecycle: (!is_native).then(|| Lifecycle { pre_stop: PreStop { exec: Exec { command: wait.to_vec() } } }),
+        lifecycle: Some(Lifecycle { pre_stop: PreStop { exec: Exec { command: leave } } }),
         resources: Resources {
             requests: Amounts { cpu: Some("100m".to_owned()), memory: Some("32Mi".to_owned()) },
             // 20 to 30 are in use; a flood of spans fills the receiver's bounds, and they must fit

@@ -1,14 +1,13 @@
 //! The commands that put Lapwing into the pods of a cluster, and those that run in them.
 
 mod inject;
-mod pre_stop;
 mod redirect;
 mod webhook;
 
 use clap::Subcommand;
+use lapwing_console::leave::{self, LeaveArgs};
 
 use self::inject::InjectArgs;
-use self::pre_stop::PreStopArgs;
 use self::redirect::RedirectArgs;
 use self::webhook::WebhookArgs;
 
@@ -47,9 +46,13 @@ pub enum ClusterSub {
         Examples:\n  lapwing redirect --from 8000 --to 9463\n  lapwing redirect --end"
     )]
     Redirect(RedirectArgs),
-    /// Wait until the server has ended, as the preStop hook of a sidecar beside it
-    #[command(hide = true)]
-    PreStop(PreStopArgs),
+    /// Tell a running Lapwing that its clients are to go elsewhere, as the preStop hook of its container
+    #[command(
+        after_help = "Requests are served on, but each connection ends with its next answer, and /readyz fails. So clients that keep connections are\n\
+        gone before the server of the pod gets SIGTERM. `lapwing inject` writes the hook.\nExit code: 0; 69 if no Lapwing answers.\n\n\
+        Examples:\n  lapwing leave\n  lapwing leave --wait-for 127.0.0.1:8000      in a pod without native sidecars: stay until the server has gone"
+    )]
+    Leave(LeaveArgs),
 }
 
 /// Runs a command; its exit code.
@@ -58,6 +61,6 @@ pub(crate) fn run(command: &ClusterSub) -> i32 {
         ClusterSub::Inject(args) => inject::run(args),
         ClusterSub::Redirect(args) => redirect::run(args),
         ClusterSub::Webhook(args) => webhook::run(args),
-        ClusterSub::PreStop(args) => pre_stop::run(args),
+        ClusterSub::Leave(args) => leave::run(args).into(),
     }
 }

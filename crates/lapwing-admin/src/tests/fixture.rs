@@ -142,6 +142,7 @@ pub(crate) fn empty() -> Surfaces {
         config_schema: Arc::new(serde_json::json!({"type": "object", "required": ["upstream"]})),
         record: Arc::new(|_| Err("nothing is recorded here".to_owned())),
         ready: Arc::new(|| Box::pin(async { Ok(()) })),
+        leaving: CancellationToken::new(),
         draining: CancellationToken::new(),
         limits: ConfigHandle::fixed(ProfilerLimits { queue: 4096, pending: 8192, orphan_spans: 16_384 }),
         started_unix_ns: clock::unix_ns(),

@@ -1,6 +1,7 @@
-//! When a client's connection ends although the client would go on: Lapwing stops, or there is no upstream to carry its requests to.
+//! When a client's connection ends although the client would go on: Lapwing stops, its pod is taken away, or there is no upstream to carry its
+//! requests to.
 //!
-//! A connection without an upstream ends with its next answer, which says so. Over HTTP/2 the end is announced when no answer is under way, or
+//! A connection of one of the latter two ends with its next answer, which says so. Over HTTP/2 the end is announced when no answer is under way, or
 //! one has failed; at once only if the upstream did the same: some clients give up what is under way when they are told. One that is idle has a moment for one more request, so that the
 //! request does not meet the end on its way; then it is closed, as the upstream would have closed its own.
 
@@ -24,6 +25,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Ends {
     /// Lapwing stops.
     pub(crate) stop: CancellationToken,
+    /// Clients are to go elsewhere, while it still serves.
+    pub(crate) leave: CancellationToken,
     /// The upstream has gone.
     pub(crate) goodbye: CancellationToken,
     pub(crate) health: Arc<UpstreamHealth>,
@@ -36,6 +39,8 @@ pin_project! {
         stopping: WaitForCancellationFuture<'a>,
         #[pin]
         leaving: WaitForCancellationFuture<'a>,
+        #[pin]
+        upstream_leaving: WaitForCancellationFuture<'a>,
         is_stopping: bool,
         is_leaving: bool,
         health: &'a UpstreamHealth,
@@ -46,15 +51,17 @@ pin_project! {
 
 impl<'a> End<'a> {
     pub(crate) fn of(ends: &'a Ends) -> Self {
-        let (stopping, leaving) = (ends.stop.cancelled(), ends.goodbye.cancelled());
-        Self { stopping, leaving, is_stopping: false, is_leaving: false, health: &ends.health, grace: None }
+        let (stopping, leaving, upstream_leaving) = (ends.stop.cancelled(), ends.leave.cancelled(), ends.goodbye.cancelled());
+        Self { stopping, leaving, upstream_leaving, is_stopping: false, is_leaving: false, health: &ends.health, grace: None }
     }
 
     /// Looks whether the connection is to end; the task of `cx` is woken when it is.
     pub(crate) fn poll_signals(self: Pin<&mut Self>, cx: &mut Context<'_>) {
         let this = self.project();
         *this.is_stopping = *this.is_stopping || this.stopping.poll(cx).is_ready();
-        *this.is_leaving = *this.is_leaving || this.leaving.poll(cx).is_ready();
+        // both are asked, so that both wake
+        let (leaves, upstream_leaves) = (this.leaving.poll(cx).is_ready(), this.upstream_leaving.poll(cx).is_ready());
+        *this.is_leaving = *this.is_leaving || leaves || upstream_leaves;
     }
 
     /// Whether the connection is to end.

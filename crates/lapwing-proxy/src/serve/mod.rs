@@ -56,6 +56,8 @@ pub struct DataPlane {
     pub counters: Arc<Counters>,
     /// What a trial turns.
     pub levers: Levers,
+    /// Cancelled when clients are to go elsewhere, while requests are still served: then each connection ends with its next answer.
+    pub leave: CancellationToken,
 }
 
 /// The settings that a trial may turn while requests pass. Clones are the same levers.
@@ -106,7 +108,7 @@ pub(crate) async fn serve_with<S>(
         context.counters.bump(Counter::ConnectionsAccepted);
         let upstreams = ConnectionUpstreams::new((&first, &others), is_placed);
         let service = HyperService::new(source.clone(), meter.clone(), upstreams);
-        let ends = Ends { stop: stop.clone(), goodbye: health.goodbye(), health: health.clone() };
+        let ends = Ends { stop: stop.clone(), leave: parts.leave.clone(), goodbye: health.goodbye(), health: health.clone() };
         serve_client(accepted, (context, worker), meter, service, tasks.clone(), ends)
     });
     tokio::select! {

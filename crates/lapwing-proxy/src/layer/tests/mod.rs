@@ -149,8 +149,13 @@ impl Proxy {
         let observer = Arc::new(kept.clone());
         let config = Config::default();
         let settings = ConnectionSettings { config, hold, respond_server_timing: false, tracing, tap, observer };
-        let parts =
-            DataPlane { settings: ConfigHandle::fixed(settings), upstreams, counters: Arc::default(), levers: Levers::default() };
+        let parts = DataPlane {
+            settings: ConfigHandle::fixed(settings),
+            upstreams,
+            counters: Arc::default(),
+            levers: Levers::default(),
+            leave: CancellationToken::new(),
+        };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
         let address = listener.local_addr().unwrap();
         let listener = BoundListener::from(listener).registered().unwrap();
