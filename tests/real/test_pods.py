@@ -3,7 +3,6 @@ kubelet's order, a Service by nftables. All three ways, both families, restarts,
 
 import collections
 import http.client
-import json
 import shutil
 import signal
 import subprocess
@@ -303,13 +302,15 @@ def envoy_pod(pods, binary, folder):
 
 
 @pytest.mark.long
-def test_twenty_rollouts_beside_envoy_and_none(node, pods, binary, tmp_path):
-    """Lapwing loses nothing, and no more than Envoy, nor than the server alone."""
-    spec, target = parsed(NUMBERED)
-    lost = {
-        "lapwing": len(rollouts(node, lambda: pods(NUMBERED), 20).lost),
-        "envoy": len(rollouts(node, lambda: envoy_pod(pods, binary, tmp_path), 20).lost),
-        "none": len(rollouts(node, lambda: pods.begin(spec, target), 20).lost),
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("sidecar", ["lapwing", "envoy", "none"])
+def test_twenty_rollouts(node, pods, binary, tmp_path, sidecar):
+    """Lapwing loses nothing. What Envoy and the server alone lose here is printed, not judged."""
+    starts = {
+        "lapwing": lambda: pods(NUMBERED),
+        "envoy": lambda: envoy_pod(pods, binary, tmp_path),
+        "none": lambda: pods.begin(*parsed(NUMBERED)),
     }
-    print(json.dumps(lost))
-    assert lost["lapwing"] == 0, lost
+    load = rollouts(node, starts[sidecar], 20)
+    print(f"{sidecar}: {load.answers[200]} answered, {len(load.lost)} lost: {load.lost[:5]}")
+    assert sidecar != "lapwing" or load.lost == []

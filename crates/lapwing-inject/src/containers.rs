@@ -8,8 +8,13 @@ use crate::found::Found;
 use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
 use crate::pod::declared;
 use crate::sidecar::{
-    Amounts, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
+    Amounts, ConfigMap, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
+    Volume, VolumeMount,
 };
+
+/// The volume with Lapwing's configuration, and where it is mounted.
+const CONFIG: &str = "lapwing-config";
+const CONFIG_FOLDER: &str = "/etc/lapwing";
 
 /// Adds them to the pod.
 pub(crate) fn add_containers(
@@ -24,6 +29,10 @@ pub(crate) fn add_containers(
     let mut first = Vec::new();
     if way == Way::Redirect {
         first.push((REDIRECT.to_owned(), redirect(found, options)));
+    }
+    if let Some(name) = &options.config_map {
+        let volume = Volume { name: CONFIG, config_map: ConfigMap { name: name.clone() } };
+        changes.items(&list("volumes"), vec![(CONFIG.to_owned(), volume)])?;
     }
     let sidecar = (SIDECAR.to_owned(), sidecar(found, options, is_native));
     // behind the pod's own init containers, which may fetch a model for minutes
@@ -48,11 +57,13 @@ fn redirect(found: &Found, options: &InjectOptions) -> Container {
 }
 
 fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container {
-    let mut args = vec![
+    let has_config = options.config_map.is_some();
+    let mut args: Vec<String> = has_config.then(|| format!("--config={CONFIG_FOLDER}/lapwing.yaml")).into_iter().collect();
+    args.extend([
         format!("--upstream=http://127.0.0.1:{}", found.port.number),
         format!("--listen=[::]:{}", found.listen),
         format!("--admin=[::]:{}", found.admin),
-    ];
+    ]);
     let taken: Vec<u16> = found.pod.containers().flat_map(|(_, container)| declared(container)).map(|port| port.number).collect();
     for (port, receiver) in [(4317, "--otlp-grpc=off"), (4318, "--otlp-http=off")] {
         if taken.contains(&port) {
@@ -92,5 +103,9 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
             limits: Amounts { cpu: None, memory: Some("192Mi".to_owned()) },
         },
         security_context: SecurityContext { run_as_user: runs_as_root.then_some(65532), ..SecurityContext::default() },
+        volume_mounts: has_config
+            .then(|| VolumeMount { name: CONFIG, mount_path: CONFIG_FOLDER, read_only: true })
+            .into_iter()
+            .collect(),
     }
 }

@@ -85,10 +85,9 @@ pub fn inject(text: &str, options: &InjectOptions) -> Result<Injection, Manifest
     let after = clean.edited(&edits)?;
     // also what the API server has filled in since is as it would be
     if before.values().zip(after.values()).all(|(before, after)| covers(before, after)) {
-        reports
-            .iter_mut()
-            .filter(|report| report.verdict == InjectVerdict::Injected)
-            .for_each(|report| report.verdict = InjectVerdict::Unchanged);
+        for report in reports.iter_mut().filter(|report| report.verdict == InjectVerdict::Injected) {
+            (report.verdict, report.lines) = (InjectVerdict::Unchanged, Vec::new());
+        }
         return Ok(Injection { text: text.to_owned(), reports });
     }
     Ok(Injection { text: after.text().to_owned(), reports })

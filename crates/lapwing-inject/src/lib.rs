@@ -30,6 +30,7 @@ mod options;
 mod plan;
 mod pod;
 mod record;
+mod reporting;
 mod sidecar;
 pub mod webhook;
 

@@ -74,6 +74,10 @@ pub struct InjectOptions {
     pub admin: u16,
     /// Further arguments of Lapwing.
     pub args: Vec<String>,
+    /// The ConfigMap with Lapwing's configuration, in the key `lapwing.yaml`.
+    pub config_map: Option<String>,
+    /// Whether the server is started so that it reports its stages.
+    pub reporting: bool,
 }
 
 impl Default for InjectOptions {
@@ -88,6 +92,8 @@ impl Default for InjectOptions {
             listen: 9463,
             admin: 9464,
             args: Vec::new(),
+            config_map: None,
+            reporting: false,
         }
     }
 }

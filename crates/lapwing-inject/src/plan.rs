@@ -7,6 +7,7 @@ use crate::found::{Found, find};
 use crate::manifest::Edit;
 use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
 use crate::pod::{Declared, Object, Target, declared, policies, text};
+use crate::reporting::report;
 
 /// The changes of an object and of the Services that lead to it, and what a user has to know.
 pub(crate) struct Plan {
@@ -44,6 +45,9 @@ pub(crate) fn plan(object: &Object, objects: &[Object], options: &InjectOptions)
         Way::Service => change_services(&found, &mut plan, &mut lines).map_err(own)?,
     }
     lines.push(why);
+    if options.reporting {
+        lines.extend(report(&found, &mut changes).map_err(own)?);
+    }
     lines.extend(others(&found));
     lines.extend(beside(&found, objects, way));
     add_containers(&found, way, options, &mut changes).map_err(own)?;

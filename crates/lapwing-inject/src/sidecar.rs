@@ -28,6 +28,28 @@ pub(crate) struct Container {
     pub(crate) lifecycle: Option<Lifecycle>,
     pub(crate) resources: Resources,
     pub(crate) security_context: SecurityContext,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) volume_mounts: Vec<VolumeMount>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct VolumeMount {
+    pub(crate) name: &'static str,
+    pub(crate) mount_path: &'static str,
+    pub(crate) read_only: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Volume {
+    pub(crate) name: &'static str,
+    pub(crate) config_map: ConfigMap,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ConfigMap {
+    pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -46,6 +46,12 @@ pub(crate) struct SidecarArgs {
     /// A further argument of Lapwing, as in --arg=--trace-sampling=off
     #[arg(long = "arg", value_name = "ARGUMENT", allow_hyphen_values = true, help_heading = "Sidecar")]
     args: Vec<String>,
+    /// The ConfigMap with Lapwing's configuration, in the key lapwing.yaml
+    #[arg(long, value_name = "NAME", help_heading = "Sidecar")]
+    config_map: Option<String>,
+    /// Start the server so that it reports its stages, as `lapwing upstream-flags` says
+    #[arg(long, help_heading = "Server")]
+    reporting: bool,
     /// The cluster's version: sidecars are init containers that go on (1.29), or beside the server
     #[arg(long, value_name = "VERSION", default_value = "1.29", help_heading = "Sidecar")]
     kubernetes: KubernetesVersion,
@@ -71,6 +77,8 @@ impl SidecarArgs {
             listen: self.listen_port,
             admin: self.admin_port,
             args: self.args.clone(),
+            config_map: self.config_map.clone(),
+            reporting: self.reporting,
             ..InjectOptions::default()
         }
     }

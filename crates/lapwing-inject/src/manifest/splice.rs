@@ -31,6 +31,10 @@ pub(crate) fn spliced(text: &str, roots: &[&Node], edits: &[(usize, Edit)]) -> R
         from = range.end;
     }
     made.push_str(&text[from..]);
+    // a last line without an end stays so
+    if !text.ends_with('\n') && made.ends_with('\n') {
+        made.truncate(made.trim_end_matches(['\r', '\n']).len());
+    }
     Ok(made)
 }
 
@@ -122,11 +126,7 @@ impl Text<'_> {
         let stop = self.text[range.end..].find('\n').map_or(self.text.len(), |end| range.end + end + 1);
         // what ends in an end of line has nothing behind it there
         let stop = if self.text[..range.end].ends_with('\n') { range.end } else { stop };
-        let start = self.line_start(range.start);
-        // of a text whose last line has no end, that of the line before
-        let is_last = stop == self.text.len() && !self.text.ends_with('\n') && start > 0;
-        let line_end = if self.text[..start].ends_with("\r\n") { 2 } else { 1 };
-        if is_last { start - line_end..stop } else { start..stop }
+        self.line_start(range.start)..stop
     }
 
     /// Where the dash of an item of a block sequence is.

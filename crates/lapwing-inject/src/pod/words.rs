@@ -44,6 +44,20 @@ impl Words {
         })
     }
 
+    /// Whether one of the words is this, or where it is an option with `=`, sets this option otherwise or with its value apart.
+    pub(crate) fn has(&self, argument: &str) -> bool {
+        let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
+        // an option that may come several times is another one with another value
+        let is_repeated = value.is_some_and(|value| value.contains('='));
+        let is_it = |(at, word): (usize, &String)| match value {
+            _ if word == argument => true,
+            Some(value) if is_repeated => word == name && self.words.get(at + 1).is_some_and(|next| next == value),
+            Some(_) => word == name || word.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')),
+            None => false,
+        };
+        self.words.iter().enumerate().any(is_it)
+    }
+
     /// The value of the last of the options that are named so: `--port 8000`, `--port=8000`.
     pub(crate) fn option(&self, names: &[&str]) -> Option<&str> {
         self.words.iter().enumerate().rev().find_map(|(at, word)| {
