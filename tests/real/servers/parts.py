@@ -72,6 +72,23 @@ class Triton(Server):
     """Triton Inference Server on the CPU; it traces only the requests that come with a `traceparent` (rate 0)."""
 
     def start(self, start, folder, otlp_port):
+        binary, backends, env = self.install(folder)
+        models = folder / "models"
+        self.copy_models(models)
+        command = [binary, f"--model-repository={models}", f"--backend-directory={backends}"]
+        for name in ("http", "grpc", "metrics"):
+            command += [f"--{name}-address=127.0.0.1", f"--{name}-port={getattr(self, name)}"]
+        url = f"http://127.0.0.1:{otlp_port}/v1/traces"
+        traced = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0", "count=-1")
+        traced += (f"opentelemetry,url={url}", f"opentelemetry,bsp_schedule_delay={EXPORT_EVERY_MS}")
+        for one in traced:
+            command += ["--trace-config", one]
+        self.process = start("triton", [str(part) for part in command], env=env)
+        await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready"), 60)
+
+    @staticmethod
+    def install(folder):
+        """Puts it there as its wheel does not; (the program, the folder of its backends, the variables)."""
         python = python_of("triton")
         packages, version, shared = site_packages(python)
         # the wheel keeps a stub for each Python beside the backend; the backend wants one, executable, in its own folder
@@ -83,16 +100,6 @@ class Triton(Server):
         shutil.copy(installed / "bin/tritonserver", binary)
         stub.chmod(0o755)
         binary.chmod(0o755)
-        models = folder / "models"
-        self.copy_models(models)
-        command = [binary, f"--model-repository={models}", f"--backend-directory={backends}"]
-        for name in ("http", "grpc", "metrics"):
-            command += [f"--{name}-address=127.0.0.1", f"--{name}-port={getattr(self, name)}"]
-        url = f"http://127.0.0.1:{otlp_port}/v1/traces"
-        traced = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0", "count=-1")
-        traced += (f"opentelemetry,url={url}", f"opentelemetry,bsp_schedule_delay={EXPORT_EVERY_MS}")
-        for one in traced:
-            command += ["--trace-config", one]
         libraries = [packages / "nvidia_pytriton.libs", shared, os.environ.get("LD_LIBRARY_PATH")]
         env = dict(
             os.environ,
@@ -100,8 +107,7 @@ class Triton(Server):
             LD_LIBRARY_PATH=":".join(str(one) for one in libraries if one),
             PYTHONPATH=str(packages),
         )
-        self.process = start("triton", [str(part) for part in command], env=env)
-        await_ready(self.process, lambda: is_ready(f"{self.url}/v2/health/ready"), 60)
+        return binary, backends, env
 
     def copy_models(self, to):
         """Writes the model repository there."""
