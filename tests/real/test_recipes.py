@@ -24,7 +24,7 @@ pytestmark = pytest.mark.beside
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "examples/servers"
 sys.path.append(str(FOLDER))
-import generate as recipes  # noqa: E402
+import write_injected as recipes  # noqa: E402
 
 FOLDERS = recipes.recipes()
 CONFIGURED = sorted(name for name, folder in FOLDERS.items() if (folder / "lapwing.yaml").exists())
@@ -64,7 +64,7 @@ def sidecar(text):
 # --- what lies there
 
 def test_the_committed_manifests_are_what_the_command_makes(binary):
-    assert recipes.differing(binary) == [], f"run python3 examples/servers/generate.py {binary}"
+    assert recipes.differing(binary) == [], f"run python3 examples/servers/write_injected.py {binary}"
 
 
 def test_every_server_has_a_recipe_and_a_row(binary):

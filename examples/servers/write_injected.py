@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the file injected.yaml of each recipe: what `lapwing inject server.yaml` prints.
 
-usage: python3 examples/servers/generate.py [--check] [LAPWING]   (LAPWING: the command, `lapwing` by default;
+usage: python3 examples/servers/write_injected.py [--check] [LAPWING]   (LAPWING: the command, `lapwing` by default;
                                                                    --check writes nothing; its exit code is 1 if a file differs)
 """
 
