@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the dashboards, the rules and docs/DASHBOARDS.md from the code in source/.
+"""Writes the dashboards, the rules, the chart's copies of both, and docs/DASHBOARDS.md from the code in source/.
 
 usage: python3 dashboards/generate.py [--check]   (--check writes nothing; its exit code is 1 if a file is not what it would write)
 """
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+CHART = "deploy/charts/lapwing/files"
+"""A chart reads no file outside itself, so it has copies."""
 sys.dont_write_bytecode = True
 sys.path.append(str(ROOT / "dashboards"))
 from source import comparisons, documents, generative, health, rules, traffic  # noqa: E402
@@ -28,6 +30,8 @@ def files():
     """The text of each file, by its path in the repository."""
     found = {f"dashboards/grafana/{one.name}.json": json.dumps(one.json(), indent=1, ensure_ascii=False) + "\n" for one in DASHBOARDS}
     found["dashboards/prometheus/lapwing.rules.yaml"] = rules.text()
+    found |= {f"{CHART}/dashboards/{one.name}.json": found[f"dashboards/grafana/{one.name}.json"] for one in DASHBOARDS}
+    found[f"{CHART}/lapwing.rules.yaml"] = rules.text()
     found["docs/DASHBOARDS.md"] = documents.text(DASHBOARDS, rules.ALERTS)
     return found
 

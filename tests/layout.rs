@@ -60,6 +60,7 @@ const TOP: &[&str] = &[
     "crates",
     "dashboards",
     "deny.toml",
+    "deploy",
     "docs",
     "examples",
     "fuzz",
