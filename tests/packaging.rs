@@ -101,6 +101,12 @@ fn the_examples_name_this_version() {
     let image = format!("lapwing:{}", env!("CARGO_PKG_VERSION"));
     assert!(read("examples/kubernetes-sidecar.yaml").contains(&format!("image: {image} ")));
     assert!(read("Dockerfile").contains(&format!("-t {image} ")));
+    assert!(read("deploy/kustomize/component/workload.yaml").contains(&format!("image: {image}\n")));
+    let chart = read("deploy/charts/lapwing/Chart.yaml");
+    for key in ["version", "appVersion"] {
+        let line = format!("{key}: {}", env!("CARGO_PKG_VERSION"));
+        assert!(chart.lines().any(|l| l == line), "Chart.yaml: {line}");
+    }
 }
 
 /// The fenced blocks of a language in a document.

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 
@@ -15,9 +14,11 @@ GO = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "tmp/go
 CHART = ROOT / "deploy/charts/lapwing"
 KUSTOMIZE = ROOT / "deploy/kustomize"
 NAMESPACE = "lapwing-system"
-MODULES = {"monitoring.coreos.com": "github.com/prometheus-operator/prometheus-operator@*/example/prometheus-operator-crd/{group}_{plural}.yaml",
-           "cert-manager.io": "github.com/cert-manager/cert-manager@*/deploy/crds/{group}_{plural}.yaml"}
-"""Where the modules of Go with custom resources have their definitions."""
+MODULES = {
+    "monitoring.coreos.com": "github.com/prometheus-operator/prometheus-operator@*/example/prometheus-operator-crd/{group}_{plural}.yaml",
+    "cert-manager.io": "github.com/cert-manager/cert-manager@*/deploy/crds/{group}_{plural}.yaml",
+}
+"""Where modules of Go, which tests/run downloads, have the definitions of custom resources."""
 
 
 def tool(name):
@@ -66,16 +67,18 @@ def closed(schema):
     return made
 
 
+def definition(kind, group):
+    """The CustomResourceDefinition."""
+    pattern = MODULES[group].format(group=group, plural=kind.lower() + "s")
+    found = sorted((GO / "pkg/mod").glob(pattern))
+    if not found:
+        pytest.skip(f"no definitions of {group}: tests/run downloads the Go module {pattern.split('@')[0]}")
+    return yaml.load(found[-1].read_text(), yaml.CSafeLoader)
+
+
 def custom_resource(kind, group):
     """The validator of a custom resource."""
-    pattern = MODULES[group].format(group=group, plural=kind.lower() + "s")
-    module = pattern.split("@")[0]
-    escaped = re.sub("[A-Z]", lambda capital: "!" + capital[0].lower(), pattern)
-    found = sorted((GO / "pkg/mod").glob(escaped))
-    if not found:
-        pytest.skip(f"no definitions of {group}: tests/run downloads the Go module {module}")
-    definition = yaml.load(found[-1].read_text(), yaml.CSafeLoader)
-    served = next(one for one in definition["spec"]["versions"] if one["storage"])
+    served = next(one for one in definition(kind, group)["spec"]["versions"] if one["storage"])
     schema = closed(served["schema"]["openAPIV3Schema"])
     schema["properties"]["metadata"] = {"type": "object", "required": ["name", "namespace"]}
     return jsonschema_rs.validator_for(schema)
