@@ -230,6 +230,13 @@ def test_the_schema_is_closed_and_knows_every_value():
     assert {path for path in paths(values) if not path.startswith("resources.")} <= of_schema
 
 
+def test_the_values_of_the_documentation_are_there():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    text = (ROOT / "docs/KUBERNETES.md").read_text().split("## A webhook for the whole cluster")[1].split("\n## ")[0]
+    named = [name for row in re.findall(r"^(`[^|\n]*) \|", text, re.M) for name in re.findall("`([^`]+)`", row)]
+    assert len(named) > 9 and set(named) <= set(paths(values))
+
+
 def paths(values, path=""):
     for key, value in values.items():
         yield f"{path}{key}"
