@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::ManifestError;
+use super::error::ManifestError;
 
 /// A change at a path from the root of a document: keys of mappings, numbers of items.
 #[derive(Clone, Debug, PartialEq)]

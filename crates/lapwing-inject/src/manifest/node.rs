@@ -6,7 +6,7 @@ use std::ops::Range;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 use serde_json::{Map, Value};
 
-use super::ManifestError;
+use super::error::ManifestError;
 
 /// The most nodes that a text may stand for once its aliases are written out.
 const MAX_NODES: usize = 1_000_000;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use granit_parser::ScalarStyle;
 
-use super::ManifestError;
 use super::edit::{Change, Edit, Fragment, PRETTY};
+use super::error::ManifestError;
 use super::node::{Entry, Kind, Node, last_byte, plain};
 
 /// The text with all changes. Their places are those of the text as it was.

@@ -131,3 +131,9 @@ pub(crate) fn items<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a
 pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(value, |value, part| value.get(part))?.as_str()
 }
+
+/// A port as a number, also one in quotes.
+pub(crate) fn number(value: &Value) -> Option<u16> {
+    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))?;
+    u16::try_from(number).ok().filter(|port| *port > 0)
+}

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::object::{items, text};
+use super::object::{items, number, text};
 use super::server::{Serving, is_http};
 use super::service::{Route, Target};
 
@@ -33,12 +33,6 @@ pub(crate) fn declared(container: &Value) -> Vec<Declared<'_>> {
     ports
         .filter_map(|(at, port)| of((at, port)).map(|(at, number)| Declared { at, number, name: text(port, &["name"]) }))
         .collect()
-}
-
-/// A port as a number, also one in quotes.
-pub(crate) fn number(value: &Value) -> Option<u16> {
-    let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))?;
-    u16::try_from(number).ok().filter(|port| *port > 0)
 }
 
 impl Serving<'_> {

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::object::{Object, Pod, items, text};
-use super::port::number;
+use super::object::{Object, Pod, items, number, text};
 
 /// One port of a Service that leads to a pod.
 #[derive(Clone, Debug)]
