@@ -104,7 +104,7 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         },
         security_context: SecurityContext { run_as_user: runs_as_root.then_some(65532), ..SecurityContext::default() },
         volume_mounts: has_config
-            .then(|| VolumeMount { name: CONFIG, mount_path: CONFIG_FOLDER, read_only: true })
+            .then_some(VolumeMount { name: CONFIG, mount_path: CONFIG_FOLDER, read_only: true })
             .into_iter()
             .collect(),
     }
