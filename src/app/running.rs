@@ -16,6 +16,7 @@ use super::in_force::InForce;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
+use super::threads::join;
 use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
@@ -257,10 +258,6 @@ impl Running {
             || self.engine.as_ref().is_some_and(Hosted::has_failed)
             || self.data.iter().any(JoinHandle::is_finished)
     }
-}
-
-fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {

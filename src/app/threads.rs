@@ -28,3 +28,8 @@ where
     let run = move || runtime.block_on(async { run().await });
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Thread)
 }
+
+/// Waits for a thread to end; the error with which it did.
+pub(crate) fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+}

@@ -3,19 +3,19 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-use crate::manifest::{Edit, ManifestError};
+use crate::manifest::{Edit, ManifestError, pointer};
 use crate::pod::Object;
-use crate::record::{INJECTED, Record, pointer};
+use crate::record::{INJECTED, Record};
 
 /// Changes of one object.
 pub(crate) struct Changes<'a> {
     object: &'a Object<'a>,
     edits: Vec<Edit>,
-    pub(crate) record: Record,
+    record: Record,
 }
 
 /// A mapping with its keys in their order.
-pub(crate) struct Ordered<T>(pub(crate) Vec<(String, T)>);
+struct Ordered<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for Ordered<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

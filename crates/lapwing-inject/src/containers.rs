@@ -24,8 +24,7 @@ pub(crate) fn add_containers(
     changes: &mut Changes,
 ) -> Result<(), ManifestError> {
     let is_native = options.kubernetes >= NATIVE_SIDECARS;
-    let spec: Vec<String> = found.pod.spec[found.object.path.len()..].to_vec();
-    let list = |key: &str| -> Vec<String> { spec.iter().cloned().chain([key.to_owned()]).collect() };
+    let list = |key: &str| -> Vec<String> { found.pod.spec.iter().cloned().chain([key.to_owned()]).collect() };
     let mut first = Vec::new();
     if way == Way::Redirect {
         first.push((REDIRECT.to_owned(), redirect(found, options)));

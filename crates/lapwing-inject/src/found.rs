@@ -145,7 +145,6 @@ impl Found<'_> {
 
     /// The path of the server's container, from its object.
     pub(crate) fn container(&self) -> Vec<String> {
-        let spec = &self.pod.spec[self.object.path.len()..];
-        spec.iter().cloned().chain(["containers".to_owned(), self.serving.at.to_string()]).collect()
+        self.pod.spec.iter().cloned().chain(["containers".to_owned(), self.serving.at.to_string()]).collect()
     }
 }

@@ -57,8 +57,7 @@ pub(crate) fn plan(object: &Object, objects: &[Object], options: &InjectOptions)
     } else {
         Vec::new()
     };
-    let metadata: Vec<String> = found.pod.metadata[object.path.len()..].to_vec();
-    let edits = changes.annotated(&metadata, annotations).map_err(own)?;
+    let edits = changes.annotated(&found.pod.metadata, annotations).map_err(own)?;
     plan.edits.extend(edits.into_iter().map(|edit| (object.document, edit)));
     plan.lines = lines;
     Ok(plan)

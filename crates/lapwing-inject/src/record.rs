@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::manifest::Edit;
+use crate::manifest::{Edit, pointer};
 use crate::pod::Object;
 
 /// The annotation of what Lapwing has changed.
@@ -27,11 +27,6 @@ pub(crate) struct Record {
     /// Lists and mappings that were not there before, or had nothing in them, as `was` says then.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) made: Vec<String>,
-}
-
-/// A path as a JSON Pointer (RFC 6901).
-pub(crate) fn pointer(path: &[String]) -> String {
-    path.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 fn parts(pointer: &str) -> Vec<String> {

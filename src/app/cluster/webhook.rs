@@ -18,7 +18,7 @@ use super::inject::SidecarArgs;
 use crate::app::file_watch::FileWatch;
 use crate::app::log;
 use crate::app::signals::{self, Signals, Watched};
-use crate::app::threads::spawn;
+use crate::app::threads::{join, spawn};
 use crate::config::LogFormat;
 
 const BACKLOG: u32 = 1024;
@@ -93,10 +93,6 @@ fn serve(args: &WebhookArgs) -> Result<(), Box<dyn std::error::Error>> {
     let reviews = join(reviews);
     ended.cancel();
     Ok(reviews.and(join(admin))?)
-}
-
-fn join(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
 struct Serving {

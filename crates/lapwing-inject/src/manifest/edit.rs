@@ -116,7 +116,7 @@ impl Edit {
 
     /// The path as a JSON Pointer (RFC 6901).
     pub(crate) fn pointer(&self) -> String {
-        self.path.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
+        pointer(&self.path)
     }
 
     /// It as an operation of a JSON Patch (RFC 6902).
@@ -129,6 +129,11 @@ impl Edit {
             Change::Remove => json!({"op": "remove", "path": path}),
         }
     }
+}
+
+/// A path as a JSON Pointer (RFC 6901).
+pub(crate) fn pointer(path: &[String]) -> String {
+    path.iter().map(|part| format!("/{}", part.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
 fn owned<P: AsRef<str>>(path: &[P]) -> Vec<String> {

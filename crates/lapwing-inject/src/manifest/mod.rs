@@ -11,6 +11,7 @@ mod tests;
 use serde_json::Value;
 
 pub use self::edit::Edit;
+pub(crate) use self::edit::pointer;
 pub use self::error::ManifestError;
 use self::node::Node;
 

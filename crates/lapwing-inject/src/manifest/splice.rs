@@ -13,7 +13,6 @@ pub(crate) fn spliced(text: &str, roots: &[&Node], edits: &[(usize, Edit)]) -> R
     let text_of =
         Text { text, line_end: if text.contains("\r\n") { "\r\n" } else { "\n" }, is_json: text.trim_start().starts_with('{') };
     let mut pieces: Vec<(Range<usize>, String)> = Vec::new();
-    // changes at a collection that is not written yet come together
     for (at, edit) in edits {
         let root = roots.get(*at).ok_or_else(|| ManifestError::NoPath(edit.pointer()))?;
         pieces.push(text_of.piece(root, edit)?);

@@ -15,9 +15,9 @@ pub(crate) struct Object<'a> {
 /// The pod that an object describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod<'a> {
-    /// From the document's root to what has the pod's labels and annotations.
+    /// From its object to what has the pod's labels and annotations.
     pub(crate) metadata: Vec<String>,
-    /// From the document's root to its containers' parent.
+    /// From its object to its containers' parent.
     pub(crate) spec: Vec<String>,
     pub(crate) value: &'a Value,
     pub(crate) labels: Option<&'a Value>,
@@ -84,17 +84,12 @@ impl<'a> Object<'a> {
     pub(crate) fn pod(&self) -> Option<Pod<'a>> {
         if self.is_inference_service() {
             let value = self.value.get("spec")?.get("predictor")?;
-            return Some(Pod {
-                metadata: self.below(&["metadata"]),
-                spec: self.below(&["spec", "predictor"]),
-                value,
-                labels: None,
-            });
+            return Some(Pod { metadata: owned(&["metadata"]), spec: owned(&["spec", "predictor"]), value, labels: None });
         }
         let is_own = GROUPS.contains(&self.group());
         let (_, path) = TEMPLATES.iter().find(|(kind, _)| is_own && *kind == self.kind())?;
         let template = path.iter().try_fold(self.value, |value, part| value.get(part))?;
-        let below = |last: &str| self.below(&[*path, &[last]].concat());
+        let below = |last: &str| owned(&[*path, &[last]].concat());
         Some(Pod {
             metadata: below("metadata"),
             spec: below("spec"),
@@ -102,24 +97,22 @@ impl<'a> Object<'a> {
             labels: template.get("metadata").and_then(|metadata| metadata.get("labels")),
         })
     }
-
-    /// A path of this object, from its document's root.
-    pub(crate) fn below(&self, path: &[&str]) -> Vec<String> {
-        self.path.iter().cloned().chain(path.iter().map(|part| (*part).to_owned())).collect()
-    }
 }
 
 impl<'a> Pod<'a> {
     /// The annotations that its pods get.
     pub(crate) fn annotations(&self, object: &Object<'a>) -> Option<&'a Value> {
-        let path = &self.metadata[object.path.len()..];
-        path.iter().try_fold(object.value, |value, part| value.get(part))?.get("annotations")
+        self.metadata.iter().try_fold(object.value, |value, part| value.get(part))?.get("annotations")
     }
 
     /// Its containers that run beside one another, each with its number.
     pub(crate) fn containers(&self) -> impl Iterator<Item = (usize, &'a Value)> {
         items(self.value, "containers").enumerate()
     }
+}
+
+fn owned(path: &[&str]) -> Vec<String> {
+    path.iter().map(|part| (*part).to_owned()).collect()
 }
 
 /// The items of a list; none if it is not there.

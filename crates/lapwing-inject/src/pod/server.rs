@@ -77,7 +77,7 @@ pub(crate) fn has_known(pod: &Pod) -> bool {
 }
 
 impl<'a> Serving<'a> {
-    fn of(at: usize, container: &'a Value) -> Self {
+    pub(crate) fn of(at: usize, container: &'a Value) -> Self {
         let words = Words::of(container);
         let image = text(container, &["image"]).unwrap_or_default();
         let name = text(container, &["name"]).unwrap_or_default();
