@@ -9,6 +9,7 @@ mod control;
 mod data;
 #[cfg(feature = "engine")]
 mod demo;
+mod doctor;
 #[cfg(feature = "engine")]
 pub mod engine;
 mod file_watch;
@@ -22,6 +23,7 @@ mod reload;
 mod replay;
 mod run;
 mod running;
+mod service_manager;
 mod shadow;
 mod signals;
 mod start_error;

@@ -3,7 +3,9 @@
 use super::file_watch::FileWatch;
 use super::identities::IdentityWatch;
 use super::log::LogFilter;
+use super::run::serving;
 use super::running::Running;
+use super::service_manager;
 use super::signals::Watched;
 use crate::config::Sources;
 
@@ -21,7 +23,8 @@ impl Watched for Reloading<'_> {
         let interval = self.running.config().config.config.watch.on().map(|period| period.get());
         if let Some(interval) = interval {
             if self.watch.has_changed(interval) {
-                self.reload("the file has changed");
+                // the log has why not
+                let _ = self.reload("the file has changed");
             }
             self.identities.iter_mut().for_each(|identity| identity.look(interval));
         }
@@ -29,13 +32,17 @@ impl Watched for Reloading<'_> {
     }
 
     fn hang_up(&mut self) {
-        self.reload("SIGHUP");
+        service_manager::reloading();
+        let failure = self.reload("SIGHUP").err();
         self.identities.iter_mut().for_each(|identity| identity.reload("SIGHUP"));
+        let failure = failure.map(|failure| format!("; {failure}")).unwrap_or_default();
+        service_manager::ready(&format!("{}{failure}", serving(self.running)));
     }
 }
 
 impl Reloading<'_> {
-    fn reload(&mut self, why: &str) {
+    /// Loads the configuration again; without success, says so in a line.
+    fn reload(&mut self, why: &str) -> Result<(), String> {
         self.watch.begin();
         match self.running.reload(&self.sources) {
             Ok(reloaded) => {
@@ -46,10 +53,13 @@ impl Reloading<'_> {
                 }
                 reloaded.loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
                 self.filter.set(&reloaded.loaded.config.log);
+                Ok(())
             }
             Err(faults) => {
-                tracing::error!("{why}: {} in the configuration, so nothing of it is in force", super::check::count(&faults));
+                let failure = format!("{} in the configuration, so nothing of it is in force", super::check::count(&faults));
+                tracing::error!("{why}: {failure}");
                 faults.iter().for_each(|fault| tracing::error!("{fault}"));
+                Err(failure)
             }
         }
     }

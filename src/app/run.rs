@@ -6,7 +6,7 @@ use super::cli::Command;
 use super::file_watch::FileWatch;
 use super::reload::Reloading;
 use super::running::{self, Running};
-use super::{check, cli, cluster, demo, engine, log, replay, signals, upstream_flags};
+use super::{check, cli, cluster, demo, doctor, engine, log, replay, service_manager, signals, upstream_flags};
 use crate::config::{self, Config, Loaded, Sources};
 use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
@@ -21,6 +21,7 @@ pub fn run() -> ExitCode {
     match cli::parse(std::env::args_os(), std::env::vars_os()) {
         Ok(Command::Serve(sources)) => serve(sources),
         Ok(Command::Check(sources)) => exit(check::check(&sources)),
+        Ok(Command::Doctor(args, sources)) => exit(doctor::run(&args, &sources)),
         Ok(Command::Demo(args)) => demo::run_command(&args),
         Ok(Command::Cluster(command)) => exit(cluster::run(&command)),
         Ok(Command::Engine(command, env)) => engine::run(&command, env),
@@ -69,9 +70,12 @@ fn serve(sources: Sources) -> ExitCode {
     };
     match start(&loaded) {
         Ok(mut running) => {
+            service_manager::ready(&serving(&running));
             let identities = running.take_watches();
             let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, identities, filter });
-            tracing::info!(drain_timeout = %running.config().config.drain_timeout, "{by}: draining; a second signal ends at once");
+            let drain_timeout = running.config().config.drain_timeout;
+            service_manager::stopping(drain_timeout);
+            tracing::info!(%drain_timeout, "{by}: draining; a second signal ends at once");
             end(running)
         }
         Err(code) => code,
@@ -96,6 +100,12 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
         "lapwing {} is ready", env!("CARGO_PKG_VERSION")
     );
     Ok(running)
+}
+
+/// What it does, for the service manager to show.
+pub(crate) fn serving(running: &Running) -> String {
+    let (at, loaded) = (running.addresses(), running.config());
+    format!("requests to {} go to {}; figures are on {}", at.listen, upstreams(&loaded.config), at.admin)
 }
 
 /// Where requests go: the upstream, or each of several by name.

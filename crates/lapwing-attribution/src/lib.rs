@@ -45,6 +45,6 @@ pub use cache_hit::CacheHitConfig;
 pub use config::Config;
 pub use expect::SpanExpectation;
 pub use join_settings::JoinSettings;
-pub use poll::{Poller, Statistics, UpstreamEvidence};
+pub use poll::{DESCRIPTION_PATHS, Poller, Statistics, UpstreamEvidence, described_server};
 pub use rules::{Rules, STAGE_ATTRIBUTE, SpanRule};
 pub use span::{CacheLookups, IncomingSpan, ProcessId, ServerSpan, SharedSpan, SpanKind, SpanPiece};

@@ -1,5 +1,6 @@
 //! How commands ask the admin address of a running Lapwing: where it is, the token, and the errors in words.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use super::admin_token::TokenArgs;
 use super::printable::printable;
 use lapwing_net::{Body, Client, ClientIdentity, ClientLimits, MAX_ERROR_TEXT, Target};
-use lapwing_settings::{Bind, ClientTls, File, HttpScheme, Switch, Upstream};
+use lapwing_settings::{Bind, ClientTls, Fault, File, HttpScheme, Switch, Upstream};
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
 pub const UNAVAILABLE: u8 = 69;
@@ -32,6 +33,15 @@ pub(crate) struct AdminArgs {
     /// The admin address of the running Lapwing: HOST:PORT, or https://HOST:PORT where it speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: AdminAddress,
+    #[command(flatten)]
+    tls: AdminTlsArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+/// Whom the admin address has to prove itself to over TLS, and what it is shown.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdminTlsArgs {
     /// A PEM file with the authorities that may have signed its certificate, instead of the system's
     #[arg(long, value_name = "FILE")]
     admin_ca: Option<File>,
@@ -41,8 +51,20 @@ pub(crate) struct AdminArgs {
     /// A PEM file with the certificate's private key
     #[arg(long, value_name = "FILE", requires = "admin_certificate")]
     admin_key: Option<File>,
-    #[command(flatten)]
-    token: TokenArgs,
+}
+
+impl AdminTlsArgs {
+    /// What the files hold.
+    ///
+    /// # Errors
+    ///
+    /// The file that cannot be used.
+    pub fn identity(&self) -> Result<Arc<ClientIdentity>, Fault> {
+        let file = |file: &Option<File>| file.clone().map_or(Switch::Off, Switch::On);
+        let (ca, certificate, key) = (file(&self.admin_ca), file(&self.admin_certificate), file(&self.admin_key));
+        // the faults name the fields of a section as the flags do
+        ClientIdentity::load("admin", &ClientTls { ca, certificate, key, server_name: Switch::Off })
+    }
 }
 
 /// An admin address, as it was given but for its host: `:9464` is this machine.
@@ -91,11 +113,7 @@ impl AdminArgs {
 
     /// A client with other bounds.
     pub(crate) fn client_with(&self, limits: ClientLimits) -> AdminClient {
-        let file = |file: &Option<File>| file.clone().map_or(Switch::Off, Switch::On);
-        let (ca, certificate, key) = (file(&self.admin_ca), file(&self.admin_certificate), file(&self.admin_key));
-        let tls = ClientTls { ca, certificate, key, server_name: Switch::Off };
-        // the faults name the fields of a section as the flags do
-        let identity = ClientIdentity::load("admin", &tls).map_err(|fault| fault.to_string());
+        let identity = self.tls.identity().map_err(|fault| fault.to_string());
         let client = identity.map(|identity| Client::new(Target::of(&self.admin.server, &identity), limits));
         AdminClient { client, args: self.clone() }
     }

@@ -19,6 +19,8 @@ pub use self::schema::SchemaArgs;
 use self::settings::Settings;
 pub use super::cluster::ClusterSub;
 use super::demo::DemoArgs;
+use super::doctor;
+pub use super::doctor::DoctorArgs;
 use super::engine::EngineSub;
 use super::replay::ReplayArgs;
 use super::upstream_flags;
@@ -53,6 +55,7 @@ Examples:
   lapwing diagnose                                   read which stage is to blame, and what to do first
   lapwing serve --config lapwing.yaml                start with a configuration file
   lapwing check --config lapwing.yaml                list every fault of the file, or print the resulting configuration
+  lapwing doctor --config lapwing.yaml               see whether all is well on this machine, and what to do where it is not
   lapwing demo                                       try it: a model server, clients and a live table in one process
   lapwing --upstream URL --shadow URL2               copy 5 % of the requests to URL2, and compare both (/shadow)
   lapwing upstream-flags vllm                        print how to make a vLLM server report its stages
@@ -71,6 +74,8 @@ pub enum Command {
     Serve(Sources),
     /// Print the faults of these sources, or the resulting configuration.
     Check(Sources),
+    /// Look at everything that Lapwing needs here, and say what to do.
+    Doctor(DoctorArgs, Sources),
     /// Run the demonstration.
     Demo(DemoArgs),
     /// Print how to make a model server report its stages.
@@ -123,6 +128,7 @@ pub fn parse(
         None => Command::Serve(cli.serve.sources(env)),
         Some(Sub::Serve(flags)) => Command::Serve(flags.sources(env)),
         Some(Sub::Check(flags)) => Command::Check(flags.sources(env)),
+        Some(Sub::Doctor { args, settings }) => Command::Doctor(args, settings.sources(env)),
         Some(Sub::Demo(args)) => Command::Demo(args),
         Some(Sub::UpstreamFlags(UpstreamFlagsFlags { server, otlp_grpc, otlp_http })) => {
             Command::UpstreamFlags(UpstreamFlags { server, otlp_grpc, otlp_http })
@@ -196,6 +202,14 @@ enum Sub {
         Examples:\n  lapwing check --config lapwing.yaml\n  lapwing check --upstream http://127.0.0.1:8000 --otlp-grpc off"
     )]
     Check(Box<Settings>),
+    /// Look at all that Lapwing needs on this machine (ports, upstream, reports, collector, limits), and say what to do
+    #[command(after_help = doctor::NOTES)]
+    Doctor {
+        #[command(flatten)]
+        args: DoctorArgs,
+        #[command(flatten)]
+        settings: Box<Settings>,
+    },
     /// Run a small model server, Lapwing in front of it and a load, and show where the time goes
     #[command(after_help = "Ends with a summary, after --seconds or on Ctrl-C.")]
     Demo(DemoArgs),

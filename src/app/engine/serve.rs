@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::app::hosted::Hosted;
-use crate::app::{check, log, signals};
+use crate::app::{check, log, service_manager, signals};
 use crate::config::{self, EngineConfig, Flag, Sources};
 use crate::serving::config::{stem, versioned};
 use lapwing_onnx::StatedShape;
@@ -176,7 +176,9 @@ fn serve(config: &EngineConfig) -> Result<(), Box<dyn std::error::Error>> {
     let signals = signals::Signals::listen(false)?;
     let hosted = Hosted::start(&config.engine, 0, config.drain_timeout)?;
     tracing::info!(listen = %hosted.address(), "lapwing engine {} serves", env!("CARGO_PKG_VERSION"));
+    service_manager::ready(&format!("models are served on {}", hosted.address()));
     let by = signals::wait(signals, &mut Serving(&hosted));
+    service_manager::stopping(config.drain_timeout);
     tracing::info!(drain_timeout = %config.drain_timeout, "{by}: draining; a second signal ends at once");
     Ok(hosted.stop()?)
 }

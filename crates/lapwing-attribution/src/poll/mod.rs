@@ -25,6 +25,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use self::detect::Candidate;
+pub use self::detect::{DESCRIPTION_PATHS, described_server};
 pub use self::evidence::UpstreamEvidence;
 use self::feed::{Feed, FeedSink, PollOutcome};
 pub use self::statistics::Statistics;

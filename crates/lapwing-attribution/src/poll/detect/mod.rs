@@ -18,6 +18,19 @@ const TENSORRT_LLM: &str = "/prometheus/metrics";
 /// Where a server that the configuration names without a path is asked, in order.
 const USUAL: [&str; 4] = [METADATA, METRICS, "/monitoring/prometheus/metrics", TENSORRT_LLM];
 
+/// Where a server may be asked who it is, by whom its operator sent: [`described_server`] reads the answers.
+pub const DESCRIPTION_PATHS: [&str; 2] = [METADATA, METRICS];
+
+/// The server that answers with this body to one of [`DESCRIPTION_PATHS`].
+#[must_use]
+pub fn described_server(path: &str, body: &[u8]) -> Option<Server> {
+    match path {
+        METADATA => by_metadata(body).map(|(server, _)| server),
+        METRICS => by_metrics(&String::from_utf8_lossy(body)),
+        _ => None,
+    }
+}
+
 /// An address that may serve statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {

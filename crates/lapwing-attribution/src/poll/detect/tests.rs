@@ -37,3 +37,12 @@ fn servers_are_known_by_their_families_before_the_first_request() {
         assert_eq!(by_metrics(other), None, "{other}");
     }
 }
+
+#[test]
+fn each_path_is_read_as_what_it_describes() {
+    let [metadata, metrics] = DESCRIPTION_PATHS;
+    let (triton, vllm) = (br#"{"name":"triton","extensions":[]}"#, b"# TYPE vllm:request_queue_time_seconds histogram\n");
+    assert_eq!(described_server(metadata, triton), Some(Server::Triton));
+    assert_eq!(described_server(metrics, vllm), Some(Server::Vllm));
+    assert_eq!([described_server(metrics, triton), described_server(metadata, vllm), described_server("/", vllm)], [None; 3]);
+}
