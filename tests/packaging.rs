@@ -107,6 +107,9 @@ fn the_examples_name_this_version() {
         let line = format!("{key}: {}", env!("CARGO_PKG_VERSION"));
         assert!(chart.lines().any(|l| l == line), "Chart.yaml: {line}");
     }
+    let package = format!("{}-1", env!("CARGO_PKG_VERSION"));
+    assert!(read("deploy/debian/changelog").starts_with(&format!("lapwing ({package}) ")));
+    assert!(read("docs/OPERATIONS.md").contains(&format!("lapwing_{package}_amd64.deb")));
 }
 
 /// The fenced blocks of a language in a document.

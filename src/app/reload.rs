@@ -3,7 +3,6 @@
 use super::file_watch::FileWatch;
 use super::identities::IdentityWatch;
 use super::log::LogFilter;
-use super::run::serving;
 use super::running::Running;
 use super::service_manager;
 use super::signals::Watched;
@@ -36,7 +35,7 @@ impl Watched for Reloading<'_> {
         let failure = self.reload("SIGHUP").err();
         self.identities.iter_mut().for_each(|identity| identity.reload("SIGHUP"));
         let failure = failure.map(|failure| format!("; {failure}")).unwrap_or_default();
-        service_manager::ready(&format!("{}{failure}", serving(self.running)));
+        service_manager::ready(&format!("{}{failure}", self.running.summary()));
     }
 }
 

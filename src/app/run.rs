@@ -7,7 +7,7 @@ use super::file_watch::FileWatch;
 use super::reload::Reloading;
 use super::running::{self, Running};
 use super::{check, cli, cluster, demo, doctor, engine, log, replay, service_manager, signals, upstream_flags};
-use crate::config::{self, Config, Loaded, Sources};
+use crate::config::{self, Loaded, Sources};
 use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
 /// Does what the command line asks for.
@@ -70,7 +70,7 @@ fn serve(sources: Sources) -> ExitCode {
     };
     match start(&loaded) {
         Ok(mut running) => {
-            service_manager::ready(&serving(&running));
+            service_manager::ready(&running.summary());
             let identities = running.take_watches();
             let by = signals::wait(signals, &mut Reloading { running: &running, sources, watch, identities, filter });
             let drain_timeout = running.config().config.drain_timeout;
@@ -91,7 +91,7 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
     let receiver = |at: Option<std::net::SocketAddr>| at.map_or_else(|| "off".to_owned(), |at| at.to_string());
     tracing::info!(
         listen = %at.listen,
-        upstream = upstreams(&loaded.config),
+        upstream = running::upstreams(&loaded.config),
         admin = %at.admin,
         otlp_grpc = receiver(at.otlp_grpc),
         otlp_http = receiver(at.otlp_http),
@@ -100,20 +100,6 @@ fn start(loaded: &Loaded) -> Result<Running, ExitCode> {
         "lapwing {} is ready", env!("CARGO_PKG_VERSION")
     );
     Ok(running)
-}
-
-/// What it does, for the service manager to show.
-pub(crate) fn serving(running: &Running) -> String {
-    let (at, loaded) = (running.addresses(), running.config());
-    format!("requests to {} go to {}; figures are on {}", at.listen, upstreams(&loaded.config), at.admin)
-}
-
-/// Where requests go: the upstream, or each of several by name.
-fn upstreams(config: &Config) -> String {
-    if config.upstreams.is_empty() {
-        return config.upstream.to_string();
-    }
-    config.upstreams.iter().map(|(name, one)| format!("{name}={}", one.url)).collect::<Vec<_>>().join(" ")
 }
 
 fn end(running: Running) -> ExitCode {

@@ -234,6 +234,12 @@ impl Running {
         self.in_force.load()
     }
 
+    /// What it does, in a line.
+    pub(crate) fn summary(&self) -> String {
+        let (at, loaded) = (self.addresses, self.config());
+        format!("requests to {} go to {}; figures are on {}", at.listen, upstreams(&loaded.config), at.admin)
+    }
+
     /// Stops accepting, drains requests in flight for up to `drain_timeout`, merges waiting exchanges, forwards queued telemetry,
     /// and ends. Blocks the calling thread until then.
     ///
@@ -258,6 +264,14 @@ impl Running {
             || self.engine.as_ref().is_some_and(Hosted::has_failed)
             || self.data.iter().any(JoinHandle::is_finished)
     }
+}
+
+/// Where requests go: the upstream, or each of several by name.
+pub(crate) fn upstreams(config: &Config) -> String {
+    if config.upstreams.is_empty() {
+        return config.upstream.to_string();
+    }
+    config.upstreams.iter().map(|(name, one)| format!("{name}={}", one.url)).collect::<Vec<_>>().join(" ")
 }
 
 fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {

@@ -287,7 +287,6 @@ def test_the_package_says_what_it_is_and_needs(package):
     assert field("Package") == "lapwing" and field("Version") == f"{version()}-1"
     assert field("Architecture") == {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
     assert {"libc6 (>= 2.36)", "libgcc-s1"} <= set(field("Depends").split(", "))
-    assert (ROOT / "deploy/debian/changelog").read_text().startswith(f"lapwing ({version()}-1) ")
 
 
 def test_the_package_has_all_that_belongs_to_it(binary, unpacked):

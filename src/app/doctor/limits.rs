@@ -24,7 +24,7 @@ const THROTTLED: f64 = 0.01;
 pub(crate) fn check(config: &Config, processes: &Processes, pid: Option<u32>, report: &mut DoctorReport) {
     let whose = pid.map_or_else(|| "here".to_owned(), |pid| format!("of pid {pid}"));
     if let Some(limit) = processes.descriptors(pid) {
-        descriptors(limit, config.proxy.max_in_flight as u64, &whose, report);
+        descriptors(limit, config.proxy.max_in_flight, &whose, report);
     }
     let groups = processes.cgroup(pid).unwrap_or_default();
     let limits = GroupLimits::read(Path::new("/sys/fs/cgroup"), &groups);
@@ -53,9 +53,9 @@ fn descriptors(limit: u64, in_flight: u64, whose: &str, report: &mut DoctorRepor
 fn processors(limits: &GroupLimits, workers: usize, whose: &str, report: &mut DoctorReport) {
     const NAME: &str = "processors";
     let Some(quota) = limits.processors else {
-        return report.ok(NAME, format!("no quota {whose}; {workers} workers"));
+        return report.ok(NAME, format!("no quota {whose}; workers: {workers}"));
     };
-    let found = format!("a quota of {quota} processors {whose} (cpu.max); {workers} workers");
+    let found = format!("a quota of {quota} processors {whose} (cpu.max); workers: {workers}");
     #[allow(clippy::cast_precision_loss, reason = "a few threads")]
     let is_short = (workers as f64) > quota.max(1.0);
     match limits.throttled {
@@ -151,7 +151,7 @@ mod tests {
             (of(Some(2.0), None), 3, Note),
             (of(Some(2.0), Some(0.2)), 1, Note),
         ] {
-            let (found, text) = verdict(|report| super::processors(&limits, workers, "here", report));
+            let (found, text) = verdict(|report| processors(&limits, workers, "here", report));
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -167,7 +167,7 @@ mod tests {
             (of(Some(1 << 30), 1), Note),
             (of(Some(16 << 20), 0), Wrong),
         ] {
-            let (found, text) = verdict(|report| super::memory(&limits, &needs, "here", report));
+            let (found, text) = verdict(|report| memory(&limits, &needs, "here", report));
             assert_eq!(found, expected, "{text}");
             assert!(text.contains("shadow.budget 64MiB"), "{text}");
         }

@@ -1,7 +1,7 @@
 //! Whether the upstream's reports arrive, whether its clocks agree with ours, and what else is missing of the figures.
 
 use super::check::DoctorReport;
-use super::running::{DoctorExchange, DoctorFigures, DoctorSeries, RunningFigures};
+use super::running::{DoctorExchange, RunningFigures};
 use lapwing_diagnosis::{GapCause, TelemetryGap};
 
 /// From this share of requests with stages that the server reported on, reports arrive.
@@ -14,7 +14,11 @@ const LEAST_SHIFT_NS: u64 = 1_000_000;
 const SILENT: [GapCause; 4] = [GapCause::NothingReported, GapCause::NoSpans, GapCause::TracingOff, GapCause::TraceSamplingOff];
 
 pub(crate) fn check(running: &RunningFigures, report: &mut DoctorReport) {
-    let (reported, answered) = running.stats.series.iter().map(counts).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+    let (reported, answered) = running
+        .stats
+        .series
+        .iter()
+        .fold((0, 0), |(reported, answered), series| (reported + series.reported(), answered + series.total.count));
     arrive(reported, answered, &running.missing, report);
     clocks(&running.exchanges, report);
     // that of certificates has a line of its own
@@ -22,14 +26,6 @@ pub(crate) fn check(running: &RunningFigures, report: &mut DoctorReport) {
     for gap in others {
         report.note(gap.cause.name(), &gap.sentence, &gap.change);
     }
-}
-
-/// How many answered requests of a series have a stage that the server reported, and how many there are.
-fn counts(series: &DoctorSeries) -> (u64, u64) {
-    let of =
-        |figures: &DoctorFigures| ["reported", "traced"].iter().filter_map(|source| figures.sources.get(*source)).sum::<u64>();
-    // of the stages, the one that most of them have
-    (series.stages.values().map(of).max().unwrap_or_default(), series.total.count)
 }
 
 fn arrive(reported: u64, answered: u64, missing: &[TelemetryGap], report: &mut DoctorReport) {
@@ -42,6 +38,10 @@ fn arrive(reported: u64, answered: u64, missing: &[TelemetryGap], report: &mut D
     let found = format!("{reported} of {answered} answered requests have stages that the server reported");
     if share >= ARRIVE {
         return report.ok(NAME, found);
+    }
+    if reported > 0 {
+        let advice = "see which lack them: `lapwing stats` by route, sources in /exchanges; those of a server's start may come before its reports";
+        return report.note(NAME, found, advice);
     }
     let why = missing.iter().find(|gap| SILENT.contains(&gap.cause)).map(|gap| gap.change.clone());
     let otherwise =
@@ -79,22 +79,6 @@ fn clocks(exchanges: &[DoctorExchange], report: &mut DoctorReport) {
 mod tests {
     use super::super::running::PlacedSpan;
     use super::*;
-    use serde_json::json;
-
-    fn series(stages: &serde_json::Value, count: u64) -> DoctorSeries {
-        serde_json::from_value(json!({"upstream": "u", "total": {"count": count}, "stages": stages})).unwrap()
-    }
-
-    #[test]
-    fn requests_count_once_by_the_stage_that_most_have() {
-        let of = series(
-            &json!({"forward": {"sources": {"traced": 7, "reported": 1}}, "queue": {"sources": {"traced": 3}},
-            "ingress": {"sources": {"observed": 10}}}),
-            10,
-        );
-        assert_eq!(counts(&of), (8, 10));
-        assert_eq!(counts(&series(&json!({}), 4)), (0, 4));
-    }
 
     #[test]
     fn missing_reports_are_noted_with_their_cause() {
@@ -113,7 +97,8 @@ mod tests {
         };
         assert_eq!(advice(96, 100, &[]), None);
         assert_eq!(advice(0, 100, &[gap]).as_deref(), Some("turn it on"));
-        assert!(advice(50, 100, &[]).unwrap().contains("upstream-flags"));
+        assert!(advice(0, 100, &[]).unwrap().contains("upstream-flags"));
+        assert!(advice(50, 100, &[]).unwrap().contains("/exchanges"));
         assert!(advice(0, 0, &[]).unwrap().contains("listen"));
     }
 

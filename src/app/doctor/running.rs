@@ -82,6 +82,14 @@ pub(crate) struct DoctorSeries {
     pub(crate) stages: BTreeMap<String, DoctorFigures>,
 }
 
+impl DoctorSeries {
+    /// How many answered requests have a stage that the server reported: of the stages, the one that most of them have.
+    pub(crate) fn reported(&self) -> u64 {
+        let of = |figures: &DoctorFigures| ["reported", "traced"].iter().filter_map(|source| figures.sources.get(*source)).sum();
+        self.stages.values().map(of).max().unwrap_or_default()
+    }
+}
+
 /// How many durations, and by source.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -254,5 +262,20 @@ mod tests {
         let shown = json!({"listen": "a", "proxy": {"workers": 2, "max": 2, "new": 0}, "routes": [1, 2], "same": {}});
         differences(&given, &shown, "", &mut paths);
         assert_eq!(paths, ["proxy.workers", "proxy.new", "routes"]);
+    }
+
+    fn series(stages: &serde_json::Value, count: u64) -> DoctorSeries {
+        serde_json::from_value(json!({"upstream": "u", "total": {"count": count}, "stages": stages})).unwrap()
+    }
+
+    #[test]
+    fn requests_count_once_by_the_stage_that_most_have() {
+        let of = series(
+            &json!({"forward": {"sources": {"traced": 7, "reported": 1}}, "queue": {"sources": {"traced": 3}},
+            "ingress": {"sources": {"observed": 10}}}),
+            10,
+        );
+        assert_eq!(of.reported(), 8);
+        assert_eq!(series(&json!({}), 4).reported(), 0);
     }
 }

@@ -157,9 +157,8 @@ async fn server(
     report: &mut DoctorReport,
 ) {
     let name = upstream.setting.replacen("upstream", "server", 1);
-    let series = stats.into_iter().flat_map(|stats| &stats.series).filter(|series| series.upstream == upstream.label);
-    let mut shown = series.filter_map(|series| Server::from_name(series.server.as_deref()?));
-    if let Some(server) = shown.next() {
+    let series = || stats.into_iter().flat_map(|stats| &stats.series).filter(|series| series.upstream == upstream.label);
+    if let Some(server) = series().find_map(|series| Server::from_name(series.server.as_deref()?)) {
         return report.ok(name, format!("{}, as its answers to clients show", server.title()));
     }
     // what does not answer says nothing
@@ -168,6 +167,9 @@ async fn server(
         if let Some(server) = described(&client, path).await {
             return report.ok(name, format!("{}, as it says at {path}", server.title()));
         }
+    }
+    if series().any(|series| series.reported() > 0) {
+        return report.ok(name, "none that Lapwing knows by name; it reports its stages itself");
     }
     report.note(
         name,
