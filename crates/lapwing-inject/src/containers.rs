@@ -6,7 +6,6 @@ use crate::ManifestError;
 use crate::changes::Changes;
 use crate::found::Found;
 use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
-use crate::pod::declared;
 use crate::sidecar::{
     Amounts, ConfigMap, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
     Volume, VolumeMount,
@@ -63,9 +62,8 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         format!("--listen=[::]:{}", found.listen),
         format!("--admin=[::]:{}", found.admin),
     ]);
-    let taken: Vec<u16> = found.pod.containers().flat_map(|(_, container)| declared(container)).map(|port| port.number).collect();
     for (port, receiver) in [(4317, "--otlp-grpc=off"), (4318, "--otlp-http=off")] {
-        if taken.contains(&port) {
+        if found.pod.taken().any(|taken| taken == port) {
             args.push(receiver.to_owned());
         }
     }

@@ -10,6 +10,7 @@ use crate::options::{InjectOptions, Way};
 use crate::plan::plan;
 use crate::pod::{Object, text};
 use crate::record::{INJECTED, Record};
+use crate::sidecar::SIDECAR;
 
 /// The annotation by which a pod asks for Lapwing (`"true"`), or declines (`"false"`).
 pub const INJECT: &str = "lapwing.dev/inject";
@@ -144,8 +145,14 @@ fn decide(request: &Request, by_default: bool, options: &InjectOptions) -> (Vec<
             );
         }
     }
-    if Record::of(annotations).is_some() {
-        return (Vec::new(), vec![format!("it has the annotation {INJECTED}")], ReviewResult::Unchanged);
+    let object = Object { document: 0, path: Vec::new(), value: pod };
+    let has_sidecar = object.pod().is_some_and(|pod| pod.running().any(|one| text(one, &["name"]) == Some(SIDECAR)));
+    if has_sidecar && Record::of(annotations).is_some() {
+        return (
+            Vec::new(),
+            vec![format!("it has the container {SIDECAR} and the annotation {INJECTED}")],
+            ReviewResult::Unchanged,
+        );
     }
     let refused = |reason: String| (Vec::new(), vec![reason], ReviewResult::Refused);
     let mut options =
@@ -162,7 +169,6 @@ fn decide(request: &Request, by_default: bool, options: &InjectOptions) -> (Vec<
             Err(error) => return refused(format!("its annotation {WAY}: {error}")),
         }
     }
-    let object = Object { document: 0, path: Vec::new(), value: pod };
     match plan(&object, std::slice::from_ref(&object), &options) {
         Ok(plan) => (plan.edits.into_iter().map(|(_, edit)| edit).collect(), plan.lines, ReviewResult::Injected),
         Err(reason) => refused(reason),
@@ -200,7 +206,11 @@ mod tests {
         assert_eq!(patch[0]["value"][1]["args"][0], "--upstream=http://127.0.0.1:8000");
         // the API server asks again what other webhooks have changed
         let mut injected = pod(&json!({"lapwing.dev/inject": "true", "lapwing.dev/injected": "{}"}));
+        injected["spec"]["initContainers"] = patch[0]["value"].clone();
         assert_eq!(reviewed(&injected, false).1, ReviewResult::Unchanged);
+        // the annotation alone is no sidecar
+        let template = pod(&json!({"lapwing.dev/inject": "true", "lapwing.dev/injected": "{}"}));
+        assert_eq!(reviewed(&template, false).1, ReviewResult::Injected);
         injected["kind"] = "Service".into();
         assert_eq!(reviewed(&injected, true).1, ReviewResult::Left);
     }
