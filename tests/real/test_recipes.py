@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from config_schema import assert_valid
-from pod import Pod, container_of, objects, spec_of
+from pod import OF_THE_POD, Pod, container_of, objects, spec_of, variables_of
 from process import wait_for
 from servers.parts import MODELS, Triton, python_of
 from test_inject import BUILT_IN, VERSIONS
@@ -106,6 +106,16 @@ def test_each_page_has_the_commands(name):
     assert " -c lapwing -- lapwing stats" in page and "UPSTREAMS.md" in page
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_sidecars_telemetry_names_the_pod(binary, name):
+    variables = variables_of(sidecar(built(name)))
+    variables.pop("LAPWING_CONFIG", None)
+    checked = subprocess.run([binary, "check", "--upstream", "http://127.0.0.1:8000"], env=variables, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    attributes = yaml.safe_load(checked.stdout)["telemetry"]["resource_attributes"]
+    assert attributes == dict(zip(("k8s.pod.name", "k8s.namespace.name", "k8s.node.name"), OF_THE_POD.values()))
+
+
 # --- Lapwing's configuration
 
 @pytest.mark.parametrize("name", CONFIGURED)
@@ -128,7 +138,7 @@ def test_the_configuration_gets_into_the_sidecar(binary, name):
     (mount,) = container["volumeMounts"]
     content = maps[volumes[mount["name"]]["configMap"]["name"]]
     assert content == {"lapwing.yaml": (FOLDERS[name] / "lapwing.yaml").read_text()}
-    assert container["env"] == [{"name": "LAPWING_CONFIG", "value": f"{mount['mountPath']}/lapwing.yaml"}]
+    assert {"name": "LAPWING_CONFIG", "value": f"{mount['mountPath']}/lapwing.yaml"} in container["env"]
     # the command still knows its own: it changes nothing, and takes itself out
     again = subprocess.run([binary, "inject", "-"], input=text, capture_output=True, text=True, check=True)
     assert again.stdout == text and "unchanged" in again.stderr

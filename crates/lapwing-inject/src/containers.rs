@@ -8,7 +8,7 @@ use crate::found::Found;
 use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
 use crate::sidecar::{
     Amounts, ConfigMap, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
-    Volume, VolumeMount,
+    Volume, VolumeMount, pod_attributes,
 };
 
 /// The volume with Lapwing's configuration, and where it is mounted.
@@ -86,6 +86,7 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         image: options.image.clone(),
         restart_policy: is_native.then_some("Always"),
         args,
+        env: pod_attributes(),
         ports: vec![
             Port { name: "lapwing", container_port: found.listen },
             Port { name: "lapwing-admin", container_port: found.admin },
