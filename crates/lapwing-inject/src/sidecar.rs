@@ -76,6 +76,16 @@ pub(crate) fn pod_attributes() -> Vec<Variable> {
     fields.into_iter().chain([all]).collect()
 }
 
+/// Variables by which NVIDIA's container runtime shows all GPUs to a container that was given none by the scheduler
+/// (docs.nvidia.com, container toolkit, "Environment variables").
+pub(crate) fn gpu_visible() -> [Variable; 2] {
+    [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")].map(|(name, value)| Variable {
+        name,
+        value: Some(value.to_owned()),
+        value_from: None,
+    })
+}
+
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct VolumeMount {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, Way};
+use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, Quantity, ResourceName, Way};
 use similar::TextDiff;
 
 /// Exit codes (sysexits.h): `EX_DATAERR`, `EX_NOINPUT`.
@@ -48,10 +48,19 @@ pub(crate) struct SidecarArgs {
     args: Vec<String>,
     /// The ConfigMap with Lapwing's configuration, in the key lapwing.yaml
     #[arg(long, value_name = "NAME", help_heading = "Sidecar")]
-    config_map: Option<String>,
+    config_map: Option<ResourceName>,
     /// Start the server so that it reports its stages, as `lapwing upstream-flags` says
     #[arg(long, help_heading = "Server")]
     reporting: bool,
+    /// Limit of memory; a model of the embedded engine needs more than the default
+    #[arg(long, value_name = "QUANTITY", help_heading = "Sidecar")]
+    memory: Option<Quantity>,
+    /// Let the sidecar see the node's GPUs, for a model of the embedded engine; it asks the scheduler for none, and shares the server's
+    #[arg(long, help_heading = "Sidecar")]
+    gpu: bool,
+    /// Let the pod's containers see one another's processes (shareProcessNamespace), so that `lapwing doctor` in the sidecar sees the server's
+    #[arg(long, help_heading = "Sidecar")]
+    share_processes: bool,
     /// The cluster's version: sidecars are init containers that go on (1.29), or beside the server
     #[arg(long, value_name = "VERSION", default_value = "1.29", help_heading = "Sidecar")]
     kubernetes: KubernetesVersion,
@@ -79,6 +88,9 @@ impl SidecarArgs {
             args: self.args.clone(),
             config_map: self.config_map.clone(),
             reporting: self.reporting,
+            memory: self.memory.clone().unwrap_or(default.memory),
+            gpu: self.gpu,
+            share_processes: self.share_processes,
             ..InjectOptions::default()
         }
     }
