@@ -5,6 +5,7 @@ usage: stand_ins.py COMMAND [ARGUMENT]...
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -175,16 +176,17 @@ def kubectl(words):
     parser = argparse.ArgumentParser("kubectl", allow_abbrev=False)
     parser.add_argument("-n", "--namespace")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    options = {name: verbs.add_parser(name, allow_abbrev=False) for name in ("get", "apply", "exec", "label", "rollout", "delete")}
+    options = {name: verbs.add_parser(name, allow_abbrev=False) for name in ("get", "apply", "exec", "label", "patch", "rollout")}
     for one in options.values():
         one.add_argument("-n", "--namespace")
     for flag in ("-l", "-o", "--raw"):
         options["get"].add_argument(flag)
-    for verb in ("apply", "delete"):
-        options[verb].add_argument("-f")
-        options[verb].add_argument("-k")
+    for flag in ("-f", "-k"):
+        options["apply"].add_argument(flag)
+    options["patch"].add_argument("--type", choices=("json", "merge", "strategic"))
+    options["patch"].add_argument("-p", type=json.loads)
     options["exec"].add_argument("-c", required=True)
-    for verb in ("get", "exec", "label", "rollout"):
+    for verb in ("get", "exec", "label", "patch", "rollout"):
         options[verb].add_argument("what", nargs="*")
     inside = words[words.index("--") + 1 :] if "--" in words else []
     given = parser.parse_args(words[: words.index("--")] if "--" in words else words)
@@ -199,6 +201,8 @@ def kubectl(words):
         validated(text)
     elif given.verb == "label":
         check(given.what[0] == "namespace" and all("=" in one or one.endswith("-") for one in given.what[2:]), "which label?")
+    elif given.verb == "patch":
+        check(len(given.what) == 2 and all({"op", "path"} <= one.keys() for one in given.p), "what, and which operations?")
     elif given.verb == "rollout":
         check(given.what[0] in ("restart", "status", "undo") and "/" in given.what[1], "of what?")
     elif given.verb == "get" and given.raw:
