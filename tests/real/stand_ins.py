@@ -224,4 +224,7 @@ def helm(words):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1:] in (["--help"], ["-h"]):
+        print(__doc__)
+        sys.exit(len(sys.argv) < 2)
     globals()[sys.argv[1].replace("-", "_")](sys.argv[2:])

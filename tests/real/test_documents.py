@@ -2,6 +2,7 @@
 files and a network of its own, with a model server on port 8000, another on 9000, and clients of port 8080. What needs a cluster, a daemon
 or minutes has a stand-in (stand_ins.py) that checks its arguments."""
 
+import functools
 import os
 import pathlib
 import re
@@ -228,3 +229,63 @@ def test_all_tables_are_of_the_documents():
 def test_commands_are_in_blocks_that_are_run(document):
     for number, block in blocks(document, "") + blocks(document, "bash") + blocks(document, "console"):
         assert not re.match(COMMANDS, block) or block.startswith("$ "), f"{document}:{number}: a block of commands begins with ```sh"
+
+
+def test_operations_has_every_alert():
+    rules = [ROOT / "dashboards/prometheus/lapwing.rules.yaml", ROOT / "deploy/charts/lapwing/templates/rules.yaml"]
+    alerts = {name for path in rules for name in re.findall(r"- alert: (\w+)", path.read_text())}
+    page = (ROOT / "docs/OPERATIONS.md").read_text()
+    assert alerts == set(re.findall(r"`(Lapwing[A-Z]\w+)`", page)) and len(alerts) > 15
+
+
+# --- commands in sentences
+
+def sentences(document):
+    """The code in a document's sentences."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", (ROOT / document).read_text(), flags=re.S | re.M)
+    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", prose)]
+
+
+@functools.cache
+def help_of(binary, *command):
+    """The help of a command, empty if there is none of that name."""
+    done = subprocess.run([binary, *command, "--help"], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def fault_of(binary, code):
+    """What is wrong with a command in a sentence; `None` if the code is no command of the repository."""
+    words = code.split()
+    if words[0] == "lapwing" and len(words) > 1 and re.match(r"[a-z-]", words[1]):
+        command = []
+        while len(command) < 2 and (rest := words[1 + len(command) :]) and re.match(r"[a-z][a-z-]*$", rest[0]):
+            if help_of(binary, *command, rest[0]) in ("", help_of(binary, *command)):
+                break
+            command.append(rest[0])
+        if not command and not words[1].startswith("-"):
+            return f"no command {words[1]}"
+        text = help_of(binary, *command)
+        unknown = [word for word in words[1:] if word.startswith("--") and not re.search(rf"{re.escape(word.split('=')[0])}\b", text)]
+        return f"no {unknown}" if unknown else ""
+    if re.match(r"(\.venv/bin/)?python3? (benches|docs|dashboards|examples)/", code):
+        if not (ROOT / words[1]).exists():
+            return f"no {words[1]}"
+        if words[1].startswith("benches/"):
+            command = [sys.executable, stand_ins.__file__, "python3", *words[1:]]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+            return done.stderr[-300:] if done.returncode else ""
+        return ""
+    return None
+
+
+def test_commands_in_sentences_are_there(binary):
+    found = [(document, code, fault_of(binary, code)) for document in DOCUMENTS for code in sentences(document)]
+    assert not [one for one in found if one[2]]
+    assert len([one for one in found if one[2] == ""]) > 100
+
+
+@pytest.mark.parametrize(
+    "code", ["lapwing inspect", "lapwing inject --undo", "lapwing engine serve --modell x", "python3 benches/none.py", "python3 benches/tls.py --nothing"]
+)
+def test_a_command_that_is_not_there_is_found(binary, code):
+    assert fault_of(binary, code)
