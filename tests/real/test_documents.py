@@ -35,7 +35,7 @@ GOES_ON = {
     r"uvicorn \S+ --port 8000": ("server", 8000),
 }
 """What runs until it is stopped: what it takes the place of, and where it listens."""
-SHORTENED = {"--for 10m": "--for 8s", "--seconds 120": "--seconds 60"}
+SHORTENED = {"--for 10m": "--for 8s", "--seconds 15": "--seconds 5", "--seconds 120": "--seconds 60", "sleep 40": "sleep 28"}
 """Options that make a command last long, and those that it has here."""
 NOT_HERE = {r"lapwing engine serve .*--device cuda": "this machine has no GPU: it must say so"}
 """What fails here."""
@@ -67,24 +67,33 @@ SEEN = {
 READY = """
 curl() { command curl --fail --silent --show-error "$@"; }
 listens() { for _ in $(seq 300); do if (echo > "/dev/tcp/127.0.0.1/$1") 2>&-; then return; fi; sleep 0.1; done; echo "nothing on port $1"; false; }
+warm() { listens "$1" && for _ in $(seq 100); do if curl "127.0.0.1:$1/v2/health/ready" > ready.txt 2>&1; then return; fi; sleep 0.1; done; cat ready.txt; false; }
 declare -A running
 begin() { running[$1]=$2; }
 end() { if [[ -n ${running[$1]-} ]]; then kill "${running[$1]}"; wait "${running[$1]}" || true; running[$1]=; fi; }
 """
 LOAD = """
-import http.client, json, random, sys, time
+import http.client, json, random, threading, time
 data = [[random.uniform(-1, 1) for _ in range(WIDTH)] for _ in range(64)]
-while True:
-    rows = random.choice([1, 1, 1, 2, 4])
-    body = json.dumps({"inputs": [{"name": "x", "shape": [rows, WIDTH], "datatype": "FP32", "data": random.choice(data) * rows}]})
-    try:
-        own = http.client.HTTPConnection("127.0.0.1", 8080, timeout=5)
-        for _ in range(50):
-            own.request("POST", "/v2/models/m/infer", body, {"content-type": "application/json"})
-            own.getresponse().read()
-            time.sleep(0.01)
-    except OSError:
-        time.sleep(0.05)
+
+
+def ask():
+    while True:
+        rows = random.choice([1, 1, 1, 2, 4])
+        tensor = {"name": "x", "shape": [rows, WIDTH], "datatype": "FP32", "data": random.choice(data) * rows}
+        body = json.dumps({"inputs": [tensor]})
+        try:
+            own = http.client.HTTPConnection("127.0.0.1", 8080, timeout=5)
+            for _ in range(50):
+                own.request("POST", "/v2/models/m/infer", body, {"content-type": "application/json"})
+                own.getresponse().read()
+                time.sleep(0.01)
+        except OSError:
+            time.sleep(0.05)
+
+
+for _ in range(6):
+    threading.Thread(target=ask).start()
 """
 
 
@@ -125,7 +134,8 @@ def lines_of(command, label):
             name += ports[0]
         yield f"end {name}"
         yield f"{words} > {name}.log 2>&1 & begin {name} $!"
-        yield from (f"listens {port} || {{ cat {name}.log; false; }}" for port in ports)
+        waits = "warm" if name.startswith("engine") else "listens"
+        yield from (f"{waits} {port} || {{ cat {name}.log; false; }}" for port in ports)
     elif most := first(VERDICTS, command):
         yield f"{words} || (($? <= {most}))"
     else:
@@ -139,7 +149,7 @@ def script(scene):
     if "lapwing" in text:
         servers = [port for port in (8000, 9000) if f":{port}" in text + str(BEFORE.get(scene)) and scene not in OWN_SERVER]
         lines += [f"lapwing engine serve --model m=model.onnx --listen 127.0.0.1:{port} > server{port}.log 2>&1 &" for port in servers]
-        lines += [f"listens {port} || {{ cat server{port}.log; false; }}" for port in servers]
+        lines += [f"warm {port} || {{ cat server{port}.log; false; }}" for port in servers]
         lines.append(f"{shlex.quote(sys.executable)} load.py > load.log 2>&1 &")
     for command in BEFORE.get(scene, []):
         lines += lines_of(command, command)
