@@ -43,6 +43,8 @@ VERDICTS = {r"(kubectl exec .* -- |sleep \d+ && )?lapwing diagnose": 3, r"lapwin
 """Commands whose exit code is a verdict, and the greatest."""
 ELSEWHERE = {"/etc/lapwing/": "etc/", "/usr/share/": "share/", "/tls/": "tls/"}
 """Folders of the machine, and those that stand for them."""
+TOOLS = {"ip": "ip link", "jq": r"\| jq ", "helm": "(?m)^helm ", "kustomize": "apply -k"}
+"""What commands need that is not everywhere, and where that shows."""
 BEFORE = {
     # Lapwing counts requests of which spans may come some seconds later
     "docs/FLEET.md": ["lapwing --upstream http://127.0.0.1:8000", "sleep 8"]
@@ -182,7 +184,8 @@ def folder(binary, tmp_path):
     for name in ("deploy", "examples"):
         shutil.copytree(ROOT / name, where / name, ignore=shutil.ignore_patterns("__pycache__"))
     commands = tmp_path / "commands"
-    for made in ("tests", ".ci", "etc", "share/bash-completion/completions", "share/man/man1", "tls", commands):
+    commands.mkdir()
+    for made in ("tests", ".ci", "etc", "share/bash-completion/completions", "share/man/man1", "tls"):
         (where / made).mkdir(parents=True)
     for name in stand_ins.WHY:
         write_stand_in(commands / name)
@@ -208,7 +211,11 @@ def test_commands_run_as_written(scene, folder, tmp_path):
         pytest.skip("this machine gives nobody a network of their own")
     path = os.pathsep.join([str(tmp_path / "commands"), str(pathlib.Path(sys.executable).parent), str(GO), os.environ["PATH"], "/usr/sbin", "/sbin"])
     env = {name: value for name, value in os.environ.items() if not name.startswith(("LAPWING_", "OTEL_"))}
-    (folder / "script").write_text(script(scene))
+    lines = script(scene)
+    for tool, sign in TOOLS.items():
+        if re.search(sign, lines) and not shutil.which(tool, path=path.split(os.pathsep, 1)[1]):
+            pytest.skip(f"{tool} is not installed: tests/run installs it")
+    (folder / "script").write_text(lines)
     with open(tmp_path / "output", "w+") as output:
         child = subprocess.Popen([*alone, "bash", "script"], cwd=folder, env={**env, "PATH": path, "scene": str(folder)}, stdout=output, stderr=output)
         try:
