@@ -55,9 +55,9 @@ impl FromStr for KubernetesVersion {
 
 /// An amount of bytes as Kubernetes writes it, as in `192Mi`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quantity(String);
+pub struct MemoryAmount(String);
 
-impl Quantity {
+impl MemoryAmount {
     /// As it is written.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -65,7 +65,7 @@ impl Quantity {
     }
 }
 
-impl FromStr for Quantity {
+impl FromStr for MemoryAmount {
     type Err = String;
 
     /// Whole numbers with a suffix of k8s.io/apimachinery's `resource.Quantity` that makes bytes.
@@ -137,7 +137,7 @@ pub struct InjectOptions {
     /// Whether the server is started so that it reports its stages.
     pub reporting: bool,
     /// The sidecar's limit of memory.
-    pub memory: Quantity,
+    pub memory: MemoryAmount,
     /// Whether the sidecar sees the node's GPUs, without asking the scheduler for one.
     pub gpu: bool,
     /// Whether the pod's containers see one another's processes.
@@ -159,7 +159,7 @@ impl Default for InjectOptions {
             config_map: None,
             reporting: false,
             // 20 to 30 are in use; a flood of spans fills the receiver's bounds, and they must fit
-            memory: Quantity("192Mi".to_owned()),
+            memory: MemoryAmount("192Mi".to_owned()),
             gpu: false,
             share_processes: false,
         }

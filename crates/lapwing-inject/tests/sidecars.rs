@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lapwing_inject::{InjectOptions, Quantity, inject};
+use lapwing_inject::{InjectOptions, MemoryAmount, inject};
 use serde_json::{Value, json};
 
 /// A pod with vLLM, and this among its init containers, as it is injected; and what was said of it.
@@ -59,6 +59,6 @@ fn gpus_processes_and_memory_are_given_when_asked_for() {
     let env = sidecar["env"].as_array().unwrap();
     assert!(env.contains(&json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"})) && lines.contains("GPUs"), "{lines}");
     for bad in ["", "Mi", "0", "1.5Gi", "2gb", "-1Mi"] {
-        assert!(bad.parse::<Quantity>().unwrap_err().contains("as in 192Mi"), "{bad}");
+        assert!(bad.parse::<MemoryAmount>().unwrap_err().contains("as in 192Mi"), "{bad}");
     }
 }

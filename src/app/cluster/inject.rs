@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, Quantity, ResourceName, Way};
+use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, MemoryAmount, ResourceName, Way};
 use similar::TextDiff;
 
 /// Exit codes (sysexits.h): `EX_DATAERR`, `EX_NOINPUT`.
@@ -54,7 +54,7 @@ pub(crate) struct SidecarArgs {
     reporting: bool,
     /// Limit of memory; a model of the embedded engine needs more than the default
     #[arg(long, value_name = "QUANTITY", help_heading = "Sidecar")]
-    memory: Option<Quantity>,
+    memory: Option<MemoryAmount>,
     /// Let the sidecar see the node's GPUs, for a model of the embedded engine; it asks the scheduler for none, and shares the server's
     #[arg(long, help_heading = "Sidecar")]
     gpu: bool,
