@@ -68,6 +68,25 @@ fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
     assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "Dockerfile: not rust {channel}");
     assert!(dockerfile.contains("cargo build --profile dist --locked"));
     assert!(dockerfile.contains("USER 65532:65532"));
+    for workflow in [".github/workflows/ci.yaml", ".github/workflows/release.yaml"] {
+        assert!(read(workflow).contains(&format!("rust:{channel}-")), "{workflow}: not rust {channel}");
+    }
+}
+
+/// What the tests compare with is what the image brings.
+#[test]
+fn the_image_has_the_onnx_runtime_of_the_tests() {
+    let requirements = read("tests/requirements.txt");
+    let wanted = requirements.lines().find(|l| l.starts_with("onnxruntime==")).unwrap();
+    assert!(read("Dockerfile").contains(&format!("'{wanted}'")), "Dockerfile: not {wanted}");
+}
+
+/// The release describes what the tests describe.
+#[test]
+fn the_bill_of_materials_is_made_by_one_version() {
+    let script = read("tests/image/run");
+    let version = script.lines().find_map(|l| l.strip_prefix("SBOM_TOOL=")).unwrap();
+    assert!(read(".github/workflows/release.yaml").contains(&format!("cargo-cyclonedx@{version}\n")));
 }
 
 #[test]
