@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// The documents, and the least number of paths in each: without it, a parser that finds no paths would pass.
 const DOCUMENTS: [(&str, usize); 3] = [("ARCHITECTURE.md", 40), ("CONTRIBUTING.md", 30), ("README.md", 5)];
 /// The beginnings of paths.
-const FOLDERS: [&str; 10] =
-    ["src/", "crates/", "tests/", "docs/", "benches/", "examples/", "dashboards/", "deploy/", "fuzz/", ".ci/"];
+const FOLDERS: [&str; 11] =
+    ["src/", "crates/", "tests/", "docs/", "benches/", "examples/", "dashboards/", "deploy/", "fuzz/", ".ci/", ".github/"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

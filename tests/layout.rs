@@ -45,6 +45,7 @@ const TOP: &[&str] = &[
     ".cargo",
     ".ci",
     ".dockerignore",
+    ".github",
     ".gitignore",
     "ARCHITECTURE.md",
     "CHANGELOG.md",

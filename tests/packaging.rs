@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -68,6 +69,57 @@ fn the_image_is_built_with_the_pinned_toolchain_from_locked_dependencies() {
     assert!(dockerfile.contains(&format!("FROM rust:{channel}-")), "Dockerfile: not rust {channel}");
     assert!(dockerfile.contains("cargo build --profile dist --locked"));
     assert!(dockerfile.contains("USER 65532:65532"));
+    for workflow in [".github/workflows/ci.yaml", ".github/workflows/release.yaml"] {
+        assert!(read(workflow).contains(&format!("rust:{channel}-")), "{workflow}: not rust {channel}");
+    }
+}
+
+/// What the tests compare with is what the image brings.
+#[test]
+fn the_image_has_the_onnx_runtime_of_the_tests() {
+    let requirements = read("tests/requirements.txt");
+    let wanted = requirements.lines().find(|l| l.starts_with("onnxruntime==")).unwrap();
+    assert!(read("Dockerfile").contains(&format!("'{wanted}'")), "Dockerfile: not {wanted}");
+}
+
+/// The release is made by what the tests test.
+#[test]
+fn the_release_has_the_tools_of_the_tests() {
+    let workflow = read(".github/workflows/release.yaml");
+    for (script, variable, tool) in [("tests/image/run", "SBOM_TOOL", "cargo-cyclonedx"), ("tests/run", "CARGO_DEB", "cargo-deb")] {
+        let version = read(script).lines().find_map(|l| l.strip_prefix(&format!("{variable}="))).unwrap().to_owned();
+        assert!(workflow.contains(&format!("cargo install --locked {tool}@{version}\n")), "{tool} {version}");
+    }
+}
+
+/// What crates.io asks of a crate, and what it would refuse: `deploy/release crates` builds each as it would be published.
+#[test]
+fn the_crates_can_be_published() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--locked", "--no-deps", "--format-version", "1"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let metadata: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let is_published = |package: &&serde_json::Value| package["publish"].is_null();
+    let published: Vec<&str> = packages.iter().filter(is_published).map(|p| p["name"].as_str().unwrap()).collect();
+    let kept: Vec<&str> = packages.iter().map(|p| p["name"].as_str().unwrap()).filter(|n| !published.contains(n)).collect();
+    assert_eq!(kept, ["lapwing-testing"]);
+    let same = format!("^{}", env!("CARGO_PKG_VERSION"));
+    for package in packages.iter().filter(is_published) {
+        let name = &package["name"];
+        for field in ["description", "license", "homepage", "readme", "rust_version"] {
+            assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {field}");
+        }
+        assert_eq!(package["version"], env!("CARGO_PKG_VERSION"), "{name}");
+        for dependency in package["dependencies"].as_array().unwrap().iter().filter(|d| d["path"].is_string()) {
+            let of = &dependency["name"];
+            if published.iter().any(|p| of == p) {
+                assert_eq!(dependency["req"], same.as_str(), "{name} depends on {of}");
+            } else {
+                // left out of what is published, because it has no version
+                assert_eq!((&dependency["kind"], &dependency["req"]), (&"dev".into(), &"*".into()), "{name} depends on {of}");
+            }
+        }
+    }
 }
 
 #[test]
