@@ -1,6 +1,7 @@
 """A pod without a cluster: a network of its own in which containers of a manifest run with the very commands, variables and ports that
 they have there. What is mounted lies in folders of this machine."""
 
+import re
 import shlex
 import subprocess
 
@@ -25,12 +26,31 @@ def objects(text):
 
 def spec_of(text):
     """The pod's part of the one object that has it."""
-    (found,) = [one for one in objects(text) if one["kind"] in ("Deployment", "StatefulSet", "InferenceService")]
+    kinds = ("Deployment", "StatefulSet", "InferenceService", "ClusterServingRuntime")
+    found = next(one for one in objects(text) if one["kind"] in kinds)
+    if found["kind"] == "ClusterServingRuntime":
+        return found["spec"]
     return found["spec"]["predictor"] if found["kind"] == "InferenceService" else found["spec"]["template"]["spec"]
 
 
 def container_of(spec, name):
     (found,) = [one for one in spec.get("initContainers", []) + spec.get("containers", []) if one["name"] == name]
+    return found
+
+
+OF_THE_POD = {"metadata.name": "pod-7c9f", "metadata.namespace": "models", "spec.nodeName": "node-3"}
+"""What the downward API says of the pod."""
+
+
+def variables_of(container):
+    """The variables of a container whose values are known, as the kubelet gives them: `$(NAME)` of those before is expanded."""
+    found = {}
+    for one in container.get("env", []):
+        value = one.get("value")
+        if value is None and "fieldRef" in one.get("valueFrom", {}):
+            value = OF_THE_POD[one["valueFrom"]["fieldRef"]["fieldPath"]]
+        if value is not None:
+            found[one["name"]] = re.sub(r"\$\((\w+)\)", lambda name: found.get(name[1], name[0]), value)
     return found
 
 
@@ -70,7 +90,7 @@ class Pod:
         container = container_of(self.spec, name)
         if words is None:
             words = container.get("command", [])[1:] + container.get("args", [])
-        variables = {one["name"]: one["value"] for one in container.get("env", [])}
+        variables = variables_of(container)
         values = dict(zip(variables, self.words(container, variables.values())))
         command = [str(part) for part in [*self.enter, *program, *self.words(container, words)]]
         return self.processes(f"container-{name}", command, env={**(env or {}), **values})

@@ -90,3 +90,6 @@ def test_a_file_that_is_not_there(inject):
 def test_an_object_that_is_not_there(inject):
     made = inject("--workload", "Deployment/no", str(MANIFESTS / "01-vllm-docs-cpu.yaml"))
     assert made.returncode == 65 and b"no object of the input is Deployment/no" in made.stderr
+    # not of a part: it would be taken out of all
+    made = inject("--remove", "--workload", "Deployment/no", str(MANIFESTS / "01-vllm-docs-cpu.yaml"))
+    assert made.returncode == 64 and b"--workload" in made.stderr

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from config_schema import assert_valid
-from pod import Pod, container_of, objects, spec_of
+from pod import OF_THE_POD, Pod, container_of, objects, spec_of, variables_of
 from process import wait_for
 from servers.parts import MODELS, Triton, python_of
 from test_inject import BUILT_IN, VERSIONS
@@ -98,12 +98,38 @@ def test_before_and_after_are_valid(version):
     assert count > 50
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_example_by_hand_and_its_network_policy_are_valid(version):
+    deployment, service = objects((ROOT / "examples/kubernetes-sidecar.yaml").read_text())
+    (policy,) = objects((ROOT / "examples/kubernetes-network-policy.yaml").read_text())
+    for one in (deployment, service, policy):
+        kubernetes_validate.validate(one, version, strict=True)
+    template = deployment["spec"]["template"]
+    assert policy["spec"]["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+    # all that Lapwing serves to others, and no receiver: that is on loopback
+    requests, admin = policy["spec"]["ingress"]
+    ports = [port["port"] for rule in (requests, admin) for port in rule["ports"]]
+    (container,) = template["spec"]["initContainers"]
+    assert ports == [port["containerPort"] for port in container["ports"]] and not any("--otlp" in one for one in container["args"])
+    assert "from" not in requests and admin["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_each_page_has_the_commands(name):
     page = (FOLDERS[name] / "README.md").read_text()
     way_in = "lapwing inject server.yaml > injected.yaml" if name in CONFIGURED else "lapwing inject server.yaml | kubectl apply -f -"
     assert way_in in page and ("kubectl apply -k ." in page) == (name in CONFIGURED)
     assert " -c lapwing -- lapwing stats" in page and "UPSTREAMS.md" in page
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_sidecars_telemetry_names_the_pod(binary, name):
+    variables = variables_of(sidecar(built(name)))
+    variables.pop("LAPWING_CONFIG", None)
+    checked = subprocess.run([binary, "check", "--upstream", "http://127.0.0.1:8000"], env=variables, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    attributes = yaml.safe_load(checked.stdout)["telemetry"]["resource_attributes"]
+    assert attributes == dict(zip(("k8s.pod.name", "k8s.namespace.name", "k8s.node.name"), OF_THE_POD.values()))
 
 
 # --- Lapwing's configuration
@@ -128,7 +154,7 @@ def test_the_configuration_gets_into_the_sidecar(binary, name):
     (mount,) = container["volumeMounts"]
     content = maps[volumes[mount["name"]]["configMap"]["name"]]
     assert content == {"lapwing.yaml": (FOLDERS[name] / "lapwing.yaml").read_text()}
-    assert container["env"] == [{"name": "LAPWING_CONFIG", "value": f"{mount['mountPath']}/lapwing.yaml"}]
+    assert {"name": "LAPWING_CONFIG", "value": f"{mount['mountPath']}/lapwing.yaml"} in container["env"]
     # the command still knows its own: it changes nothing, and takes itself out
     again = subprocess.run([binary, "inject", "-"], input=text, capture_output=True, text=True, check=True)
     assert again.stdout == text and "unchanged" in again.stderr
@@ -197,12 +223,13 @@ def test_the_server_is_asked_as_upstream_flags_says(binary, name):
 class Running:
     """A recipe's pod with its server and its sidecar."""
 
-    def __init__(self, binary, processes, folder, name, given):
+    def __init__(self, binary, processes, folder, name, given, text=None):
         self.binary, self.name = binary, name
-        self.pod = Pod(processes, folder, built(name), given)
+        text = text or built(name)
+        self.pod = Pod(processes, folder, text, given)
         self.env = {key: value for key, value in os.environ.items() if not key.startswith(("LAPWING_", "OTEL_"))}
         # an image's entry point is `lapwing`
-        self.sidecar = self.pod.start("lapwing", [binary], self.env, sidecar(built(name))["args"])
+        self.sidecar = self.pod.start("lapwing", [binary], self.env, sidecar(text)["args"])
         wait_for(lambda: self.pod.answers("http://127.0.0.1:9464/livez"), 20, "lapwing is live")
 
     def serves(self, process, probe, seconds=90):
@@ -292,7 +319,33 @@ def test_mlserver(running, tmp_path):
 
 
 def test_kserve(running):
-    one = running("kserve")
+    serves_kserve(running("kserve"))
+
+
+def test_kserves_runtime(binary, processes, tmp_path):
+    """The sidecar of a runtime is that of `lapwing inject` where sidecars are ordinary containers; KServe's Service leads to it."""
+    text = (FOLDERS["kserve"] / "runtime.yaml").read_text()
+    runtime, service = objects(text)
+    assert service["spec"]["predictor"]["model"]["runtime"] == runtime["metadata"]["name"]
+    server, ours = runtime["spec"]["containers"]
+    # what KServe makes of it, but with the port as it was
+    before = {**server, "ports": [{**server["ports"][0], "containerPort": 8080}]}
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [before]}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": spec}
+    command = [binary, "inject", "--kubernetes=1.28", "--way=named", "-"]
+    made = subprocess.run(command, input=json.dumps(deployment), capture_output=True, text=True, check=True)
+    theirs, sidecar_of_theirs = json.loads(made.stdout)["spec"]["template"]["spec"]["containers"]
+    assert theirs == server
+    settings = [one for one in ours["env"] if one["name"].startswith("LAPWING_")]
+    assert {**ours, "env": [one for one in ours["env"] if one not in settings]} == sidecar_of_theirs
+    for version in VERSIONS:
+        spec["template"]["spec"]["containers"] = [server, ours]
+        kubernetes_validate.validate(deployment, version, strict=True)
+    serves_kserve(Running(binary, processes, tmp_path, "kserve", {}, text))
+
+
+def serves_kserve(one):
     # KServe makes the container of a model by itself
     command = [*one.pod.enter, str(python_of("kserve")), str(MODELS / "kserve/steps.py"), "8080"]
     process = one.pod.processes("container-kserve", command, env=one.env)

@@ -167,6 +167,13 @@ def test_it_says_what_it_did(webhook):
     assert "lapwing_webhook_review_duration_seconds_bucket" in text
     expiry = float(text.split("\nlapwing_webhook_certificate_expiry_timestamp_seconds ")[1].split()[0])
     assert 9 < (expiry - time.time()) / 86400 < 11
+    with socket.create_connection(("127.0.0.1", webhook.port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        stranger.settimeout(10)
+        while stranger.recv(1024):
+            pass
+    failed = int(text.split("\nlapwing_webhook_tls_handshake_failures_total ")[1].split()[0])
+    wait_for(lambda: f"tls_handshake_failures_total {failed + 1}\n" in webhook.get("/metrics")[1], 10, "the stranger is counted")
 
 
 def test_its_certificate_is_swapped_and_it_drains(binary, processes, tmp_path):

@@ -6,10 +6,9 @@ use crate::ManifestError;
 use crate::changes::Changes;
 use crate::found::Found;
 use crate::options::{InjectOptions, NATIVE_SIDECARS, Way};
-use crate::pod::declared;
 use crate::sidecar::{
     Amounts, ConfigMap, Container, Exec, HttpGet, Lifecycle, Port, PreStop, Probe, REDIRECT, Resources, SIDECAR, SecurityContext,
-    Volume, VolumeMount,
+    Volume, VolumeMount, gpu_visible, pod_attributes,
 };
 
 /// The volume with Lapwing's configuration, and where it is mounted.
@@ -30,8 +29,11 @@ pub(crate) fn add_containers(
         first.push((REDIRECT.to_owned(), redirect(found, options)));
     }
     if let Some(name) = &options.config_map {
-        let volume = Volume { name: CONFIG, config_map: ConfigMap { name: name.clone() } };
+        let volume = Volume { name: CONFIG, config_map: ConfigMap { name: name.text().to_owned() } };
         changes.items(&list("volumes"), vec![(CONFIG.to_owned(), volume)])?;
+    }
+    if options.share_processes && found.pod.value.get("shareProcessNamespace").and_then(Value::as_bool) != Some(true) {
+        changes.set(&found.pod.spec, "shareProcessNamespace", &true)?;
     }
     let sidecar = (SIDECAR.to_owned(), sidecar(found, options, is_native));
     // behind the pod's own init containers, which may fetch a model for minutes
@@ -63,9 +65,8 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         format!("--listen=[::]:{}", found.listen),
         format!("--admin=[::]:{}", found.admin),
     ]);
-    let taken: Vec<u16> = found.pod.containers().flat_map(|(_, container)| declared(container)).map(|port| port.number).collect();
     for (port, receiver) in [(4317, "--otlp-grpc=off"), (4318, "--otlp-http=off")] {
-        if taken.contains(&port) {
+        if found.pod.taken().any(|taken| taken == port) {
             args.push(receiver.to_owned());
         }
     }
@@ -88,6 +89,7 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         image: options.image.clone(),
         restart_policy: is_native.then_some("Always"),
         args,
+        env: pod_attributes().into_iter().chain(options.gpu.then(gpu_visible).into_iter().flatten()).collect(),
         ports: vec![
             Port { name: "lapwing", container_port: found.listen },
             Port { name: "lapwing-admin", container_port: found.admin },
@@ -98,8 +100,7 @@ fn sidecar(found: &Found, options: &InjectOptions, is_native: bool) -> Container
         lifecycle: Some(Lifecycle { pre_stop: PreStop { exec: Exec { command: leave } } }),
         resources: Resources {
             requests: Amounts { cpu: Some("100m".to_owned()), memory: Some("32Mi".to_owned()) },
-            // 20 to 30 are in use; a flood of spans fills the receiver's bounds, and they must fit
-            limits: Amounts { cpu: None, memory: Some("192Mi".to_owned()) },
+            limits: Amounts { cpu: None, memory: Some(options.memory.text().to_owned()) },
         },
         security_context: SecurityContext { run_as_user: runs_as_root.then_some(65532), ..SecurityContext::default() },
         volume_mounts: has_config

@@ -57,7 +57,7 @@ pub(crate) fn find<'a>(object: &'a Object<'a>, objects: &'a [Object<'a>], option
         Target::Name(name) => ports.iter().any(|declared| declared.name == Some(name) && declared.number == port.number),
     };
     let routes = routes.into_iter().filter(|route| leads(&route.target)).collect();
-    let mut taken: Vec<u16> = pod.containers().flat_map(|(_, container)| declared(container)).map(|port| port.number).collect();
+    let mut taken: Vec<u16> = pod.taken().collect();
     taken.push(port.number);
     let mut free = |wanted: u16| {
         let number = (wanted..=u16::MAX).find(|number| !taken.contains(number)).unwrap_or(wanted);
@@ -99,8 +99,6 @@ fn refuse_what_shares(object: &Object, pod: &Pod) -> Result<(), String> {
 
 /// Another container that takes requests for the server: it has a port of its own, and names the server's.
 fn in_front<'a>(pod: &Pod<'a>, serving: &Serving, port: u16) -> Option<&'a str> {
-    let goes_on = |one: &&Value| text(one, &["restartPolicy"]) == Some("Always");
-    let others = items(pod.value, "initContainers").filter(goes_on).chain(items(pod.value, "containers"));
     let names_port = |word: &Value| {
         let after =
             |mark: char| word.as_str().and_then(|word| word.rsplit(mark).next()).is_some_and(|end| end == port.to_string());
@@ -114,7 +112,7 @@ fn in_front<'a>(pod: &Pod<'a>, serving: &Serving, port: u16) -> Option<&'a str> 
             && own.iter().all(|declared| declared.number != port)
             && items(one, "command").chain(items(one, "args")).any(names_port)
     };
-    others.into_iter().find(is_in_front).and_then(|one| text(one, &["name"]))
+    pod.running().find(is_in_front).and_then(|one| text(one, &["name"]))
 }
 
 impl Found<'_> {
@@ -132,8 +130,7 @@ impl Found<'_> {
             "linkerd.io/inject" => value.as_str() == Some("enabled"),
             _ => key.starts_with("traffic.sidecar.istio.io/include"),
         };
-        let has_proxy =
-            self.pod.containers().any(|(_, one)| matches!(text(one, &["name"]), Some("istio-proxy" | "linkerd-proxy")));
+        let has_proxy = self.pod.running().any(|one| matches!(text(one, &["name"]), Some("istio-proxy" | "linkerd-proxy")));
         has_proxy || said.into_iter().any(|(key, value)| is_on(key, value))
     }
 

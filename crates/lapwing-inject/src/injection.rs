@@ -145,7 +145,15 @@ fn makes_pods(value: &Value, depth: usize) -> bool {
 fn covers(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(value), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| value.get(key).is_some_and(|value| covers(value, wanted)))
+            wanted.iter().all(|(key, wanted)| {
+                value.get(key).is_some_and(|value| match (value, wanted) {
+                    // the sidecar may have further variables
+                    (Value::Array(value), Value::Array(wanted)) if key == "env" => {
+                        wanted.iter().all(|wanted| value.iter().any(|value| covers(value, wanted)))
+                    }
+                    _ => covers(value, wanted),
+                })
+            })
         }
         (Value::Array(value), Value::Array(wanted)) => {
             value.len() == wanted.len() && value.iter().zip(wanted).all(|(value, wanted)| covers(value, wanted))

@@ -36,4 +36,4 @@ pub mod webhook;
 
 pub use injection::{InjectReport, InjectVerdict, Injection, inject, remove};
 pub use manifest::{Edit, Manifest, ManifestError};
-pub use options::{InjectOptions, KubernetesVersion, Way};
+pub use options::{InjectOptions, KubernetesVersion, MemoryAmount, ResourceName, Way};

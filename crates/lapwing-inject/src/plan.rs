@@ -49,6 +49,13 @@ pub(crate) fn plan(object: &Object, objects: &[Object], options: &InjectOptions)
         lines.extend(report(&found, &mut changes).map_err(own)?);
     }
     lines.extend(others(&found));
+    if options.gpu {
+        lines.push(
+            "the sidecar sees the node's GPUs where their runtime heeds NVIDIA_VISIBLE_DEVICES of containers without one of their own; it \
+             shares the server's, and its memory"
+                .to_owned(),
+        );
+    }
     lines.extend(beside(&found, objects, way));
     add_containers(&found, way, options, &mut changes).map_err(own)?;
     let scrape = found.pod.annotations(object).is_none_or(|known| known.get("prometheus.io/scrape").is_none());

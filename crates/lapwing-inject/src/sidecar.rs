@@ -17,6 +17,8 @@ pub(crate) struct Container {
     pub(crate) restart_policy: Option<&'static str>,
     pub(crate) args: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) env: Vec<Variable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) ports: Vec<Port>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) startup_probe: Option<Probe>,
@@ -30,6 +32,58 @@ pub(crate) struct Container {
     pub(crate) security_context: SecurityContext,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) volume_mounts: Vec<VolumeMount>,
+}
+
+/// A variable of a container: a text, in which the kubelet expands `$(NAME)` of earlier ones, or a field of the pod.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value_from: Option<ValueFrom>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ValueFrom {
+    pub(crate) field_ref: FieldRef,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FieldRef {
+    pub(crate) field_path: &'static str,
+}
+
+/// The variable, field and resource attribute of each thing that tells a pod from others.
+const OF_THE_POD: [(&str, &str, &str); 3] = [
+    ("POD_NAME", "metadata.name", "k8s.pod.name"),
+    ("POD_NAMESPACE", "metadata.namespace", "k8s.namespace.name"),
+    ("NODE_NAME", "spec.nodeName", "k8s.node.name"),
+];
+
+/// Variables by which Lapwing's own telemetry names the pod (downward API).
+pub(crate) fn pod_attributes() -> Vec<Variable> {
+    let fields = OF_THE_POD.map(|(name, field_path, _)| Variable {
+        name,
+        value: None,
+        value_from: Some(ValueFrom { field_ref: FieldRef { field_path } }),
+    });
+    let attributes = OF_THE_POD.map(|(name, _, attribute)| format!("{attribute}=$({name})")).join(",");
+    let all = Variable { name: "OTEL_RESOURCE_ATTRIBUTES", value: Some(attributes), value_from: None };
+    fields.into_iter().chain([all]).collect()
+}
+
+/// Variables by which NVIDIA's container runtime shows all GPUs to a container that was given none by the scheduler
+/// (docs.nvidia.com, container toolkit, "Environment variables").
+pub(crate) fn gpu_visible() -> [Variable; 2] {
+    [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")].map(|(name, value)| Variable {
+        name,
+        value: Some(value.to_owned()),
+        value_from: None,
+    })
 }
 
 #[derive(Clone, Debug, Serialize)]

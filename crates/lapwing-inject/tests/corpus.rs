@@ -59,7 +59,8 @@ fn each_server_is_found_with_its_port_and_way() {
 fn every_option() -> Vec<InjectOptions> {
     let ways = [None, Some(Way::Named), Some(Way::Redirect), Some(Way::Service)];
     let mut all: Vec<InjectOptions> = ways.into_iter().map(|way| InjectOptions { way, ..InjectOptions::default() }).collect();
-    all.push(InjectOptions { reporting: true, config_map: Some("settings".to_owned()), ..InjectOptions::default() });
+    all.push(InjectOptions { gpu: true, share_processes: true, memory: "2Gi".parse().unwrap(), ..InjectOptions::default() });
+    all.push(InjectOptions { reporting: true, config_map: Some("settings".parse().unwrap()), ..InjectOptions::default() });
     all
 }
 

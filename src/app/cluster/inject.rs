@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, Way};
+use lapwing_inject::{InjectOptions, InjectReport, InjectVerdict, Injection, KubernetesVersion, MemoryAmount, ResourceName, Way};
 use similar::TextDiff;
 
 /// Exit codes (sysexits.h): `EX_DATAERR`, `EX_NOINPUT`.
@@ -18,8 +18,8 @@ pub struct InjectArgs {
     /// The manifest, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Take Lapwing out again
-    #[arg(long)]
+    /// Take Lapwing out again, of all that it is in
+    #[arg(long, conflicts_with_all = ["workloads", "container", "port", "way", "reporting", "gpu", "memory", "share_processes", "config_map"])]
     remove: bool,
     /// Print what would change, line by line, instead of the manifest
     #[arg(long)]
@@ -48,10 +48,19 @@ pub(crate) struct SidecarArgs {
     args: Vec<String>,
     /// The ConfigMap with Lapwing's configuration, in the key lapwing.yaml
     #[arg(long, value_name = "NAME", help_heading = "Sidecar")]
-    config_map: Option<String>,
+    config_map: Option<ResourceName>,
     /// Start the server so that it reports its stages, as `lapwing upstream-flags` says
     #[arg(long, help_heading = "Server")]
     reporting: bool,
+    /// Limit of memory; a model of the embedded engine needs more than the default
+    #[arg(long, value_name = "QUANTITY", help_heading = "Sidecar")]
+    memory: Option<MemoryAmount>,
+    /// Let the sidecar see the node's GPUs, for a model of the embedded engine; it asks the scheduler for none, and shares the server's
+    #[arg(long, help_heading = "Sidecar")]
+    gpu: bool,
+    /// Let the pod's containers see one another's processes (shareProcessNamespace), so that `lapwing doctor` in the sidecar sees the server's
+    #[arg(long, help_heading = "Sidecar")]
+    share_processes: bool,
     /// The cluster's version: sidecars are init containers that go on (1.29), or beside the server
     #[arg(long, value_name = "VERSION", default_value = "1.29", help_heading = "Sidecar")]
     kubernetes: KubernetesVersion,
@@ -79,6 +88,9 @@ impl SidecarArgs {
             args: self.args.clone(),
             config_map: self.config_map.clone(),
             reporting: self.reporting,
+            memory: self.memory.clone().unwrap_or(default.memory),
+            gpu: self.gpu,
+            share_processes: self.share_processes,
             ..InjectOptions::default()
         }
     }
@@ -113,26 +125,11 @@ fn answer(args: &InjectArgs, text: &str) -> (String, String, i32) {
         Err(error) => return (String::new(), format!("lapwing: {}: {error}\n", args.file.display()), BROKEN),
     };
     let mut said = reports.iter().map(line).collect::<String>();
-    let refused = reports.iter().any(|report| report.verdict == InjectVerdict::Refused);
-    let done = reports.iter().any(|report| !matches!(report.verdict, InjectVerdict::Refused | InjectVerdict::Left));
-    if let Some(missing) = args.workloads.iter().find(|name| !reports.iter().any(|report| is_of(report, name))) {
-        let _ = writeln!(said, "lapwing: no object of the input is {missing}");
+    if let Some(fault) = fault(args, &reports) {
+        let _ = writeln!(said, "lapwing: {fault}");
         return (String::new(), said, BROKEN);
     }
-    if refused || (!done && !args.remove) {
-        said.push_str(if refused {
-            "lapwing: nothing is printed, since not all can be injected; choose by --workload\n"
-        } else {
-            ""
-        });
-        if reports.is_empty() {
-            said.push_str("lapwing: the input has no object with a pod in it\n");
-        } else if !refused {
-            said.push_str("lapwing: nothing is printed, since nothing was injected\n");
-        }
-        return (String::new(), said, BROKEN);
-    }
-    if args.remove && !done {
+    if args.remove && reports.is_empty() {
         said.push_str("lapwing: it has no injected Lapwing\n");
     }
     if !args.diff {
@@ -142,6 +139,27 @@ fn answer(args: &InjectArgs, text: &str) -> (String, String, i32) {
     let diff = TextDiff::from_lines(text, &made).unified_diff().header(&name, &name).to_string();
     let code = i32::from(!diff.is_empty());
     (diff, said, code)
+}
+
+/// Why nothing is printed.
+fn fault(args: &InjectArgs, reports: &[InjectReport]) -> Option<String> {
+    let any = |verdicts: &[InjectVerdict]| reports.iter().any(|report| verdicts.contains(&report.verdict));
+    if args.remove {
+        return None;
+    }
+    if let Some(missing) = args.workloads.iter().find(|name| !reports.iter().any(|report| is_of(report, name))) {
+        return Some(format!("no object of the input is {missing}"));
+    }
+    let reason = if reports.is_empty() {
+        "the input has no object with a pod in it"
+    } else if any(&[InjectVerdict::Refused]) {
+        "nothing is printed, since not all can be injected; choose by --workload"
+    } else if any(&[InjectVerdict::Injected, InjectVerdict::Unchanged]) {
+        return None;
+    } else {
+        "nothing is printed, since nothing was injected"
+    };
+    Some(reason.to_owned())
 }
 
 fn is_of(report: &InjectReport, name: &str) -> bool {

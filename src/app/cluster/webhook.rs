@@ -70,13 +70,13 @@ fn serve(args: &WebhookArgs) -> Result<(), Box<dyn std::error::Error>> {
     // before the files are read
     let files = FileWatch::new(tls.files());
     let identity = ServerIdentity::load("--tls", &tls).map_err(|fault| fault.to_string())?.ok_or("no certificate")?;
-    let metrics = Arc::new(WebhookMetrics::default());
+    let counters = Arc::new(Counters::default());
+    let metrics = Arc::new(WebhookMetrics::new(counters.clone()));
     metrics.set_expiry(identity.validity().until_s);
     let bound = |address: SocketAddr| -> Result<BoundListener, String> {
         let listener = bind(address, BACKLOG, Sharing::Alone).map_err(|error| format!("cannot listen on {address}: {error}"))?;
         Ok(BoundListener::from(listener))
     };
-    let counters = Arc::new(Counters::default());
     let listener = bound(args.listen)?.over_tls(Some(&identity), Speaks::Both, &counters);
     let admin = bound(args.admin)?;
     tracing::info!(listen = %args.listen, admin = %args.admin, "lapwing webhook {} serves", env!("CARGO_PKG_VERSION"));

@@ -35,6 +35,11 @@ impl Error {
     pub(crate) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(_) | Self::Exchange(ClientError::BodyTooLarge(_)))
     }
+
+    /// Whether nobody took the connection.
+    pub(crate) const fn is_unreached(&self) -> bool {
+        matches!(self, Self::Exchange(ClientError::Connect { .. }))
+    }
 }
 
 /// Asks `from` for `path` over HTTP/1.1; returns the body of a 200.

@@ -95,13 +95,15 @@ struct Search {
     next: usize,
     /// The server found so far.
     server: Option<Server>,
+    /// Whether anybody listened at one of those that were asked.
+    is_reached: bool,
     /// The delay once all were asked.
     again: Duration,
 }
 
 impl Search {
     const fn new(candidates: Vec<Candidate>, recognised: Option<Server>) -> Self {
-        Self { candidates, recognised, next: 0, server: recognised, again: RETRY_DELAY }
+        Self { candidates, recognised, next: 0, server: recognised, is_reached: false, again: RETRY_DELAY }
     }
 }
 
@@ -154,16 +156,12 @@ impl Poller {
                 (self.query_candidate(search).await, *self.interval.load())
             }
             State::Looking(search) => {
-                let again = search.again;
-                (
-                    State::Looking(Search {
-                        next: 0,
-                        server: search.recognised,
-                        again: (again * 2).min(MAX_RETRY_DELAY),
-                        ..search
-                    }),
-                    again,
-                )
+                // a sidecar is there before the server, which loads its model for minutes and then listens: nobody is bothered until then
+                let (pause, again) = match search.is_reached {
+                    true => (search.again, (search.again * 2).min(MAX_RETRY_DELAY)),
+                    false => (*self.interval.load(), search.again),
+                };
+                (State::Looking(Search { next: 0, server: search.recognised, is_reached: false, again, ..search }), pause)
             }
             State::Polling { feed, failed } => (self.poll(feed, failed).await, *self.interval.load()),
         }
@@ -236,7 +234,10 @@ impl Poller {
                 tracing::info!(server = feed.server().name(), address = %at.at, path = feed.path(), "polling the server's statistics");
                 State::Polling { feed: Box::new(feed), failed: 0 }
             }
-            None => State::Looking(Search { next: search.next + 1, server, ..search }),
+            None => {
+                let is_reached = search.is_reached || !matches!(&answer, Err(error) if error.is_unreached());
+                State::Looking(Search { next: search.next + 1, server, is_reached, ..search })
+            }
         }
     }
 

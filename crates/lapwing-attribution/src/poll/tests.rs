@@ -41,15 +41,13 @@ async fn serve() -> (FakeServer, Upstream, JoinSet<()>) {
     let upstream = Upstream::Http { authority: listener.local_addr().unwrap().to_string(), scheme: HttpScheme::Http };
     let answering = server.clone();
     let router = axum::Router::new().fallback(move |request: axum::extract::Request| async move {
-        let agent = request.headers()["user-agent"].to_str().unwrap().to_owned();
-        assert!(agent.starts_with("lapwing/"));
-        let path = request.uri().path().to_owned();
-        let answer = answering.answers.lock().get(&path).cloned();
-        answering.asked.lock().push(path);
+        assert!(request.headers()["user-agent"].to_str().unwrap().starts_with("lapwing/"));
+        let path = request.uri().path();
+        let answer = answering.answers.lock().get(path).cloned();
+        answering.asked.lock().push(path.to_owned());
         answer.ok_or(::http::StatusCode::NOT_FOUND)
     });
-    let mut serving = JoinSet::new();
-    serving.spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let serving = JoinSet::from_iter([async move { axum::serve(listener, router).await.unwrap() }]);
     (server, upstream, serving)
 }
 
@@ -84,8 +82,8 @@ impl Polling {
     fn at(upstream: &Upstream) -> Self {
         let Upstream::Http { authority, .. } = upstream else { panic!("{upstream}") };
         let elsewhere = Upstream::Http { authority: "127.0.0.1:1".to_owned(), scheme: HttpScheme::Http };
-        let polling = Self::of(elsewhere);
-        let poller = Poller { poll: Poll::At { authority: authority.clone(), path: String::new() }, ..polling.poller };
+        let poll = Poll::At { authority: authority.clone(), path: String::new() };
+        let poller = Poller { poll, ..Self::of(elsewhere).poller };
         Self { state: poller.start(), poller, results: HashMap::new() }
     }
 
@@ -346,18 +344,20 @@ async fn a_configuration_that_cannot_be_read_is_asked_for_a_few_times_and_never_
 async fn a_configured_server_without_statistics_is_asked_ever_more_rarely() {
     let (server, upstream, serving) = serve().await;
     let mut polling = Polling::at(&upstream);
-    let mut pauses = Vec::new();
+    let (interval, mut pauses) = (*polling.poller.interval.load(), Vec::new());
     for _ in 0..7 {
         for _ in 0..4 {
-            assert_eq!(polling.step().await, *polling.poller.interval.load());
+            assert_eq!(polling.step().await, interval);
         }
         pauses.push(polling.step().await.as_secs());
     }
     assert_eq!(pauses, [60, 120, 240, 480, 960, 960, 960]);
     assert_eq!(server.requests()[..4], ["/v2", "/metrics", "/monitoring/prometheus/metrics", "/prometheus/metrics"]);
-    drop(serving); // nothing listens: there is no answer, and no harm
+    drop(serving); // nothing listens, as before a server is up: it is asked again soon
     tokio::task::yield_now().await;
-    polling.step().await;
+    for _ in 0..15 {
+        assert_eq!(polling.step().await, interval);
+    }
     assert_eq!((polling.poller.statistics.server(), polling.counted()), (None, (0, 0)));
 }
 

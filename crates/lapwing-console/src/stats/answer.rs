@@ -65,6 +65,23 @@ pub struct Series {
     pub coverage: Option<f64>,
     #[serde(deserialize_with = "known")]
     pub(crate) inferred: Option<InferredStages>,
+    pub(crate) polled: Option<PolledFigures>,
+}
+
+/// What the server counted for all its requests together.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PolledFigures {
+    pub(crate) stages: BTreeMap<String, PolledMean>,
+    pub(crate) phases: BTreeMap<String, PolledMean>,
+}
+
+/// The mean of one stage or phase.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PolledMean {
+    pub(crate) count: u64,
+    pub(crate) mean_ns: f64,
 }
 
 /// What this version understands; `None` for another form.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::answer::{ClassFigures, DebtFigures, Figures, GoodputFigures, Series, Stats, UnitFigures};
+use super::answer::{ClassFigures, DebtFigures, Figures, GoodputFigures, PolledFigures, PolledMean, Series, Stats, UnitFigures};
 use crate::inferred::inferred_words;
 use crate::printable::printable;
 use crate::table::{TableRow, heading, series_title};
@@ -67,7 +67,19 @@ fn block(out: &mut String, series: &Series, rate: f64) {
     if let Some(fitted) = series.fitted() {
         let _ = writeln!(out, "  inferred, not reported: {}", inferred_words(fitted));
     }
+    if let Some(said) = series.polled.as_ref().and_then(polled) {
+        let _ = writeln!(out, "  {said}");
+    }
     out.push('\n');
+}
+
+/// What the server counted: means over all its requests, which are no rows among measured ones.
+fn polled(of: &PolledFigures) -> Option<String> {
+    let stages = Stage::ALL.map(Stage::name).into_iter().filter_map(|name| Some((name, of.stages.get(name)?)));
+    let phases = Phase::ALL.map(Phase::name).into_iter().filter_map(|name| Some((name, of.phases.get(name)?)));
+    let mean = |(name, of): (&str, &PolledMean)| format!("{name} {} in the mean of {}", duration(of.mean_ns), of.count);
+    let means: Vec<String> = stages.chain(phases).map(mean).collect();
+    (!means.is_empty()).then(|| format!("counted by the server, over all its requests: {}", means.join(", ")))
 }
 
 fn goodput(out: &mut String, series: &Series) {
@@ -156,6 +168,8 @@ mod tests {
                     "forward": {"mean_ns": of(2e6), "p50_ns": of(2e6), "p99_ns": of(2e6)}, "fixed_ns": of(2e6), "per_unit_ns": of(2e6),
                     "unexplained_mean_ns": 0, "per_ahead_ns": null, "slots": null, "slots_interval": null,
                     "unexplained_share": 0.0, "outlier_share": 0.0}},
+                 "polled": {"polls": 2, "stages": {"forward": {"count": 5, "sum_ns": 280e6, "mean_ns": 56e6}, "queue": {"count": 5, "mean_ns": 8e5}},
+                            "phases": {"decode": {"count": 5, "mean_ns": 48e6}}},
                  "budget": {"p99": {"limit_ns": 200e6, "requests": 120, "over": 3, "burn_rate": 2.5}},
                  "goodput": {"requests": 80, "within": 78, "share": 0.975, "missed": {"failed": 1, "total": 1}, "work": []},
                  "computational_debt": {"optimum": "this machine", "ratio": {"count": 9, "mean": 3.25, "p50": 3.0, "max": 9.5}}}
@@ -175,10 +189,12 @@ mod tests {
         assert_eq!(lines[1], "  12.0 requests/s; 120 requests: 119 ok, 1 timeout; coverage 98.1 %");
         assert_eq!(lines[2], "  budget p99 200 ms: 3 of 120 took longer, burn rate 2.50");
         assert_eq!(lines[3], "  goodput 97.5 %: 78 of 80 were within their budget; missed: 1 failed, 1 total");
-        let [.., debt, inferred] = lines.as_slice() else { panic!("{lines:?}") };
+        let [.., debt, inferred, polled] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!(*debt, "  computational_debt is relative to: this machine");
         assert_eq!(*inferred, "  inferred, not reported: forward 2.00 ms (1.00 ms to 3.00 ms) in the mean, queue no wait seen");
-        let names: Vec<&str> = lines[5..lines.len() - 2].iter().map(|line| line[2..44].trim_end()).collect();
+        let means = "queue 800 µs in the mean of 5, forward 56.0 ms in the mean of 5, decode 48.0 ms in the mean of 5";
+        assert_eq!(*polled, format!("  counted by the server, over all its requests: {means}"));
+        let names: Vec<&str> = lines[5..lines.len() - 3].iter().map(|line| line[2..44].trim_end()).collect();
         let wanted = [
             "total",
             "ingress",

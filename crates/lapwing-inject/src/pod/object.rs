@@ -109,6 +109,12 @@ impl<'a> Pod<'a> {
     pub(crate) fn containers(&self) -> impl Iterator<Item = (usize, &'a Value)> {
         items(self.value, "containers").enumerate()
     }
+
+    /// All that runs while the pod serves: its sidecars of Kubernetes' own kind too (`restartPolicy: Always`).
+    pub(crate) fn running(&self) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let goes_on = |one: &&Value| text(one, &["restartPolicy"]) == Some("Always");
+        items(self.value, "initContainers").filter(goes_on).chain(items(self.value, "containers"))
+    }
 }
 
 fn owned(path: &[&str]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::object::{items, number, text};
+use super::object::{Pod, items, number, text};
 use super::server::{Serving, is_http};
 use super::service::{Route, Target};
 
@@ -33,6 +33,13 @@ pub(crate) fn declared(container: &Value) -> Vec<Declared<'_>> {
     ports
         .filter_map(|(at, port)| of((at, port)).map(|(at, number)| Declared { at, number, name: text(port, &["name"]) }))
         .collect()
+}
+
+impl<'a> Pod<'a> {
+    /// The ports that whatever runs in it declares.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = u16> + use<'a> {
+        self.running().flat_map(declared).map(|port| port.number)
+    }
 }
 
 impl Serving<'_> {

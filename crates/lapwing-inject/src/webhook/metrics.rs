@@ -1,8 +1,10 @@
 //! What the webhook counts, as OpenMetrics text.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use lapwing_metrics::Counters;
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -25,6 +27,9 @@ pub struct WebhookMetrics {
     time: Histogram,
     expiry: Gauge<f64, AtomicU64>,
     reload_failures: Counter,
+    handshake_failures: Counter,
+    /// Where the listener counts its handshakes.
+    counters: Arc<Counters>,
     registry: Mutex<Registry>,
 }
 
@@ -34,11 +39,13 @@ impl fmt::Debug for WebhookMetrics {
     }
 }
 
-impl Default for WebhookMetrics {
-    fn default() -> Self {
+impl WebhookMetrics {
+    /// With the listener's counters.
+    #[must_use]
+    pub fn new(counters: Arc<Counters>) -> Self {
         let mut registry = Registry::with_prefix("lapwing_webhook");
         let (reviews, time) = (Family::default(), Histogram::new(BOUNDS_S));
-        let (expiry, reload_failures) = (Gauge::default(), Counter::default());
+        let (expiry, reload_failures, handshake_failures) = (Gauge::default(), Counter::default(), Counter::default());
         registry.register(
             "reviews",
             "Reviews that were answered, by what became of the pod; malformed ones have another form.",
@@ -61,11 +68,14 @@ impl Default for WebhookMetrics {
             "Certificates that could not be read again; the one before stays in force.",
             Counter::clone(&reload_failures),
         );
-        Self { reviews, time, expiry, reload_failures, registry: Mutex::new(registry) }
+        registry.register(
+            "tls_handshake_failures",
+            "Connections that ended in their handshake: of an API server that does not trust the certificate, or of strangers.",
+            Counter::clone(&handshake_failures),
+        );
+        Self { reviews, time, expiry, reload_failures, handshake_failures, counters, registry: Mutex::new(registry) }
     }
-}
 
-impl WebhookMetrics {
     pub(crate) fn reviewed(&self, result: &'static str, seconds: f64) {
         self.reviews.get_or_create(&ResultLabels { result }).inc();
         self.time.observe(seconds);
@@ -84,6 +94,7 @@ impl WebhookMetrics {
     /// All as OpenMetrics text.
     #[must_use]
     pub fn text(&self) -> String {
+        self.handshake_failures.inner().store(self.counters.get(lapwing_metrics::Counter::TlsFailed), Ordering::Relaxed);
         let mut text = String::new();
         // a String takes all that is written
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());

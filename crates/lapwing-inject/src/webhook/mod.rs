@@ -14,7 +14,7 @@
 //! use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let server = router(InjectOptions::default(), Arc::new(WebhookMetrics::default()));
+//! let server = router(InjectOptions::default(), Arc::new(WebhookMetrics::new(Arc::default())));
 //! let answer = server.oneshot(Request::post("/inject").body(Body::from("{}")).unwrap()).await.unwrap();
 //! assert_eq!(answer.status(), 400);
 //! # }

@@ -10,13 +10,10 @@ use crate::options::{InjectOptions, Way};
 use crate::plan::plan;
 use crate::pod::{Object, text};
 use crate::record::{INJECTED, Record};
+use crate::sidecar::SIDECAR;
 
 /// The annotation by which a pod asks for Lapwing (`"true"`), or declines (`"false"`).
 pub const INJECT: &str = "lapwing.dev/inject";
-/// Annotations with what a manifest does not show: the server's container, its port, the way.
-const CONTAINER: &str = "lapwing.dev/container";
-const PORT: &str = "lapwing.dev/port";
-const WAY: &str = "lapwing.dev/way";
 /// The most characters of an audit annotation's value or of a warning; the API server shows less than 256 of a warning.
 const MAX_SAID: usize = 250;
 
@@ -144,29 +141,52 @@ fn decide(request: &Request, by_default: bool, options: &InjectOptions) -> (Vec<
             );
         }
     }
-    if Record::of(annotations).is_some() {
-        return (Vec::new(), vec![format!("it has the annotation {INJECTED}")], ReviewResult::Unchanged);
-    }
-    let refused = |reason: String| (Vec::new(), vec![reason], ReviewResult::Refused);
-    let mut options =
-        InjectOptions { container: said(CONTAINER).map(str::to_owned).or_else(|| options.container.clone()), ..options.clone() };
-    if let Some(port) = said(PORT) {
-        match port.parse() {
-            Ok(number) if number > 0 => options.port = Some(number),
-            _ => return refused(format!("its annotation {PORT} is {port:?}, no port from 1 to 65535")),
-        }
-    }
-    if let Some(way) = said(WAY) {
-        match way.parse::<Way>() {
-            Ok(way) => options.way = Some(way),
-            Err(error) => return refused(format!("its annotation {WAY}: {error}")),
-        }
-    }
     let object = Object { document: 0, path: Vec::new(), value: pod };
-    match plan(&object, std::slice::from_ref(&object), &options) {
-        Ok(plan) => (plan.edits.into_iter().map(|(_, edit)| edit).collect(), plan.lines, ReviewResult::Injected),
-        Err(reason) => refused(reason),
+    let has_sidecar = object.pod().is_some_and(|pod| pod.running().any(|one| text(one, &["name"]) == Some(SIDECAR)));
+    if has_sidecar && Record::of(annotations).is_some() {
+        return (
+            Vec::new(),
+            vec![format!("it has the container {SIDECAR} and the annotation {INJECTED}")],
+            ReviewResult::Unchanged,
+        );
     }
+    let planned = asked(options, said).and_then(|options| plan(&object, std::slice::from_ref(&object), &options));
+    match planned {
+        Ok(plan) => (plan.edits.into_iter().map(|(_, edit)| edit).collect(), plan.lines, ReviewResult::Injected),
+        Err(reason) => (Vec::new(), vec![reason], ReviewResult::Refused),
+    }
+}
+
+/// The options with what a pod's annotations say, by the names of the command line.
+fn asked<'a>(options: &InjectOptions, said: impl Fn(&str) -> Option<&'a str>) -> Result<InjectOptions, String> {
+    let mut options = options.clone();
+    let fault = |name: &str, reason: String| format!("its annotation {name}: {reason}");
+    if let Some(container) = said("lapwing.dev/container") {
+        options.container = Some(container.to_owned());
+    }
+    let name = "lapwing.dev/port";
+    if let Some(port) = said(name) {
+        let number = port.parse().ok().filter(|number| *number > 0);
+        options.port = Some(number.ok_or_else(|| fault(name, format!("{port:?} is no port from 1 to 65535")))?);
+    }
+    let name = "lapwing.dev/way";
+    if let Some(way) = said(name) {
+        options.way = Some(way.parse::<Way>().map_err(|error| fault(name, error))?);
+    }
+    let name = "lapwing.dev/config-map";
+    if let Some(config_map) = said(name) {
+        options.config_map = Some(config_map.parse().map_err(|error| fault(name, error))?);
+    }
+    let name = "lapwing.dev/memory";
+    if let Some(memory) = said(name) {
+        options.memory = memory.parse().map_err(|error| fault(name, error))?;
+    }
+    for (name, option) in [("lapwing.dev/reporting", &mut options.reporting), ("lapwing.dev/gpu", &mut options.gpu)] {
+        if let Some(text) = said(name) {
+            *option = text.parse().map_err(|_| fault(name, format!("{text:?} is neither \"true\" nor \"false\"")))?;
+        }
+    }
+    Ok(options)
 }
 
 fn cut(text: &str) -> String {
@@ -200,7 +220,11 @@ mod tests {
         assert_eq!(patch[0]["value"][1]["args"][0], "--upstream=http://127.0.0.1:8000");
         // the API server asks again what other webhooks have changed
         let mut injected = pod(&json!({"lapwing.dev/inject": "true", "lapwing.dev/injected": "{}"}));
+        injected["spec"]["initContainers"] = patch[0]["value"].clone();
         assert_eq!(reviewed(&injected, false).1, ReviewResult::Unchanged);
+        // the annotation alone is no sidecar
+        let template = pod(&json!({"lapwing.dev/inject": "true", "lapwing.dev/injected": "{}"}));
+        assert_eq!(reviewed(&template, false).1, ReviewResult::Injected);
         injected["kind"] = "Service".into();
         assert_eq!(reviewed(&injected, true).1, ReviewResult::Left);
     }
@@ -215,6 +239,10 @@ mod tests {
             (json!({"lapwing.dev/port": "9000"}), true, ReviewResult::Injected),
             (json!({"lapwing.dev/port": "http"}), true, ReviewResult::Refused),
             (json!({"lapwing.dev/way": "detour"}), true, ReviewResult::Refused),
+            (json!({"lapwing.dev/memory": "much"}), true, ReviewResult::Refused),
+            (json!({"lapwing.dev/config-map": "Settings"}), true, ReviewResult::Refused),
+            (json!({"lapwing.dev/gpu": "one"}), true, ReviewResult::Refused),
+            (json!({"lapwing.dev/reporting": "1"}), true, ReviewResult::Refused),
             (json!({"lapwing.dev/container": "nobody"}), true, ReviewResult::Refused),
         ] {
             let (response, got) = reviewed(&pod(&annotations), by_default);
@@ -222,6 +250,22 @@ mod tests {
             assert_eq!(response.get("warnings").is_some(), result == ReviewResult::Refused);
             assert_eq!(response["auditAnnotations"]["result"], result.name());
         }
+    }
+
+    #[test]
+    fn a_pod_says_what_its_sidecar_is_like() {
+        let said = json!({"lapwing.dev/config-map": "settings", "lapwing.dev/memory": "2Gi", "lapwing.dev/gpu": "true", "lapwing.dev/reporting": "true"});
+        let mut asks = pod(&said);
+        asks["spec"]["containers"][0]["args"] = json!(["--model=m"]);
+        let (response, _) = reviewed(&asks, true);
+        let patch = String::from_utf8(STANDARD.decode(response["patch"].as_str().unwrap()).unwrap()).unwrap();
+        for wanted in ["settings", "2Gi", "NVIDIA_VISIBLE_DEVICES", "--enable-per-request-metrics"] {
+            assert!(patch.contains(wanted), "{wanted}: {patch}");
+        }
+        let (response, _) = reviewed(&pod(&json!({"lapwing.dev/memory": "much"})), true);
+        let warning =
+            "lapwing is not injected: its annotation lapwing.dev/memory: much is no amount of memory, as in 192Mi or 2Gi";
+        assert_eq!(response["warnings"][0], warning);
     }
 
     #[test]
