@@ -86,7 +86,8 @@ fn the_image_has_the_onnx_runtime_of_the_tests() {
 #[test]
 fn the_release_has_the_tools_of_the_tests() {
     let workflow = read(".github/workflows/release.yaml");
-    for (script, variable, tool) in [("tests/image/run", "SBOM_TOOL", "cargo-cyclonedx"), ("tests/run", "CARGO_DEB", "cargo-deb")] {
+    for (script, variable, tool) in [("tests/image/run", "SBOM_TOOL", "cargo-cyclonedx"), ("tests/run", "CARGO_DEB", "cargo-deb")]
+    {
         let version = read(script).lines().find_map(|l| l.strip_prefix(&format!("{variable}="))).unwrap().to_owned();
         assert!(workflow.contains(&format!("cargo install --locked {tool}@{version}\n")), "{tool} {version}");
     }
