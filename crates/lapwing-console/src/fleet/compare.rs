@@ -9,14 +9,17 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use super::log::HdrLog;
+use super::log::{HdrLog, Line, SeriesName};
 use super::table::{named, shown, sum, worded};
+use crate::printable::printable;
 use lapwing_ledger::Stage;
 
 /// Of a standard normal distribution: 99.9 % lie within.
 const Z: f64 = 3.29;
 /// Ratios within this share of 1 are the same.
 const SAME: f64 = 0.02;
+/// The columns of an address.
+const UPSTREAM: usize = 100;
 /// A change of the mean below this share of it is not divided by stages.
 const TOLD: f64 = 0.01;
 
@@ -77,12 +80,18 @@ impl Verdict {
 /// What changed, in words and a table.
 pub(crate) fn compared(before: &HdrLog, after: &HdrLog) -> String {
     let mut out = String::new();
-    for (series, lines) in before.series() {
-        let both: Vec<_> = lines.iter().filter_map(|line| Some((*line, after.line(&line.tag)?))).collect();
-        let _ = writeln!(out, "{}", named(series));
-        if both.is_empty() {
-            out.push_str("  only before\n\n");
+    let (series_before, mut series_after) = (before.series(), after.series());
+    for (series, lines) in &series_before {
+        let Some(other) = same(series, &series_before, &series_after) else {
+            let _ = writeln!(out, "{}\n  only before\n", named(series));
             continue;
+        };
+        let (name, others) = series_after.remove(other);
+        let measured = |line: &&Line| others.iter().find(|other| other.measure == line.measure).copied();
+        let both: Vec<_> = lines.iter().filter_map(|line| Some((*line, measured(line)?))).collect();
+        let _ = writeln!(out, "{}", named(series));
+        if name.upstream != series.upstream {
+            let _ = writeln!(out, "  after: of {}", printable(&name.upstream, UPSTREAM));
         }
         if let Some(told) = by_stages(&both) {
             let _ = writeln!(out, "  {told}");
@@ -102,16 +111,26 @@ pub(crate) fn compared(before: &HdrLog, after: &HdrLog) -> String {
         }
         out.push('\n');
     }
-    let known: std::collections::HashSet<_> = before.series().into_iter().map(|(series, _)| series).collect();
-    for (series, _) in after.series().into_iter().filter(|(series, _)| !known.contains(series)) {
+    for (series, _) in series_after {
         let _ = writeln!(out, "{}\n  only after\n", named(series));
     }
     out
 }
 
+type OneSide<'a> = [(&'a SeriesName, Vec<&'a Line>)];
+
+/// The place of a series on the other side: of the same name, else the only one of its route and model where each side has one, since the server
+/// may have another address.
+fn same(series: &SeriesName, own: &OneSide, others: &OneSide) -> Option<usize> {
+    let place = |is_it: &dyn Fn(&SeriesName) -> bool| others.iter().position(|(other, _)| is_it(other));
+    let is_alike = |other: &SeriesName| other.route == series.route && other.model == series.model;
+    let is_alone = |side: &OneSide| side.iter().filter(|(other, _)| is_alike(other)).count() == 1;
+    place(&|other| other == series).or_else(|| place(&is_alike).filter(|_| is_alone(own) && is_alone(others)))
+}
+
 /// How the mean of the total changed, and by how much in each stage: the means of all stages over all requests add up to it.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn by_stages(both: &[(&super::log::Line, &super::log::Line)]) -> Option<String> {
+fn by_stages(both: &[(&Line, &Line)]) -> Option<String> {
     let (before, after) = both.iter().find(|(line, _)| line.measure == "total")?;
     let counts = (before.histogram.len() as f64, after.histogram.len() as f64);
     let means = (before.histogram.mean(), after.histogram.mean());
@@ -155,6 +174,27 @@ mod tests {
         assert_eq!(verdict(&many, &spread(200_000, 1_100_000), 0.5), Verdict::Slower);
         assert_eq!(verdict(&many, &spread(200_000, 900_000), 0.99), Verdict::Faster);
         assert_eq!(verdict(&spread(400, 1_000_000), &spread(400, 1_050_000), 0.5), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_series_is_found_again_under_another_address_if_it_is_the_only_one() {
+        let log = |upstreams: &[&str]| {
+            let mut log = HdrLog::default();
+            for upstream in upstreams {
+                log.add(&format!("total;route=POST%20/a;model=m;upstream={upstream}"), spread(4_000, 1_000_000)).unwrap();
+            }
+            log
+        };
+        let moved = compared(&log(&["http://a"]), &log(&["http://b"]));
+        assert!(
+            moved.contains("POST /a, model m (http://a)\n  after: of http://b\n  mean ") && !moved.contains("only"),
+            "{moved}"
+        );
+        // which of two it was is not known
+        let split = compared(&log(&["http://a"]), &log(&["http://b", "http://c"]));
+        assert!(split.matches("only after").count() == 2 && split.contains("only before"), "{split}");
+        let grown = compared(&log(&["http://a"]), &log(&["http://a", "http://b"]));
+        assert!(grown.matches("only after").count() == 1 && !grown.contains("after: of"), "{grown}");
     }
 
     /// Two samples of one distribution are hardly ever called different: the interval's level, by simulation.

@@ -76,7 +76,7 @@ impl HdrLog {
         Ok(())
     }
 
-    fn add(&mut self, tag: &str, histogram: Histogram<u64>) -> Result<(), String> {
+    pub(crate) fn add(&mut self, tag: &str, histogram: Histogram<u64>) -> Result<(), String> {
         if let Some(place) = self.places.get(tag) {
             return self.lines[*place].histogram.add(histogram).map_err(|error| format!("{tag}: {error}"));
         }
@@ -93,11 +93,6 @@ impl HdrLog {
             found.entry(&line.series).or_default().push(line);
         }
         found.into_iter().collect()
-    }
-
-    /// The line of a measure of a series.
-    pub(crate) fn line(&self, tag: &str) -> Option<&Line> {
-        self.places.get(tag).map(|place| &self.lines[*place])
     }
 
     /// Writes all as one log, which can be read again.
@@ -173,7 +168,7 @@ mod tests {
         let ((name, lines),) = (both.series()[0].clone(),);
         assert_eq!((name.route.as_str(), name.model.as_str()), ("POST /v2/{model}", "a;b"));
         assert_eq!((lines[0].measure.as_str(), lines[0].histogram.len()), ("class;from=4;unit=row", 200));
-        assert_eq!(lines[0].histogram.max(), one.line(TAG).unwrap().histogram.max());
+        assert_eq!(lines[0].histogram.max(), one.lines[0].histogram.max());
     }
 
     #[test]
