@@ -111,6 +111,8 @@ def docker(words):
     if words[0] == "compose":
         check(words[1] in ("build", "up", "down"), "this command is not known")
         return check(pathlib.Path("docker-compose.yaml").exists(), "no docker-compose.yaml here")
+    if words[0] == "push":
+        return check(len(words) == 2 and "/" in words[1], "to which registry?")
     check(words[0] == "build" and words[-1] == "." and pathlib.Path("Dockerfile").exists(), "no Dockerfile here")
 
 

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use super::admin_token::TokenArgs;
 use super::printable::printable;
-use lapwing_net::{Body, Client, ClientIdentity, ClientLimits, MAX_ERROR_TEXT, Target};
+use lapwing_net::{Body, Client, ClientError, ClientIdentity, ClientLimits, MAX_ERROR_TEXT, Target};
 use lapwing_settings::{Bind, ClientTls, Fault, File, HttpScheme, Switch, Upstream};
 
 /// The exit code when Lapwing does not answer (`EX_UNAVAILABLE`).
@@ -146,7 +146,10 @@ impl AdminClient {
         let signed = self.args.token.sign(request).map_err(|reason| named(&reason))?;
         let request = signed.body(Full::<Bytes>::default()).map_err(|error| named(&error))?;
         let client = self.client.as_ref().map_err(|reason| named(reason))?;
-        let response = client.send(request).await.map_err(|error| named(&error))?;
+        let response = client.send(request).await.map_err(|error| match &error {
+            ClientError::Connect { .. } => format!("{}; is Lapwing running there? --admin names another address", named(&error)),
+            _ => named(&error),
+        })?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);

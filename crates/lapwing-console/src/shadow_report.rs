@@ -30,7 +30,7 @@ pub fn run(command: &ShadowSub) -> u8 {
     let kind = if *json { "application/json" } else { "text/plain" };
     match block_on(async { admin.client().get("/shadow", kind).await }) {
         Ok(text) => {
-            let end: &[u8] = if *json { b"\n" } else { b"" };
+            let end: &[u8] = if text.ends_with(b"\n") { b"" } else { b"\n" };
             // a closed pipe is not an error
             drop(io::stdout().lock().write_all(&[&text[..], end].concat()));
             0
