@@ -16,6 +16,7 @@ import time
 import tomllib
 
 import pytest
+import requests
 
 from lapwing import OPENER
 from ports import free_port
@@ -235,7 +236,8 @@ def test_the_unit_allows_what_lapwing_does(processes, binary, args, manager, tmp
     ask = lambda url: OPENER.open(url, timeout=30).read()
     for _ in range(3):
         ask(f"http://{given['listen']}/head")
-    for page in ("stats", "metrics", "diagnosis", "exchanges", "hdr", "config", "readyz", ""):
+    wait_for(lambda: requests.get(f"http://{given['admin']}/readyz").ok, 60, "the model is warm")
+    for page in ("stats", "metrics", "diagnosis", "exchanges", "hdr", "config", ""):
         ask(f"http://{given['admin']}/{page}")
     (pid,) = map(int, run("pgrep", "-P", traced.pid).stdout.split())
     os.kill(pid, signal.SIGHUP)
