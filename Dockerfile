@@ -21,11 +21,13 @@ RUN if [ "$PROFILE_GUIDED" = yes ]; then \
         apt-get update && apt-get install -y --no-install-recommends python3 wrk nginx-light nghttp2-client nghttp2-server && \
         rm -rf /var/lib/apt/lists/* && rustup component add llvm-tools; \
     fi
-# cargo goes by times: what the last build left must not pass for that of sources which are older than it, as of another checkout
+# cargo goes by times: what the last build left must not pass for that of other sources which are older than it
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    find . -path ./target -prune -o -type f -exec touch {} + && \
+    find . -path ./target -prune -o -type f -exec sha256sum {} + >/sources && \
+    { cmp -s /sources target/sources || find . -path ./target -prune -o -type f -exec touch {} +; } && \
     if [ "$PROFILE_GUIDED" = yes ]; then python3 benches/profile_guided.py --out /lapwing; \
-    else cargo build --profile dist --locked && cp target/dist/lapwing /lapwing; fi
+    else cargo build --profile dist --locked && cp target/dist/lapwing /lapwing; fi && \
+    cp /sources target/sources
 
 # ONNX Runtime's library from its Python package, of the version that the tests have; a hash for each architecture
 FROM rust:1.95.0-slim-bookworm AS library
