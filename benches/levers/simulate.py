@@ -262,7 +262,7 @@ def main():
         for load in (0.3, 0.5, 0.7):
             tables = [hedging(seed, given.requests, load, trouble) for seed in seeds]
             columns = ["unexplained variance, ms²", "p99, ms", "copies, % of time"]
-            block(f"Hedging, {trouble}, {load:.0%} load", columns, tables, 2)
+            block(f"Hedging, {trouble}, {100 * load:.0f} % load", columns, tables, 2)
 
 
 if __name__ == "__main__":

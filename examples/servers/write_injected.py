@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the file injected.yaml of each recipe: what `lapwing inject server.yaml` prints.
+"""Writes the file injected.yaml of each recipe: what `lapwing inject server.yaml` prints, with `--config-map lapwing` where there is a
+lapwing.yaml.
 
 usage: python3 examples/servers/write_injected.py [--check] [LAPWING]   (LAPWING: the command, `lapwing` by default;
                                                                    --check writes nothing; its exit code is 1 if a file differs)
@@ -19,7 +20,8 @@ def recipes():
 
 def injected(lapwing, folder):
     """The manifest with the sidecar, and what the command says of it."""
-    command = [str(lapwing), "inject", "server.yaml"]
+    options = ["--config-map", "lapwing"] if (folder / "lapwing.yaml").exists() else []
+    command = [str(lapwing), "inject", *options, "server.yaml"]
     made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if made.returncode:
         raise SystemExit(f"{folder.name}/server.yaml: {made.stderr}")

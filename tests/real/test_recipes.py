@@ -117,7 +117,8 @@ def test_the_example_by_hand_and_its_network_policy_are_valid(version):
 @pytest.mark.parametrize("name", FOLDERS)
 def test_each_page_has_the_commands(name):
     page = (FOLDERS[name] / "README.md").read_text()
-    way_in = "lapwing inject server.yaml > injected.yaml" if name in CONFIGURED else "lapwing inject server.yaml | kubectl apply -f -"
+    configured, plain = "lapwing inject --config-map lapwing server.yaml > injected.yaml", "lapwing inject server.yaml | kubectl apply -f -"
+    way_in = configured if name in CONFIGURED else plain
     assert way_in in page and ("kubectl apply -k ." in page) == (name in CONFIGURED)
     assert " -c lapwing -- lapwing stats" in page and "UPSTREAMS.md" in page
 
@@ -125,7 +126,6 @@ def test_each_page_has_the_commands(name):
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_sidecars_telemetry_names_the_pod(binary, name):
     variables = variables_of(sidecar(built(name)))
-    variables.pop("LAPWING_CONFIG", None)
     checked = subprocess.run([binary, "check", "--upstream", "http://127.0.0.1:8000"], env=variables, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stderr
     attributes = yaml.safe_load(checked.stdout)["telemetry"]["resource_attributes"]
@@ -154,9 +154,9 @@ def test_the_configuration_gets_into_the_sidecar(binary, name):
     (mount,) = container["volumeMounts"]
     content = maps[volumes[mount["name"]]["configMap"]["name"]]
     assert content == {"lapwing.yaml": (FOLDERS[name] / "lapwing.yaml").read_text()}
-    assert {"name": "LAPWING_CONFIG", "value": f"{mount['mountPath']}/lapwing.yaml"} in container["env"]
+    assert f"--config={mount['mountPath']}/lapwing.yaml" in container["args"]
     # the command still knows its own: it changes nothing, and takes itself out
-    again = subprocess.run([binary, "inject", "-"], input=text, capture_output=True, text=True, check=True)
+    again = subprocess.run([binary, "inject", "--config-map", "lapwing", "-"], input=text, capture_output=True, text=True, check=True)
     assert again.stdout == text and "unchanged" in again.stderr
 
 

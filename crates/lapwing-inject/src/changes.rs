@@ -33,6 +33,11 @@ impl<'a> Changes<'a> {
         Self { object, edits: Vec::new(), record }
     }
 
+    /// The sidecar sees the node's GPUs.
+    pub(crate) fn note_gpu(&mut self) {
+        self.record.gpu = true;
+    }
+
     /// The value at a path of the object.
     fn at(&self, path: &[String]) -> Option<&'a Value> {
         path.iter().try_fold(self.object.value, |value, part| match value {

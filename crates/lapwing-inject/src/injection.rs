@@ -141,19 +141,24 @@ fn makes_pods(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether a value has all that another has; it may have more.
+/// Whether a value has all that another has; it may have more: other keys, and in lists whose items have names, other items.
 fn covers(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(value), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| {
-                value.get(key).is_some_and(|value| match (value, wanted) {
-                    // the sidecar may have further variables
-                    (Value::Array(value), Value::Array(wanted)) if key == "env" => {
-                        wanted.iter().all(|wanted| value.iter().any(|value| covers(value, wanted)))
-                    }
-                    _ => covers(value, wanted),
-                })
-            })
+            wanted.iter().all(|(key, wanted)| value.get(key).is_some_and(|value| covers(value, wanted)))
+        }
+        (Value::Array(value), Value::Array(wanted))
+            if !wanted.is_empty() && wanted.iter().all(|wanted| wanted.get("name").is_some()) =>
+        {
+            // where it stands there, which is usual, or elsewhere
+            let has = |(at, wanted): (usize, &Value)| {
+                value
+                    .get(at)
+                    .into_iter()
+                    .chain(value)
+                    .any(|value| value.get("name") == wanted.get("name") && covers(value, wanted))
+            };
+            wanted.iter().enumerate().all(has)
         }
         (Value::Array(value), Value::Array(wanted)) => {
             value.len() == wanted.len() && value.iter().zip(wanted).all(|(value, wanted)| covers(value, wanted))

@@ -50,6 +50,7 @@ pub(crate) fn plan(object: &Object, objects: &[Object], options: &InjectOptions)
     }
     lines.extend(others(&found));
     if options.gpu {
+        changes.note_gpu();
         lines.push(
             "the sidecar sees the node's GPUs where their runtime heeds NVIDIA_VISIBLE_DEVICES of containers without one of their own; it \
              shares the server's, and its memory"

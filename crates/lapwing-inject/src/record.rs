@@ -19,6 +19,9 @@ pub(crate) struct Record {
     /// `named`, `redirect` or `service`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) way: String,
+    /// Whether it sees the node's GPUs: variables besides those that are wanted would pass for a user's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) gpu: bool,
     /// The values that were replaced.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) was: BTreeMap<String, Value>,

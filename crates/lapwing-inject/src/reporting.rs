@@ -1,13 +1,13 @@
 //! What a server must be started with to report its stages, as `lapwing upstream-flags` says it; added only when asked for.
 
 use lapwing_ledger::Server;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::ManifestError;
 use crate::changes::Changes;
 use crate::found::Found;
 use crate::pod::items;
+use crate::sidecar::Variable;
 
 /// Arguments and variables of a server.
 struct Wanted {
@@ -21,12 +21,6 @@ const NOTHING: Wanted = Wanted { args: &[], variables: &[], is_all: true };
 /// What OpenTelemetry's SDKs read.
 const SDK: &[(&str, &str)] =
     &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")];
-
-#[derive(Serialize)]
-struct Variable {
-    name: &'static str,
-    value: &'static str,
-}
 
 const fn wanted(server: Option<Server>) -> Wanted {
     match server {
@@ -84,7 +78,7 @@ pub(crate) fn report(found: &Found, changes: &mut Changes) -> Result<Vec<String>
     let variables: Vec<(String, Variable)> = variables
         .iter()
         .filter(|(name, _)| !is_set(name))
-        .map(|(name, value)| ((*name).to_owned(), Variable { name, value }))
+        .map(|(name, value)| ((*name).to_owned(), Variable::text(name, value)))
         .collect();
     if !variables.is_empty() {
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();

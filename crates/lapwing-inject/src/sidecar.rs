@@ -45,6 +45,16 @@ pub(crate) struct Variable {
     pub(crate) value_from: Option<ValueFrom>,
 }
 
+impl Variable {
+    pub(crate) fn text(name: &'static str, value: &str) -> Self {
+        Self { name, value: Some(value.to_owned()), value_from: None }
+    }
+
+    fn field(name: &'static str, field_path: &'static str) -> Self {
+        Self { name, value: None, value_from: Some(ValueFrom { field_ref: FieldRef { field_path } }) }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ValueFrom {
@@ -66,24 +76,16 @@ const OF_THE_POD: [(&str, &str, &str); 3] = [
 
 /// Variables by which Lapwing's own telemetry names the pod (downward API).
 pub(crate) fn pod_attributes() -> Vec<Variable> {
-    let fields = OF_THE_POD.map(|(name, field_path, _)| Variable {
-        name,
-        value: None,
-        value_from: Some(ValueFrom { field_ref: FieldRef { field_path } }),
-    });
+    let fields = OF_THE_POD.map(|(name, field_path, _)| Variable::field(name, field_path));
     let attributes = OF_THE_POD.map(|(name, _, attribute)| format!("{attribute}=$({name})")).join(",");
-    let all = Variable { name: "OTEL_RESOURCE_ATTRIBUTES", value: Some(attributes), value_from: None };
-    fields.into_iter().chain([all]).collect()
+    fields.into_iter().chain([Variable::text("OTEL_RESOURCE_ATTRIBUTES", &attributes)]).collect()
 }
 
 /// Variables by which NVIDIA's container runtime shows all GPUs to a container that was given none by the scheduler
 /// (docs.nvidia.com, container toolkit, "Environment variables").
 pub(crate) fn gpu_visible() -> [Variable; 2] {
-    [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")].map(|(name, value)| Variable {
-        name,
-        value: Some(value.to_owned()),
-        value_from: None,
-    })
+    [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")]
+        .map(|(name, value)| Variable::text(name, value))
 }
 
 #[derive(Clone, Debug, Serialize)]

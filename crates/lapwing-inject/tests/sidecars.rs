@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use lapwing_inject::{InjectOptions, MemoryAmount, inject};
+use lapwing_inject::{InjectOptions, InjectVerdict, MemoryAmount, inject};
 use serde_json::{Value, json};
 
 /// A pod with vLLM, and this among its init containers, as it is injected; and what was said of it.
@@ -61,4 +61,21 @@ fn gpus_processes_and_memory_are_given_when_asked_for() {
     for bad in ["", "Mi", "0", "1.5Gi", "2gb", "-1Mi"] {
         assert!(bad.parse::<MemoryAmount>().unwrap_err().contains("as in 192Mi"), "{bad}");
     }
+}
+
+#[test]
+fn what_a_user_added_stays_and_what_is_no_longer_asked_for_goes() {
+    let gpu = InjectOptions { gpu: true, ..InjectOptions::default() };
+    let (pod, _) = with(json!({"name": "fetch", "image": "fetch"}), &gpu);
+    let plain = inject(&pod.to_string(), &InjectOptions::default()).unwrap();
+    assert!(plain.reports[0].verdict == InjectVerdict::Injected && !plain.text.contains("NVIDIA"), "{}", plain.text);
+    let mut pod: Value = serde_json::from_str(&plain.text).unwrap();
+    let sidecar = &mut pod["spec"]["initContainers"][2];
+    sidecar["env"].as_array_mut().unwrap().insert(0, json!({"name": "LAPWING_LOG", "value": "debug"}));
+    sidecar["volumeMounts"] = json!([{"name": "own", "mountPath": "/own"}]);
+    let again = inject(&pod.to_string(), &InjectOptions::default()).unwrap();
+    assert_eq!((again.reports[0].verdict, again.text), (InjectVerdict::Unchanged, pod.to_string()));
+    // another value is no addition
+    pod["spec"]["initContainers"][2]["env"][1]["valueFrom"]["fieldRef"]["fieldPath"] = "metadata.uid".into();
+    assert_eq!(inject(&pod.to_string(), &InjectOptions::default()).unwrap().reports[0].verdict, InjectVerdict::Injected);
 }

@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const PARTS: usize = 16;
+/// Of these, those of clients.
+const OF_CLIENTS: usize = 10;
 /// The most connections of clients: idle ones take 120 MiB then. Where the system allows a million descriptors, something else bounds them.
 const MAX_CLIENTS: usize = 40_960;
 
@@ -38,7 +40,19 @@ pub fn descriptors() -> usize {
 /// The connections that clients of the data plane may have, over all workers.
 #[must_use]
 pub fn client_connections() -> usize {
-    share(*LIMIT, 10).min(MAX_CLIENTS)
+    clients_within(*LIMIT)
+}
+
+/// The same of a process that may have `limit` descriptors.
+#[must_use]
+pub fn clients_within(limit: usize) -> usize {
+    share(limit, OF_CLIENTS).min(MAX_CLIENTS)
+}
+
+/// How many descriptors a process needs for so many connections of clients.
+#[must_use]
+pub const fn descriptors_for(clients: usize) -> usize {
+    clients.div_ceil(OF_CLIENTS).saturating_mul(PARTS)
 }
 
 /// The connections that one of the control plane's listeners may have; at most 64.
@@ -73,6 +87,8 @@ mod tests {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         assert_eq!(current, maximum);
         assert_eq!([10, 1, 2].map(|parts| share(1024, parts)), [640, 64, 128]);
+        assert_eq!([16, 6544, 6560, 1 << 20, usize::MAX].map(clients_within), [10, 4090, 4100, MAX_CLIENTS, MAX_CLIENTS]);
+        assert_eq!((descriptors_for(4096), descriptors_for(MAX_CLIENTS)), (6560, 65_536));
         assert_eq!((share(20, 1), share(usize::MAX, 10) > 1 << 40), (4, true));
         assert!(descriptors() > 0 && control_connections() <= 64 && client_connections() <= MAX_CLIENTS);
     }

@@ -34,7 +34,8 @@ pub enum ClusterSub {
     #[command(
         after_help = "Answers AdmissionReview v1: POST /inject puts Lapwing into pods with the annotation lapwing.dev/inject: \"true\", POST\n\
         /inject/namespace into all but those with \"false\". lapwing.dev/container, lapwing.dev/port and lapwing.dev/way say what a pod does\n\
-        not show, lapwing.dev/config-map, -/memory, -/gpu and -/reporting what its sidecar is like. A pod into which nothing can be injected is made without Lapwing, with a warning. It asks the API server nothing.\n\n\
+        not show; lapwing.dev/config-map, lapwing.dev/memory, lapwing.dev/gpu and lapwing.dev/reporting what its sidecar is like. A pod into\n\
+        which nothing can be injected is made without Lapwing, with a warning. It asks the API server nothing.\n\n\
         Examples:\n  lapwing webhook --tls-certificate /tls/tls.crt --tls-key /tls/tls.key --image registry.example/lapwing:0.1.0"
     )]
     Webhook(WebhookArgs),

@@ -18,15 +18,10 @@ pub(crate) fn check(config: &Config, running: &AdminAnswer, processes: &Processe
         let is_its = shown(key) == Some(address);
         one(key, address.get(), is_its, processes, report);
     }
-    if let Some(address) = engine_address(config) {
+    if let Some(address) = config.engine.address() {
         let its = running.found().and_then(|found| found.config.values["engine"]["listen"].as_str()?.parse::<Bind>().ok());
         one("engine.listen", address.get(), its == Some(address), processes, report);
     }
-}
-
-/// Where models are served, if any are.
-fn engine_address(config: &Config) -> Option<Bind> {
-    config.engine.address()
 }
 
 /// `is_its`: the Lapwing that answered says that it listens there.

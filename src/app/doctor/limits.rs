@@ -7,12 +7,11 @@ use super::cgroup::GroupLimits;
 use super::check::DoctorReport;
 use super::process::Processes;
 use crate::config::Config;
+use lapwing_net::{clients_within, descriptors_for};
 use lapwing_settings::Size;
 
 /// With fewer descriptors the admin server and the receivers have fewer connections than they are bounded to.
 const LEAST_DESCRIPTORS: u64 = 1024;
-/// Clients have 10 of each 16.
-const OF_CLIENTS: (u64, u64) = (10, 16);
 /// What Lapwing has resident at most without budgets of the configuration (docs/BENCHMARKS.md: 30 MiB while requests come, 96 MiB with
 /// large bodies).
 const RESIDENT: u64 = 96 << 20;
@@ -34,15 +33,15 @@ pub(crate) fn check(config: &Config, processes: &Processes, pid: Option<u32>, re
 
 fn descriptors(limit: u64, in_flight: u64, whose: &str, report: &mut DoctorReport) {
     const NAME: &str = "descriptors";
-    let clients = limit / OF_CLIENTS.1 * OF_CLIENTS.0;
-    let needed = in_flight.div_ceil(OF_CLIENTS.0) * OF_CLIENTS.1;
-    let found =
-        if limit == u64::MAX { "no limit".to_owned() } else { format!("{limit} open files {whose}: {clients} for clients") };
+    let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (clients, needed) = (clients_within(whole(limit)), descriptors_for(whole(in_flight)));
+    let open = if limit == u64::MAX { "no limit on".to_owned() } else { limit.to_string() };
+    let found = format!("{open} open files {whose}: {clients} for clients");
     let advice =
         format!("raise the hard limit to {needed} (systemd: LimitNOFILE=; docker: --ulimit nofile=; a shell: ulimit -n)");
     if limit < LEAST_DESCRIPTORS {
         report.wrong(NAME, found, advice);
-    } else if clients < in_flight {
+    } else if clients < whole(in_flight) {
         let found = format!("{found}, fewer than proxy.max_in_flight, {in_flight}");
         report.note(NAME, found, format!("{advice}, unless clients share connections (HTTP/2)"));
     } else {

@@ -49,7 +49,8 @@ Examples:
   lapwing doctor --config /etc/lapwing/lapwing.yaml                what the service uses
   lapwing doctor --config lapwing.yaml | grep -v ^ok               only what is to do
   lapwing doctor --json | jq -r '.checks[] | select(.verdict == \"wrong\") | .advice'
-  kubectl exec ranker-0 -c lapwing -- lapwing doctor               in a pod";
+  kubectl exec ranker-0 -c lapwing -- lapwing doctor --upstream http://127.0.0.1:8000 --listen [::]:9463 --admin [::]:9464
+                                                                   in a pod: with the arguments of its container";
 
 /// What `lapwing doctor` is asked for, besides the settings.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

@@ -119,8 +119,8 @@ pub(crate) fn compared(before: &HdrLog, after: &HdrLog) -> String {
 
 type OneSide<'a> = [(&'a SeriesName, Vec<&'a Line>)];
 
-/// The place of a series on the other side: of the same name, else the only one of its route and model where each side has one, since the server
-/// may have another address.
+/// The place of a series on the other side: of the same name, else the only one of its route and model where each side has one, since the
+/// server may have another address.
 fn same(series: &SeriesName, own: &OneSide, others: &OneSide) -> Option<usize> {
     let place = |is_it: &dyn Fn(&SeriesName) -> bool| others.iter().position(|(other, _)| is_it(other));
     let is_alike = |other: &SeriesName| other.route == series.route && other.model == series.model;
