@@ -362,6 +362,7 @@ def serves_kserve(one):
     assert not reported(series) and not stages_in_table("kserve")
 
 
+@pytest.mark.long
 def test_bentoml(running, tmp_path):
     one = running("bentoml")
     program = [python_of("bentoml"), "-m", "bentoml"]

@@ -179,7 +179,10 @@ def test_keys_sort_filter_and_open_the_slowest(binary, terminal, lapwing):
     shown.press(b"\r")
     shown.until("filter: M1")
     shown.press(b"\r")
-    lines = shown.until("1 of 10")
+    shown.until("1 of 10")
+    # its last line, without which what is above may be half drawn
+    wait_for(lambda: any(re.search(r"egress +[\d.]+ ", line) for line in shown.lines()), 10, "the stages are drawn")
+    lines = shown.lines()
     assert any("slowest: " in line and "model m1" in line for line in lines)
     (trace,) = [line.split("trace ")[1].split()[0].strip("│ ") for line in lines if "trace " in line]
     slowest = lapwing.json("/exchanges?order=slowest&limit=50&model=m1")["exchanges"]
