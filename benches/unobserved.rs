@@ -69,6 +69,7 @@ fn main() {
         upstreams: Upstreams::at(Target::Tcp(upstream.clone())),
         counters,
         levers: Levers::default(),
+        dispatch: None,
         leave: CancellationToken::new(),
     };
     let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)

@@ -21,6 +21,7 @@ const CRATES: &[&str] = &[
     "lapwing-diagnosis",
     "lapwing-compare",
     "lapwing-telemetry",
+    "lapwing-dispatch",
     "lapwing-proxy",
     "lapwing-shadow",
     "lapwing-admin",

@@ -91,6 +91,7 @@ fn proxy(
         upstreams: upstreams(upstream, route),
         counters,
         levers: Levers::default(),
+        dispatch: None,
         leave: CancellationToken::new(),
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::access_log::AccessLog;
-use super::aggregate::{Aggregation, DiagnosisFeed};
+use super::aggregate::{Aggregation, DiagnosisFeed, LeverFeeds};
 use super::hosted::Models;
 use super::receivers::Receivers;
 use super::start_error::StartError;
@@ -33,7 +33,7 @@ use lapwing_metrics::{Counters, Labels, Registry, Shown};
 use lapwing_net::{BoundListener, ClientIdentity};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{Levers, TraceSampling};
+use lapwing_proxy::{DispatchLearning, Dispatching, Levers, TraceSampling};
 use lapwing_settings::{AdminToken, ConfigHandle};
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::Recorder;
@@ -95,6 +95,8 @@ pub(crate) struct Control {
     pub(crate) phases: Phases,
     /// What a trial turns.
     pub(crate) levers: Levers,
+    /// Where requests wait.
+    pub(crate) dispatching: Dispatching,
 }
 
 impl Control {
@@ -121,6 +123,7 @@ impl Control {
             phases,
             collector,
             levers,
+            dispatching,
         } = self;
         let loaded = whole.load();
         let config = &loaded.config;
@@ -135,20 +138,18 @@ impl Control {
         let stop = phases.profiling.clone();
         let receivers = receivers((listeners.otlp_grpc, listeners.otlp_http), (&ours, rules), &counters, sender, &stop);
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
+        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
+        let levers = lever_feeds(&whole, (&upstreams, &labels), levers, dispatching);
         let joining = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
-        let aggregation =
-            aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone()).logging(access_log);
-        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
-        let split = live_split(&whole, &upstreams, &labels);
-        let aggregation = aggregation.diagnosing(feed).learning_contexts(contexts).splitting(split.clone());
-        let trials = lever_trials(&whole, levers);
-        let aggregation = aggregation.trying(trials.clone());
+        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
+        let aggregation = aggregation.logging(access_log).diagnosing(feed).learning_contexts(contexts).moving(levers.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
-            split,
-            trials: Some(trials),
+            split: levers.split,
+            trials: levers.trials,
+            dispatch: levers.dispatch,
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -201,6 +202,22 @@ fn receivers(
         spans,
         refusals: Arc::default(),
         stop: stop.clone(),
+    }
+}
+
+/// What judges and moves the levers of the data plane.
+fn lever_feeds(
+    whole: &ConfigHandle<Loaded>,
+    (upstreams, labels): (&RunningUpstreams, &Arc<Labels>),
+    levers: Levers,
+    dispatching: Dispatching,
+) -> LeverFeeds {
+    let places = upstreams.statistics().into_iter().map(|(label, _)| label);
+    let dispatch = DispatchLearning::new(dispatching, places, levers.dispatch.clone(), Stamp::now());
+    LeverFeeds {
+        split: live_split(whole, upstreams, labels),
+        trials: Some(lever_trials(whole, levers)),
+        dispatch: Some(Arc::new(Mutex::new(dispatch))),
     }
 }
 

@@ -7,6 +7,7 @@ use super::root::Root;
 use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
+use lapwing_proxy::DispatchMode;
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
 use lapwing_shadow::CopyOrder;
@@ -205,6 +206,11 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     }
     if config.trial.lever == TrialLever::Off && config.trial != lapwing_shadow::switchback::Config::default() {
         warnings.push("trial: has no effect without trial.lever".to_owned());
+    }
+    if config.dispatch.mode != DispatchMode::Off && !config.protocol.read_bodies {
+        warnings.push(
+            "dispatch.mode: has no effect: what requests ask for is not read, for protocol.read_bodies is false".to_owned(),
+        );
     }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

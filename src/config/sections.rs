@@ -119,6 +119,8 @@ pub struct Config {
     pub proxy: lapwing_proxy::Config,
     /// How much may be held, and how long, of requests whose body decides where they go (`routes`) or is changed (`proxy.amend`).
     pub hold: lapwing_proxy::hold::Config,
+    /// Whether and in which order requests wait in front of upstreams that work on few at once.
+    pub dispatch: lapwing_proxy::DispatchConfig,
     /// How traffic is read.
     pub protocol: lapwing_protocol::Config,
     /// How reports become stages.
@@ -174,6 +176,7 @@ impl Default for Config {
             config: Reading::default(),
             proxy: lapwing_proxy::Config::default(),
             hold: lapwing_proxy::hold::Config::default(),
+            dispatch: lapwing_proxy::DispatchConfig::default(),
             protocol: lapwing_protocol::Config::default(),
             attribution: lapwing_attribution::Config::default(),
             metrics: lapwing_metrics::Config::default(),
@@ -198,6 +201,7 @@ impl Section for Config {
         ("tls", Form::Section(Tls::FORMS)),
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
         ("hold", Form::Section(lapwing_proxy::hold::Config::FORMS)),
+        ("dispatch", Form::Section(lapwing_proxy::DispatchConfig::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
         ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),
@@ -220,6 +224,7 @@ impl Section for Config {
         checks.section("tls", |checks| self.tls.check(checks));
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("hold", |checks| self.hold.check(checks));
+        checks.section("dispatch", |checks| self.dispatch.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));

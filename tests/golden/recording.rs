@@ -132,6 +132,7 @@ impl Recording {
             engine: Arc::new(Vec::new),
             split: None,
             trials: None,
+            dispatch: None,
             shadow: None,
             recording: Arc::default(),
             diagnosis: None,

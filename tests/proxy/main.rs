@@ -56,6 +56,7 @@ impl Proxy {
             upstreams: Upstreams::at(Target::Tcp(upstream.to_string())),
             counters: counters.clone(),
             levers: Levers::default(),
+            dispatch: None,
             leave: CancellationToken::new(),
         };
         let stop = CancellationToken::new();

@@ -6,6 +6,7 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::answers::{Admin, JSON, TEXT};
+use super::dispatch::DispatchView;
 use super::shadow::ShadowView;
 use super::split::SplitView;
 use super::stats::Stats;
@@ -206,6 +207,21 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             NO_TOKEN,
         ],
         handler: || get(handlers::trials),
+    },
+    Endpoint {
+        path: "/dispatch",
+        is_post: false,
+        is_guarded: true,
+        shows: "the queue in front of the upstreams: what waits, what requests take, and what the queue would bring (text; JSON by Accept: application/json or ?format=json)",
+        parameters: &[FORMAT],
+        answers: &[
+            ok(
+                "sentences, or every figure; null where dispatch is off",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Option<DispatchView>>())],
+            ),
+            NO_TOKEN,
+        ],
+        handler: || get(handlers::dispatch),
     },
     Endpoint {
         path: "/record",

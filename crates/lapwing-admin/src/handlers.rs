@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::access::may_read_payloads;
 use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
 use super::surfaces::Surfaces;
-use super::{diagnosis, hdr, health, prometheus, query, shadow, split, stats, trials};
+use super::{diagnosis, dispatch, hdr, health, prometheus, query, shadow, split, stats, trials};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
@@ -106,6 +106,23 @@ pub(crate) async fn trials(State(admin): State<Admin>, uri: Uri, head: HeaderMap
                 return if wants_json { json(&None::<trials::TrialView>) } else { Ok((TEXT, vec![nothing])) };
             };
             if wants_json { json(&view) } else { Ok((TEXT, vec![trials::words(&view, &effects).into_bytes()])) }
+        })
+        .await
+}
+
+/// What is known of the queue in front of the upstreams, in words unless JSON is asked for by name.
+pub(crate) async fn dispatch(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let wants_json = match query::format(&uri) {
+        Ok(format) => wants_json(format, &head),
+        Err(error) => return refuse(&error),
+    };
+    admin
+        .make(move |surfaces| {
+            let labels = surfaces.registry.lock().labels().clone();
+            let view = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, &labels));
+            let words = |view: &dispatch::DispatchView| view.to_string();
+            let nothing = || "nothing waits, and nothing is learnt: dispatch.mode is off\n".to_owned();
+            if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
         })
         .await
 }

@@ -26,6 +26,7 @@
 //! #   engine: Arc::new(Vec::new),
 //! #   split: None,
 //! #   trials: None,
+//! #   dispatch: None,
 //! #   shadow: None,
 //! #   recording: Arc::default(),
 //! #   diagnosis: None,
@@ -61,6 +62,7 @@ mod access;
 mod access_line;
 mod answers;
 mod diagnosis;
+mod dispatch;
 mod endpoints;
 mod handlers;
 mod hdr;

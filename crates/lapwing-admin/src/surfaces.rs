@@ -18,6 +18,7 @@ use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{Counters, Registry};
+use lapwing_proxy::DispatchLearning;
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use lapwing_shadow::recording::{RecordOptions, RecordedLines};
 use lapwing_shadow::split::LiveSplit;
@@ -73,6 +74,8 @@ pub struct Surfaces {
     pub split: Option<Arc<Mutex<LiveSplit>>>,
     /// Trials of levers: there may be one at any time.
     pub trials: Option<Arc<Mutex<LeverTrials>>>,
+    /// The queue in front of the upstreams.
+    pub dispatch: Option<Arc<Mutex<DispatchLearning>>>,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
     /// What recordings did not write.

@@ -147,6 +147,14 @@ rows! {
     HoldPassedExpect: Counter "lapwing_hold_passed" &[("reason", "expect")], "Requests that were not held until their body is known, by reason: Expect: 100-continue.";
     HoldPassedUpgrade: Counter "lapwing_hold_passed" &[("reason", "upgrade")], "Requests that were not held until their body is known, by reason: an upgrade.";
     HoldPassedUnread: Counter "lapwing_hold_passed" &[("reason", "unread")], "Requests that were not held until their body is known, by reason: unknown format or coding.";
+    DispatchSent: Counter "lapwing_dispatch_requests" &[("result", "sent")], "Requests that asked to be sent while dispatch is on, by what became of them: sent at once.";
+    DispatchQueued: Counter "lapwing_dispatch_requests" &[("result", "queued")], "Requests that asked to be sent while dispatch is on, by what became of them: waited.";
+    DispatchRefused: Counter "lapwing_dispatch_requests" &[("result", "refused")], "Requests that asked to be sent while dispatch is on, by what became of them: refused, for they would have missed their deadline.";
+    DispatchPassedUnknown: Counter "lapwing_dispatch_requests" &[("result", "unknown")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for it is not known what they take, or how many the upstream works on at once.";
+    DispatchPassedFull: Counter "lapwing_dispatch_requests" &[("result", "full")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for dispatch.max_waiting others waited.";
+    DispatchPassedUnheld: Counter "lapwing_dispatch_requests" &[("result", "unheld")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for they could not be held until their work is known.";
+    DispatchExpired: Counter "lapwing_dispatch_overdue" &[("reason", "deadline")], "Requests that waited in the queue of dispatch and did not get their turn, by reason: they could no longer meet their deadline, and were not sent.";
+    DispatchWaitedLong: Counter "lapwing_dispatch_overdue" &[("reason", "max_wait")], "Requests that waited in the queue of dispatch and did not get their turn, by reason: they had waited for dispatch.max_wait, and were sent as without it.";
     HoldBytes: Gauge "lapwing_hold_bytes" &[], "Memory of held bodies, until they are sent.";
     Amended: Counter "lapwing_requests_amended" &[], "Requests that were changed on their way to the upstream (proxy.amend).";
     AmendFailed: Counter "lapwing_amend_failed" &[], "Responses to changed requests in which the change could not be undone, or not completely; the rest passed unchanged.";

@@ -3,9 +3,9 @@
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and `upstream`.
 //! `in_flight` is its account: who measures, decides and observes, each a type of its own; once it is handed over, nothing can be written
 //! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `hold` bounds what is held, `health` is what is known of the upstream as
-//! a whole, `placement` chooses one where there are several, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload, hold,
+//! a whole, `placement` chooses one where there are several, `dispatch` the order, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload, hold,
 //! in_flight,
-//! placement, body, upstream, layer, connection_settings, stack, serve.
+//! placement, dispatch, body, upstream, layer, connection_settings, stack, serve.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod body;
 mod config;
 mod connection;
 mod connection_settings;
+mod dispatch;
 mod error;
 mod head;
 mod health;
@@ -34,6 +35,10 @@ mod workers;
 pub use body::capture::{BodyCapture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, QuickAck, TraceSampling, UpstreamProtocol};
 pub use connection_settings::ConnectionSettings;
+pub use dispatch::{
+    Config as DispatchConfig, DispatchClass, DispatchLearning, DispatchMode, DispatchOrder, DispatchPlane, DispatchRefusal,
+    DispatchSnapshot, DispatchState, Dispatching,
+};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use head::{RefusedHead, UpstreamHeadError};

@@ -10,6 +10,7 @@ use tower::{Service, ServiceBuilder};
 
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
+use super::dispatch::Dispatch;
 use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::deadline::{DeadlinePropagation, DeadlinePropagationLayer};
@@ -28,6 +29,8 @@ pub(crate) struct StackSource<F> {
     pub(crate) settings: ConfigHandle<StackSettings>,
     /// What chooses between several upstreams.
     pub(crate) placement: Option<ConfigHandle<Placement>>,
+    /// Where requests wait.
+    pub(crate) dispatch: Option<ConfigHandle<Dispatch>>,
     /// Builds one.
     pub(crate) build: F,
 }
@@ -36,7 +39,8 @@ impl<S, F: Fn(&StackSettings, Arc<SocketMeter>, ClientUpstreams) -> S> StackSour
     /// A stack for a connection, of what is in force.
     fn stack(&self, meter: &Arc<SocketMeter>, upstreams: &ConnectionUpstreams) -> S {
         let placement = self.placement.as_ref().map(ConfigHandle::load);
-        (self.build)(&self.settings.load(), meter.clone(), upstreams.placed_by(placement))
+        let dispatch = self.dispatch.as_ref().map(ConfigHandle::load);
+        (self.build)(&self.settings.load(), meter.clone(), upstreams.placed_by(placement, dispatch))
     }
 }
 
@@ -133,7 +137,7 @@ pub(crate) fn upstream_side(
     ServiceBuilder::new()
         .layer(tap::layer(tap.clone())) // lets a tap copy requests; above trace, so that a copy has no trace of its original
         .layer(trace::layer(tracing.clone())) // creates the span, the key of late attribution; after admission: only admitted requests need one
-        .layer(PlaceLayer { placement: upstreams.placement().cloned() }) // chooses between several upstreams; above what knows one of them
+        .layer(PlaceLayer { placement: upstreams.placement().cloned(), dispatch: upstreams.dispatch().cloned() }) // chooses when, and between several upstreams; above what knows one of them
         .layer(usage_request::UsageRequestLayer) // asks for more, if configured; inside the others: only admitted requests are worth reading
         .layer(DeadlinePropagationLayer) // what is left of a request's time, if configured; last, for all above takes time
         .service(upstreams) // the upstream window; reads reports off head and trailers

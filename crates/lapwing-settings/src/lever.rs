@@ -25,6 +25,12 @@ impl LeverSwitch {
         self.0.store(position as u8, Relaxed);
     }
 
+    /// Whether it is turned, either way.
+    #[must_use]
+    pub fn is_turned(&self) -> bool {
+        self.0.load(Relaxed) != LeverPosition::AsConfigured as u8
+    }
+
     /// Whether it is on, where the configuration says `configured`.
     #[must_use]
     #[inline]
@@ -43,8 +49,9 @@ mod tests {
         let turned = LeverSwitch::default();
         let clone = turned.clone();
         assert!(clone.is_on(true) && !clone.is_on(false));
+        assert!(!clone.is_turned());
         turned.set(LeverPosition::On);
-        assert!(clone.is_on(true) && clone.is_on(false));
+        assert!(clone.is_turned() && clone.is_on(true) && clone.is_on(false));
         turned.set(LeverPosition::Off);
         assert!(!clone.is_on(true) && !clone.is_on(false));
         turned.set(LeverPosition::AsConfigured);

@@ -11,6 +11,7 @@ use crate::app::access_log::AccessLog;
 use lapwing_diagnosis::cost::DebtAssessor;
 use lapwing_ledger::{Exchange, Ledger, Outcome, Stamp};
 use lapwing_metrics::Registry;
+use lapwing_proxy::DispatchLearning;
 use lapwing_shadow::recording::RecordAccounts;
 use lapwing_shadow::split::LiveSplit;
 use lapwing_shadow::switchback::LeverTrials;
@@ -28,11 +29,20 @@ pub(crate) struct Destinations {
     pub(crate) sampler: Option<Mutex<TailSampler>>,
     /// Hands clients' exchanges to the diagnostician.
     pub(crate) diagnosis: Option<Mutex<DiagnosisFeed>>,
+    /// What judges and moves levers.
+    pub(crate) levers: LeverFeeds,
+    pub(crate) assessor: DebtAssessor,
+}
+
+/// What judges and moves the levers of the data plane, by what clients' requests show.
+#[derive(Clone, Default)]
+pub(crate) struct LeverFeeds {
     /// Judges the candidate of a live split.
     pub(crate) split: Option<Arc<Mutex<LiveSplit>>>,
     /// Turns the lever on trial.
     pub(crate) trials: Option<Arc<Mutex<LeverTrials>>>,
-    pub(crate) assessor: DebtAssessor,
+    /// Learns what requests take.
+    pub(crate) dispatch: Option<Arc<Mutex<DispatchLearning>>>,
 }
 
 impl Destinations {
@@ -40,10 +50,11 @@ impl Destinations {
     pub(crate) fn lock(&self, now: Stamp) -> Kept<'_> {
         let sampler = self.sampler.as_ref().map(Mutex::lock);
         let diagnosis = self.diagnosis.as_ref().map(Mutex::lock);
-        let split = self.split.as_ref().map(|split| split.lock());
-        let trials = self.trials.as_ref().map(|trials| trials.lock());
+        let split = self.levers.split.as_ref().map(|split| split.lock());
+        let trials = self.levers.trials.as_ref().map(|trials| trials.lock());
+        let dispatch = self.levers.dispatch.as_ref().map(|dispatch| dispatch.lock());
         let copies = self.shadow.as_ref().map(Copies::lock);
-        Kept { registry: self.registry.lock(), copies, sampler, diagnosis, split, trials, to: self, now }
+        Kept { registry: self.registry.lock(), copies, sampler, diagnosis, split, trials, dispatch, to: self, now }
     }
 }
 
@@ -55,6 +66,7 @@ pub(crate) struct Kept<'l> {
     diagnosis: Option<MutexGuard<'l, DiagnosisFeed>>,
     split: Option<MutexGuard<'l, LiveSplit>>,
     trials: Option<MutexGuard<'l, LeverTrials>>,
+    dispatch: Option<MutexGuard<'l, DispatchLearning>>,
     to: &'l Destinations,
     now: Stamp,
 }
@@ -165,6 +177,10 @@ impl Kept<'_> {
         if let Some(diagnosis) = &mut self.diagnosis {
             diagnosis.retain_named();
         }
+        if let Some(dispatch) = &mut self.dispatch {
+            let labels = self.registry.labels();
+            dispatch.retain(|series| labels.routes.holds(series.route) && labels.models.holds(series.model));
+        }
     }
 
     /// Tells the forwarder whether a closed ledger will be sent as a trace: its spans may come before it is merged.
@@ -181,8 +197,11 @@ impl Kept<'_> {
         }
     }
 
-    /// Shows the trial a closed ledger, before it waits for spans: a block's end does not.
+    /// Shows a closed ledger to the trial and to the queue of dispatch, before it waits for spans: they do not.
     pub(crate) fn try_out(&mut self, ledger: &Ledger) {
+        if let Some(dispatch) = &mut self.dispatch {
+            dispatch.take(ledger);
+        }
         if let Some(trials) = &mut self.trials {
             trials.take(ledger);
         }

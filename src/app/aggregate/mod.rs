@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::diagnosis_feed::DiagnosisFeed;
 use self::kept::Destinations;
+pub(crate) use self::kept::LeverFeeds;
 use super::access_log::AccessLog;
 use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics};
 use lapwing_diagnosis::cost::DebtAssessor;
@@ -27,8 +28,6 @@ use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::ShadowParts;
 use lapwing_shadow::recording::RecordAccounts;
-use lapwing_shadow::split::LiveSplit;
-use lapwing_shadow::switchback::LeverTrials;
 use lapwing_telemetry::TailSampler;
 
 /// How often the queue is read where little is in it.
@@ -105,8 +104,7 @@ impl Aggregation {
                 access_log: None,
                 sampler: None,
                 diagnosis: None,
-                split: None,
-                trials: None,
+                levers: LeverFeeds::default(),
                 assessor,
             },
             counters,
@@ -143,14 +141,9 @@ impl Aggregation {
         Self { destinations: Destinations { shadow, ..self.destinations }, ..self }
     }
 
-    /// Judges a live split by the exchanges of clients.
-    pub(crate) fn splitting(self, split: Option<Arc<Mutex<LiveSplit>>>) -> Self {
-        Self { destinations: Destinations { split, ..self.destinations }, ..self }
-    }
-
-    /// Tries a lever by what clients' requests show.
-    pub(crate) fn trying(self, trials: Arc<Mutex<LeverTrials>>) -> Self {
-        Self { destinations: Destinations { trials: Some(trials), ..self.destinations }, ..self }
+    /// Shows clients' requests to what judges and moves levers.
+    pub(crate) fn moving(self, levers: LeverFeeds) -> Self {
+        Self { destinations: Destinations { levers, ..self.destinations }, ..self }
     }
 
     /// Sends the accounts of recorded requests there.
@@ -277,6 +270,9 @@ impl Aggregation {
             kept.rotate();
             kept.registry.load().into_iter().for_each(|load| self.counters.load().set(load));
         }
+        // to learn takes milliseconds, in which nobody waits for the tables
+        drop(kept);
+        self.destinations.levers.dispatch.iter().for_each(|dispatch| dispatch.lock().tick(now));
         depth
     }
 }

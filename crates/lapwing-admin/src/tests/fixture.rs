@@ -133,6 +133,7 @@ pub(crate) fn empty() -> Surfaces {
         engine: Arc::new(Vec::new),
         split: None,
         trials: None,
+        dispatch: None,
         shadow: None,
         recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),

@@ -166,7 +166,7 @@ impl ResponseBody {
         if !std::mem::replace(is_ended, true) {
             upstream.end(|end| {
                 if let Some(in_flight) = guard.get() {
-                    in_flight.account.stamps.end_window(end);
+                    in_flight.account.end_window(end);
                 }
             });
         }
@@ -188,7 +188,7 @@ impl ResponseBody {
         self.is_ended = true;
         if let Some(in_flight) = self.in_flight() {
             in_flight.write_ledger(|ledger| ledger.outcome = outcome);
-            in_flight.account.stamps.end_window(broken.at);
+            in_flight.account.end_window(broken.at);
             broken.flushes = in_flight.meter.flushes();
         }
         self.broken = Some(Box::new(broken));

@@ -121,6 +121,22 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// The request would miss its deadline.
+    #[error("the request would wait for {} ms and miss its deadline: it is not sent (dispatch.reject)", wait_ns / 1_000_000)]
+    WouldBeLate {
+        /// What it would wait, in nanoseconds.
+        wait_ns: u64,
+        /// When it may be asked again, in nanoseconds from now.
+        retry_ns: u64,
+        /// Whether the client speaks gRPC.
+        is_grpc: bool,
+    },
+    /// The request waited until it could no longer meet its deadline.
+    #[error("the request waited until it could no longer meet its deadline: it was not sent (dispatch.reject)")]
+    Overdue {
+        /// Whether the client speaks gRPC.
+        is_grpc: bool,
+    },
     /// The client's request body came too slowly.
     #[error("the request body came more slowly than client_min_rate = {rate} a second")]
     RequestSlow {

@@ -19,6 +19,12 @@ pub const ERROR_FIELD: &str = "x-lapwing-error";
 const OWN_ERROR: HeaderName = HeaderName::from_static(ERROR_FIELD);
 /// gRPC's status of what the server does not support, which clients do not try again.
 const UNIMPLEMENTED: &str = "12";
+/// Of what there is no room for now.
+const RESOURCE_EXHAUSTED: &str = "8";
+/// Of what took too long.
+const DEADLINE_EXCEEDED: &str = "4";
+/// When a gRPC client may ask again, in milliseconds (gRFC A6).
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// What [`ERROR_FIELD`] is called in a response of the upstream.
 const UPSTREAM_ERROR: HeaderName = HeaderName::from_static("x-lapwing-upstream-error");
 
@@ -67,6 +73,8 @@ impl Error {
             Self::Refused(_) => (StatusCode::BAD_REQUEST, "malformed_request", Outcome::Rejected),
             Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
+            Self::WouldBeLate { .. } => (StatusCode::TOO_MANY_REQUESTS, "late", Outcome::Shed),
+            Self::Overdue { .. } => (StatusCode::GATEWAY_TIMEOUT, "overdue", Outcome::Shed),
             Self::Shed { .. } | Self::ShedSlow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
         };
@@ -99,8 +107,17 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 pub(crate) fn respond(error: &Error, closes: bool) -> (Response<Bytes>, Outcome) {
     let ErrorResponse { status, token, outcome } = error.response();
     let mut response = build(status, token, &error_text(error));
-    if let Error::GrpcOverHttp1 { .. } = error {
-        tell_grpc(&mut response);
+    match error {
+        Error::GrpcOverHttp1 { .. } => tell_grpc(&mut response, UNIMPLEMENTED),
+        Error::WouldBeLate { is_grpc: true, retry_ns, .. } => {
+            tell_grpc(&mut response, RESOURCE_EXHAUSTED);
+            response.headers_mut().insert(PUSHBACK, HeaderValue::from(retry_ns.div_ceil(1_000_000).max(1)));
+        }
+        Error::WouldBeLate { retry_ns, .. } => {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_ns.div_ceil(1_000_000_000).max(1)));
+        }
+        Error::Overdue { is_grpc: true } => tell_grpc(&mut response, DEADLINE_EXCEEDED),
+        _ => {}
     }
     if closes {
         // HTTP/2 has no such field, and hyper removes it
@@ -122,7 +139,7 @@ fn build(status: StatusCode, token: &'static str, reason: &str) -> Response<Byte
 }
 
 /// Makes a response one that a gRPC client shows: it reads no other body than its own, and its own status before that of HTTP.
-fn tell_grpc(response: &mut Response<Bytes>) {
+fn tell_grpc(response: &mut Response<Bytes>, status: &'static str) {
     let text = std::mem::take(response.body_mut());
     let mut message = String::new();
     for byte in text.trim_ascii() {
@@ -133,7 +150,7 @@ fn tell_grpc(response: &mut Response<Bytes>) {
     }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from_static(UNIMPLEMENTED));
+    headers.insert("grpc-status", HeaderValue::from_static(status));
     if let Ok(message) = HeaderValue::try_from(message) {
         headers.insert("grpc-message", message);
     }

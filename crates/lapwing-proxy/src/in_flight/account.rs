@@ -27,6 +27,8 @@ pub(crate) struct RequestAccount {
     pub(crate) upload: UploadProgress,
     /// Pieces of the bodies have passed that the reader has not read yet.
     is_behind: AtomicBool,
+    /// Whether there is a place to give back.
+    has_place: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -37,6 +39,13 @@ struct State {
     waits: Option<Box<ClientWaits>>,
     bodies: BodyObservation,
     on_close: Vec<Box<dyn OnClose>>,
+    place: Option<Box<dyn UpstreamPlace>>,
+}
+
+/// A place at an upstream, which is given back when it is dropped: when the upstream has answered, or the request ends otherwise.
+pub(crate) trait UpstreamPlace: std::fmt::Debug + Send {
+    /// The request goes to the upstream at another place instead.
+    fn moved(&self, to: usize);
 }
 
 impl RequestAccount {
@@ -47,11 +56,13 @@ impl RequestAccount {
             stamps: RequestStamps::new(called),
             upload: UploadProgress::default(),
             is_behind: AtomicBool::new(false),
+            has_place: AtomicBool::new(false),
             state: Mutex::new(State {
                 ledger: OpenLedger::new(ledger),
                 waits: None,
                 bodies: BodyObservation::default(),
                 on_close: Vec::new(),
+                place: None,
             }),
         }
     }
@@ -91,6 +102,34 @@ impl RequestAccount {
             added.push(on_close);
         }
         is_open
+    }
+
+    /// Takes a place at an upstream, until it has answered.
+    pub(crate) fn take_place(&self, place: Box<dyn UpstreamPlace>) {
+        self.has_place.store(true, Relaxed);
+        let before = self.state.lock().place.replace(place);
+        drop(before);
+    }
+
+    /// Tells the place that the request goes to another upstream.
+    pub(crate) fn move_place(&self, to: usize) {
+        if let Some(place) = &self.state.lock().place {
+            place.moved(to);
+        }
+    }
+
+    /// Gives the place at the upstream back. Who waits for it is woken, so nothing is locked meanwhile.
+    fn leave_place(&self) {
+        if self.has_place.load(Relaxed) {
+            let place = self.state.lock().place.take();
+            drop(place);
+        }
+    }
+
+    /// The upstream window ends at `end`.
+    pub(crate) fn end_window(&self, end: Stamp) {
+        self.stamps.end_window(end);
+        self.leave_place();
     }
 
     /// Calls the reader of the bodies, if there is one. A panic is caught and counted; a reader that panicked is not called again.
@@ -191,6 +230,7 @@ impl RequestAccount {
 
     /// Closes the ledger at `now` and hands it to the observer. `carried` writes what its connection saw. Later calls do nothing.
     pub(crate) fn hand_over(&self, now: Stamp, carried: impl FnOnce(&mut Ledger)) {
+        self.leave_place();
         let observer = &self.context.observer;
         let state = &mut *self.state.lock();
         let Some(mut ledger) = state.ledger.hand_over() else { return };

@@ -15,7 +15,7 @@ mod request;
 mod request_known;
 pub(crate) mod server_timing;
 
-pub(crate) use account::RequestAccount;
+pub(crate) use account::{RequestAccount, UpstreamPlace};
 pub(crate) use context::{RequestContext, WorkerParts};
 pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;

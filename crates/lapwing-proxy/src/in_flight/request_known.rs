@@ -1,6 +1,7 @@
 //! What the reader of a request's body knows of it before it is answered.
 
 use super::account::RequestAccount;
+use lapwing_metrics::Counter;
 use lapwing_protocol::{ExchangeReader, ToldByBody};
 
 impl RequestAccount {
@@ -19,6 +20,13 @@ impl RequestAccount {
     /// The model's name, as far as what has passed of the request tells it.
     pub(crate) fn named_model(&self) -> Option<Box<str>> {
         self.ask_reader(|reader| reader.model().map(Into::into))
+    }
+
+    /// Counts the request under the model that its body names, if that is known.
+    pub(crate) fn count_under(&self, model: &str) {
+        self.write_ledger(|ledger| {
+            self.context.observer.call(Counter::ObserverPanics, |observer| observer.model(model, ledger));
+        });
     }
 
     /// How much the request asks for, whose body has passed to its end.

@@ -1,7 +1,8 @@
-//! Places each request at one of several upstreams ([`Placement`]). Where there is one, it does nothing.
+//! Chooses where each request goes ([`Placement`]), and when ([`Dispatch`]). Where there is one upstream, and no queue in front of it, it does
+//! nothing.
 //!
-//! Stage: validation. It waits only where what the body tells decides (the model, the work): then it holds the request until its body has come,
-//! within the bounds of the section `hold`; what passes them is placed by what is known of it.
+//! Stage: validation, and queue while it waits. It waits for its turn, and for its body where that decides (the model, the work): then it holds the
+//! request until its body has come, within the bounds of the section `hold`; what passes them goes by what is known of it, at once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +14,14 @@ use http::Response;
 use tower::Service;
 
 use crate::body::{ResponseBody, TrackedRequest, hold, passes_unheld};
+use crate::dispatch::{Answered, Dispatch, Dispatched, count_unheld};
 use crate::error::Error;
+use crate::head::is_grpc;
 use crate::hold::HoldPassed;
 use crate::placement::{AwaitedOfBody, KnownRequest, Placement};
+use lapwing_dispatch::{Overdue, UpstreamSet};
 use lapwing_ledger::ObservedEvent;
+use lapwing_metrics::Counter;
 use lapwing_protocol::ToldByBody;
 
 /// Applies [`Place`].
@@ -24,13 +29,16 @@ use lapwing_protocol::ToldByBody;
 pub(crate) struct PlaceLayer {
     /// What chooses, if there are several.
     pub(crate) placement: Option<Arc<Placement>>,
+    /// Where requests wait, if they may.
+    pub(crate) dispatch: Option<Arc<Dispatch>>,
 }
 
 impl<S> tower::Layer<S> for PlaceLayer {
     type Service = Place<S>;
 
     fn layer(&self, inner: S) -> Place<S> {
-        Place { inner, placement: self.placement.clone() }
+        let choice = Choice { placement: self.placement.clone(), dispatch: self.dispatch.clone() };
+        Place { inner, choice }
     }
 }
 
@@ -38,7 +46,14 @@ impl<S> tower::Layer<S> for PlaceLayer {
 #[derive(Clone, Debug)]
 pub(crate) struct Place<S> {
     inner: S,
+    choice: Choice,
+}
+
+/// What chooses where and when a request goes.
+#[derive(Clone, Debug)]
+struct Choice {
     placement: Option<Arc<Placement>>,
+    dispatch: Option<Arc<Dispatch>>,
 }
 
 type Answer = Result<Response<ResponseBody>, Error>;
@@ -56,22 +71,34 @@ where
     }
 
     fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
-        if let Some(placement) = &self.placement {
-            if let Some(awaited) = placement.awaits(&tracked.request)
-                && is_held(&tracked, awaited)
-            {
-                return Either::Right(Box::pin(place_held(self.inner.clone(), placement.clone(), tracked)));
-            }
-            place(placement, &mut tracked, KnownRequest::default());
+        let Choice { placement, dispatch } = &self.choice;
+        let dispatch = dispatch.as_ref().filter(|dispatch| dispatch.may_hold(&tracked.request));
+        // only a call of a known protocol waits: of others nobody knows what they take
+        let dispatch = dispatch.filter(|_| tracked.in_flight.account.told_by_body(true) != ToldByBody::Nothing);
+        let awaited = placement.as_ref().and_then(|placement| placement.awaits(&tracked.request));
+        let awaited = match dispatch {
+            Some(dispatch) => Some(awaited.unwrap_or_default().and_work(dispatch.asks_models())),
+            None => awaited,
+        };
+        if awaited.is_some_and(|awaited| is_held(&tracked, awaited)) {
+            let choice = Choice { placement: placement.clone(), dispatch: dispatch.cloned() };
+            return Either::Right(Box::pin(place_held(self.inner.clone(), choice, tracked)));
+        }
+        let at = placement.as_ref().map(|placement| place(placement, &mut tracked, KnownRequest::default()));
+        if let Some(dispatch) = dispatch {
+            let account = &tracked.in_flight.account;
+            count_unheld(&account.context.counters);
+            account.take_place(Box::new(dispatch.pass(at.unwrap_or(0), account, None)));
         }
         Either::Left(self.inner.call(tracked))
     }
 }
 
-/// Places a request by its head and what its body tells.
-fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: KnownRequest<'_>) {
+/// Places a request by its head and what its body tells. Returns where.
+fn place(placement: &Arc<Placement>, tracked: &mut TrackedRequest, in_body: KnownRequest<'_>) -> usize {
     let placed = placement.place(&tracked.request, in_body, &tracked.in_flight.account);
     tracked.request.extensions_mut().insert(placed);
+    placed.at
 }
 
 /// Whether a request is held until its body tells what is awaited of it. If it cannot be, that is counted.
@@ -96,15 +123,81 @@ fn is_held(tracked: &TrackedRequest, awaited: AwaitedOfBody) -> bool {
     passed.is_none()
 }
 
-async fn place_held<S>(mut inner: S, placement: Arc<Placement>, tracked: TrackedRequest) -> Answer
+async fn place_held<S>(mut inner: S, choice: Choice, tracked: TrackedRequest) -> Answer
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error> + Send,
 {
     let mut held = hold(tracked).await?;
     let model = held.tracked().in_flight.account.named_model();
     let work = if held.is_whole() { held.tracked().in_flight.account.asked_work() } else { None };
-    let key = if held.is_whole() { placement.key_in(held.pieces()) } else { None };
-    place(&placement, held.tracked(), KnownRequest { model: model.as_deref(), work, key: key.as_deref() });
+    let key = match &choice.placement {
+        Some(placement) if held.is_whole() => placement.key_in(held.pieces()),
+        _ => None,
+    };
+    let known = KnownRequest { model: model.as_deref(), work, key: key.as_deref() };
+    match choice.dispatch {
+        Some(dispatch) => dispatched(&dispatch, choice.placement.as_ref(), held.tracked(), known).await?,
+        None => {
+            choice.placement.iter().for_each(|placement| {
+                place(placement, held.tracked(), known);
+            });
+        }
+    }
     held.note_queue(ObservedEvent::Dispatch);
     inner.call(held.into_request()).await
+}
+
+/// Waits until it is a request's turn, and notes where it goes.
+async fn dispatched(
+    dispatch: &Dispatch,
+    placement: Option<&Arc<Placement>>,
+    tracked: &mut TrackedRequest,
+    known: KnownRequest<'_>,
+) -> Result<(), Error> {
+    let in_flight = tracked.in_flight.clone();
+    let account = &in_flight.account;
+    if let Some(model) = known.model {
+        account.count_under(model);
+    }
+    let pool = placement.and_then(|placement| placement.pool_of(&tracked.request, known));
+    // where a split has chosen, only the time is left to choose
+    let placed = match (placement, pool) {
+        (Some(placement), None) => Some(place(placement, tracked, known)),
+        _ => None,
+    };
+    let upstreams = match (placed, pool) {
+        (Some(at), _) => [at].into_iter().collect(),
+        (None, Some((_, members))) => members,
+        (None, None) => UpstreamSet::first(1),
+    };
+    let is_grpc = is_grpc(tracked.request.headers());
+    let goes = match dispatch.ask(&tracked.request, known, upstreams, account) {
+        Answered::Goes(goes) => Some(goes),
+        Answered::Waits(queued) => match queued.turn().await {
+            Ok(goes) => Some(goes),
+            Err(Overdue::Deadline) => {
+                account.context.counters.bump(Counter::DispatchExpired);
+                return Err(Error::Overdue { is_grpc });
+            }
+            Err(Overdue::Wait) => {
+                account.context.counters.bump(Counter::DispatchWaitedLong);
+                None
+            }
+        },
+        Answered::Late { wait_ns, drain_ns } => {
+            return Err(Error::WouldBeLate { wait_ns, retry_ns: drain_ns, is_grpc });
+        }
+        Answered::Passes => None,
+    };
+    let at = match (goes.as_ref().map(Dispatched::at), placement, pool) {
+        (Some(at), Some(placement), Some((pool, _))) => {
+            let placed = placement.place_at(pool, at, account);
+            tracked.request.extensions_mut().insert(placed);
+            at
+        }
+        (None, Some(placement), Some(_)) => place(placement, tracked, known),
+        _ => placed.unwrap_or(0),
+    };
+    account.take_place(Box::new(goes.unwrap_or_else(|| dispatch.pass(at, account, known.work))));
+    Ok(())
 }

@@ -41,7 +41,7 @@ pub const ROUTE: Record = Record {
 };
 
 /// What requests a route takes.
-const MATCH: Record = Record {
+pub(crate) const MATCH: Record = Record {
     what: "a section with route, model, class or header, as in {route: POST /v1/*, header: 'x-tier: batch'}",
     keys: &[("route", Form::Text), ("model", Form::Text), ("class", Form::Text), ("header", Form::Text)],
     stand_in: &[],
@@ -204,26 +204,7 @@ fn check_tags(key: &str, tags: &BTreeMap<String, String>, checks: &mut Checks) {
 }
 
 fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, NamedUpstream>, checks: &mut Checks) {
-    let RouteMatch { route: path, model, class, header } = &route.matches;
-    if path.is_none() && model.is_none() && class.is_none() && header.is_none() {
-        checks.fault(&format!("{key}.match"), "", "needs at least one of route, model, class, header");
-    }
-    if let Some((method, path)) = route.matches.method_and_path() {
-        let at = format!("{key}.match.route");
-        let shown = route.matches.route.as_deref().unwrap_or_default();
-        if !path.starts_with(['/', '*']) {
-            checks.fault(&at, shown, "must be a path or a method and a path, as in POST /v1/*");
-        } else if method.is_some_and(|method| {
-            Method::from_bytes(method.as_bytes()).is_err() || method.contains(|c: char| c.is_ascii_lowercase())
-        }) {
-            checks.fault(&at, shown, "must begin with a method in capitals, or with the path");
-        }
-    }
-    if let Some((name, _)) = route.matches.name_and_value()
-        && name.parse::<HeaderName>().is_err()
-    {
-        checks.fault(&format!("{key}.match.header"), name, "is not a header name; write name: value, or the name alone");
-    }
+    check_match(&format!("{key}.match"), &route.matches, checks);
     if route.to.is_empty() {
         checks.fault(&format!("{key}.to"), "", "needs the name of at least one upstream");
     }
@@ -238,6 +219,30 @@ fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, Na
         } else if route.to[..at].contains(name) {
             checks.fault(&place, name, "is there twice: give that upstream more weight");
         }
+    }
+}
+
+/// Reports the faults of what a request must be.
+pub(crate) fn check_match(key: &str, matches: &RouteMatch, checks: &mut Checks) {
+    let RouteMatch { route: path, model, class, header } = matches;
+    if path.is_none() && model.is_none() && class.is_none() && header.is_none() {
+        checks.fault(key, "", "needs at least one of route, model, class, header");
+    }
+    if let Some((method, path)) = matches.method_and_path() {
+        let at = format!("{key}.route");
+        let shown = matches.route.as_deref().unwrap_or_default();
+        if !path.starts_with(['/', '*']) {
+            checks.fault(&at, shown, "must be a path or a method and a path, as in POST /v1/*");
+        } else if method.is_some_and(|method| {
+            Method::from_bytes(method.as_bytes()).is_err() || method.contains(|c: char| c.is_ascii_lowercase())
+        }) {
+            checks.fault(&at, shown, "must begin with a method in capitals, or with the path");
+        }
+    }
+    if let Some((name, _)) = matches.name_and_value()
+        && name.parse::<HeaderName>().is_err()
+    {
+        checks.fault(&format!("{key}.header"), name, "is not a header name; write name: value, or the name alone");
     }
 }
 

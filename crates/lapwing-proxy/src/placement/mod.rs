@@ -22,16 +22,18 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use http::{HeaderMap, Request};
 
+pub(crate) use config::{MATCH, check_match};
 pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatch, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
 use self::config::is_meant;
 use self::pool::{Candidate, Pool, WeightedPlace};
-pub(crate) use self::route::{AwaitedOfBody, KnownRequest};
-use self::route::{Route, model_in_path};
+use self::route::model_in_path;
+pub(crate) use self::route::{AwaitedOfBody, KnownRequest, Route};
 use crate::config::UpstreamProtocol;
 use crate::health::UpstreamHealth;
 use crate::in_flight::{OnClose, RequestAccount};
+use lapwing_dispatch::UpstreamSet;
 use lapwing_ledger::{LabelId, Ledger};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
@@ -266,13 +268,39 @@ impl Placement {
 
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
     pub(crate) fn place<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>, account: &RequestAccount) -> Placed {
-        let model = if self.asks_bodies { model_in_path(request).or(in_body.model) } else { None };
-        let known = KnownRequest { model, ..in_body };
-        let taken = self.routes.iter().position(|route| route.takes(request, known));
-        let (placed, split_key) = match (taken, &self.split) {
-            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), known.key),
+        let (placed, split_key) = match (self.route_of(request, in_body), &self.split) {
+            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), in_body.key),
             (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
         };
+        self.note(placed, split_key, account);
+        placed
+    }
+
+    /// The pool that `request` goes to, and its upstreams by their places; `None` if a split chooses.
+    pub(crate) fn pool_of<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>) -> Option<(usize, UpstreamSet)> {
+        let pool = match (self.route_of(request, in_body), &self.split) {
+            (None, Some(_)) => return None,
+            (route, _) => route.unwrap_or(self.routes.len()),
+        };
+        Some((pool, self.pools.get(pool)?.places().collect()))
+    }
+
+    /// Places a request at an upstream of a pool that the queue of dispatch chose.
+    pub(crate) fn place_at(&self, pool: usize, at: usize, account: &RequestAccount) -> Placed {
+        let placed = Placed { at, pool };
+        self.note(placed, None, account);
+        placed
+    }
+
+    /// The route that takes a request.
+    fn route_of<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>) -> Option<usize> {
+        let model = if self.asks_bodies { model_in_path(request).or(in_body.model) } else { None };
+        let known = KnownRequest { model, ..in_body };
+        self.routes.iter().position(|route| route.takes(request, known))
+    }
+
+    /// From now on a request counts as in flight at its upstream.
+    fn note(&self, placed: Placed, split_key: Option<NonZeroU32>, account: &RequestAccount) {
         if let Some(one) = self.at(placed.at)
             && account.add_on_close(Box::new(PlacedRequest { candidates: self.candidates.clone(), at: placed.at }))
         {
@@ -282,7 +310,6 @@ impl Placement {
                 ledger.split_key = split_key;
             });
         }
-        placed
     }
 
     fn choose_from(&self, pool: usize) -> Placed {
@@ -343,6 +370,7 @@ impl Placement {
             to.active.fetch_add(1, Relaxed);
             moved.fetch_add(1, Relaxed);
         })?;
+        account.move_place(at);
         counters.bump(Counter::FailoversMoved);
         Some(Placed { at, ..failed })
     }

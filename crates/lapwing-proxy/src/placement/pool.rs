@@ -50,6 +50,11 @@ impl Pool {
         Self { least_requests: least_requests.clone(), ..self }
     }
 
+    /// The places of its members.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        self.members.iter().map(|member| member.place)
+    }
+
     /// Chooses a member that takes connections, and is not the one `without`; if none is known to, any: it may be back. `None` if
     /// there is no other.
     pub(crate) fn choose(&self, all: &[Candidate], without: Option<usize>) -> Option<usize> {

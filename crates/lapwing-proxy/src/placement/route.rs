@@ -27,6 +27,11 @@ pub(crate) struct AwaitedOfBody {
 }
 
 impl AwaitedOfBody {
+    /// The same and the work, and with `and_model` the model.
+    pub(crate) const fn and_work(self, and_model: bool) -> Self {
+        Self { work: true, model: self.model || and_model, ..self }
+    }
+
     /// `None` if nothing is awaited.
     pub(crate) fn if_any(self) -> Option<Self> {
         (self != Self::default()).then_some(self)

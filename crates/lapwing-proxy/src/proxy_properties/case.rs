@@ -135,6 +135,7 @@ fn data_plane(options: CaseOptions, reached: &Reached, observer: Arc<Count>) -> 
         upstreams: upstreams(options, reached),
         counters: Arc::default(),
         levers: Levers::default(),
+        dispatch: None,
         leave: CancellationToken::new(),
     }
 }

@@ -30,6 +30,7 @@ use super::body::ResponseBody;
 use super::config::Config;
 use super::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use super::connection_settings::ConnectionSettings;
+use super::dispatch::Dispatching;
 use super::error::Error as TimeLimit;
 use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
 use super::placement::{PlacedUpstream, Upstreams};
@@ -52,6 +53,8 @@ pub struct DataPlane {
     pub settings: ConfigHandle<ConnectionSettings>,
     /// Where requests go.
     pub upstreams: Upstreams,
+    /// Where requests wait for their turn, if they may.
+    pub dispatch: Option<Dispatching>,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
     /// What a trial turns.
@@ -67,6 +70,8 @@ pub struct Levers {
     pub quick_ack: LeverSwitch,
     /// Whether `upstream_policy` is `least_requests`.
     pub least_requests: LeverSwitch,
+    /// Whether `dispatch.mode` is `on`.
+    pub dispatch: LeverSwitch,
 }
 
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
@@ -98,7 +103,8 @@ pub(crate) async fn serve_with<S>(
     let (first, others) = contexts(&parts.upstreams, settings.load().exchange.config.pool_idle_timeout.get(), &tasks);
     let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement().cloned());
     let is_placed = placement.is_some();
-    let source = Arc::new(StackSource { settings: settings.clone(), placement, build });
+    let dispatch = parts.dispatch.as_ref().map(|dispatch| dispatch.in_force(&parts.levers.dispatch));
+    let source = Arc::new(StackSource { settings: settings.clone(), placement, dispatch, build });
     // the workers share what descriptors there are for clients
     let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));
     let limits = AcceptLimits { backoff: ACCEPT_BACKOFF, max_connections };

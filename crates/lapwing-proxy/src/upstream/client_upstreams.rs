@@ -7,6 +7,7 @@ use http::{Request, Version};
 
 use super::context::UpstreamContext;
 use super::h2_pool::H2Client;
+use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::RequestAccount;
@@ -37,10 +38,10 @@ impl ConnectionUpstreams {
         Self { first, all }
     }
 
-    /// The same for its requests, for which `placement` chooses, if they are placed.
-    pub(crate) fn placed_by(&self, placement: Option<Arc<Placement>>) -> ClientUpstreams {
+    /// The same for its requests, for which `placement` chooses, if they are placed, and `dispatch`, if they may wait.
+    pub(crate) fn placed_by(&self, placement: Option<Arc<Placement>>, dispatch: Option<Arc<Dispatch>>) -> ClientUpstreams {
         let several = self.all.clone().zip(placement).map(|(members, placement)| Arc::new(Several { members, placement }));
-        ClientUpstreams { first: self.first.clone(), several }
+        ClientUpstreams { first: self.first.clone(), several, dispatch }
     }
 }
 
@@ -49,6 +50,7 @@ impl ConnectionUpstreams {
 pub(crate) struct ClientUpstreams {
     first: ClientUpstream,
     several: Option<Arc<Several>>,
+    dispatch: Option<Arc<Dispatch>>,
 }
 
 #[derive(Debug)]
@@ -61,6 +63,11 @@ impl ClientUpstreams {
     /// What chooses between them, if they are several.
     pub(crate) fn placement(&self) -> Option<&Arc<Placement>> {
         self.several.as_ref().map(|several| &several.placement)
+    }
+
+    /// Where requests wait, if they may.
+    pub(crate) const fn dispatch(&self) -> Option<&Arc<Dispatch>> {
+        self.dispatch.as_ref()
     }
 
     /// The upstream that `request` was placed at.

@@ -39,7 +39,7 @@ use crate::config::UpstreamProtocol;
 use crate::connection::Greeting;
 use crate::error::Error;
 use crate::error::response::keep_error_field_apart;
-use crate::head::normalise_response;
+use crate::head::{is_grpc, normalise_response};
 use crate::health::Route;
 use crate::in_flight::{InFlight, RequestAccount};
 use lapwing_ledger::Stamp;
@@ -287,9 +287,8 @@ async fn failed(context: &UpstreamContext, version: Version, error: Error, accou
 
 /// Whether a request of HTTP/2 is a gRPC call, which is not translated: a server of HTTP/1.1 cannot answer it, whatever it says.
 fn needs_h2(context: &UpstreamContext, request: &Request<RequestBody>, account: &RequestAccount) -> bool {
-    let kind = || request.headers().get(header::CONTENT_TYPE).map_or(&[][..], HeaderValue::as_bytes);
     let is_learnt = context.protocol(account) == UpstreamProtocol::Auto && context.health.spoken.refuses_http2();
-    is_learnt && is_grpc(kind())
+    is_learnt && is_grpc(request.headers())
 }
 
 /// A gRPC call to an upstream that has not spoken HTTP/2 so far.
@@ -303,12 +302,6 @@ async fn grpc_over_h2(
         return over_h2(context, h2, elsewhere, tracked).await;
     }
     Err(Error::GrpcOverHttp1 { upstream: context.target.to_string() })
-}
-
-/// Whether a content type is gRPC's own, with or without the name of a format; gRPC-Web's is none.
-fn is_grpc(kind: &[u8]) -> bool {
-    let rest = kind.strip_prefix(b"application/grpc");
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 fn refuse_tunnel(request: &Request<RequestBody>) -> Result<(), Error> {

@@ -71,7 +71,7 @@ pub(crate) fn splice(
             .await
         };
         let end = Stamp::now();
-        in_flight.account.stamps.end_window(end);
+        in_flight.account.end_window(end);
         let outcome = match copied {
             Some(Ok(_)) => Outcome::Ok,
             Some(Err(_)) if client.failed => Outcome::Cancelled,

@@ -285,6 +285,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), Strin
         upstreams: Upstreams::at(target),
         counters: Arc::default(),
         levers: Levers::default(),
+        dispatch: None,
         leave: CancellationToken::new(),
     };
     let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());

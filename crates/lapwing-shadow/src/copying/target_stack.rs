@@ -156,6 +156,7 @@ impl TargetStacks {
             upstreams: Upstreams::at(target.target),
             counters: counters.clone(),
             levers: Levers::default(),
+            dispatch: None,
             leave: tokio_util::sync::CancellationToken::new(),
         };
         ((listener, plane), sender)

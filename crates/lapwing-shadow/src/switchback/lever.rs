@@ -20,6 +20,8 @@ pub enum TrialLever {
     LeastRequests,
     /// Its reverse.
     RoundRobin,
+    /// `dispatch.mode`.
+    Dispatch,
 }
 
 impl TrialLever {
@@ -31,6 +33,7 @@ impl TrialLever {
             Self::QuickAck => "quick_ack",
             Self::LeastRequests => "least_requests",
             Self::RoundRobin => "round_robin",
+            Self::Dispatch => "dispatch",
         }
     }
 
@@ -51,6 +54,7 @@ impl TrialLever {
             Self::QuickAck => levers.quick_ack.set(position(on)),
             Self::LeastRequests => levers.least_requests.set(position(on)),
             Self::RoundRobin => levers.least_requests.set(position(on.map(|on| !on))),
+            Self::Dispatch => levers.dispatch.set(position(on)),
         }
     }
 }
@@ -62,20 +66,22 @@ mod tests {
     #[test]
     fn each_lever_turns_its_switch_and_lets_it_go() {
         let levers = Levers::default();
-        let stand = || [&levers.quick_ack, &levers.least_requests].map(|lever| [lever.is_on(false), lever.is_on(true)]);
+        let all = [&levers.quick_ack, &levers.least_requests, &levers.dispatch];
+        let stand = || all.map(|lever| [lever.is_on(false), lever.is_on(true)]);
         let (free, off, on) = ([false, true], [false, false], [true, true]);
         for (lever, turned_on, turned_off) in [
-            (TrialLever::QuickAck, [on, free], [off, free]),
-            (TrialLever::LeastRequests, [free, on], [free, off]),
-            (TrialLever::RoundRobin, [free, off], [free, on]),
-            (TrialLever::Off, [free, free], [free, free]),
+            (TrialLever::QuickAck, [on, free, free], [off, free, free]),
+            (TrialLever::LeastRequests, [free, on, free], [free, off, free]),
+            (TrialLever::RoundRobin, [free, off, free], [free, on, free]),
+            (TrialLever::Dispatch, [free, free, on], [free, free, off]),
+            (TrialLever::Off, [free; 3], [free; 3]),
         ] {
             lever.turn(&levers, Some(true));
             assert_eq!(stand(), turned_on, "{}", lever.name());
             lever.turn(&levers, Some(false));
             assert_eq!(stand(), turned_off, "{}", lever.name());
             lever.turn(&levers, None);
-            assert_eq!(stand(), [free, free], "{}", lever.name());
+            assert_eq!(stand(), [free; 3], "{}", lever.name());
         }
     }
 }

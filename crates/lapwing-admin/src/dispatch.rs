@@ -1,0 +1,225 @@
+//! `/dispatch`: what is known of the queue in front of the upstreams, in words and as JSON. Durations are nanoseconds, shares 0 to 1.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use lapwing_dispatch::{GhostReport, GhostSide, NoWindow, ServiceLine};
+use lapwing_metrics::Labels;
+use lapwing_proxy::{DispatchLearning, DispatchMode, DispatchSnapshot};
+
+/// The whole report.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DispatchView {
+    mode: DispatchMode,
+    /// Whether requests wait: by the settings, or by a trial.
+    is_on: bool,
+    /// Whether all pass for a moment, to see how many requests upstreams work on at once.
+    is_rechecking: bool,
+    /// Requests that wait.
+    waiting: usize,
+    classes: Vec<DispatchClassView>,
+    upstreams: Vec<DispatchUpstreamView>,
+    /// What requests take, by route and model.
+    series: Vec<ServiceLineView>,
+    /// What the queue would have made of the latest requests, replayed in the order in which they came and through the queue; absent until it is known
+    /// what they take.
+    replayed: Option<ReplayView>,
+}
+
+/// A class.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DispatchClassView {
+    name: String,
+    /// What those who wait take, of one slot.
+    waiting_work_ns: u64,
+}
+
+/// An upstream.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DispatchUpstreamView {
+    upstream: String,
+    /// How many requests it works on at once; absent if that is not known.
+    slots: Option<u32>,
+    /// Why that is not known, so that nothing waits in front of it: `too_few_requests`, `no_waiting_seen` or `not_one_by_one`.
+    refused: Option<&'static str>,
+    /// The same in words.
+    reason: Option<String>,
+    /// How fast it works: 1 is the mean of all.
+    speed: f64,
+    /// Requests there that asked to be sent.
+    running: usize,
+}
+
+/// What requests of a series take.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ServiceLineView {
+    route: String,
+    model: String,
+    fixed_ns: f64,
+    per_unit_ns: f64,
+    samples: usize,
+    /// How far times are from the line: the mean of |time / line − 1|.
+    unexplained: f64,
+}
+
+/// A replay.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReplayView {
+    requests: usize,
+    covered_ns: u64,
+    without: ReplaySideView,
+    with: ReplaySideView,
+    /// Requests with a deadline, by what admission would have said of them and by whether they met it.
+    misses: MissesView,
+}
+
+/// Latencies of a replay.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReplaySideView {
+    mean_ns: u64,
+    p99_ns: u64,
+    /// Of the half that asks for least.
+    small_p99_ns: u64,
+    /// Of the twentieth that asks for most.
+    large_p99_ns: u64,
+}
+
+/// What admission foresees.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MissesView {
+    refused_rightly: u64,
+    refused_wrongly: u64,
+    admitted_rightly: u64,
+    admitted_wrongly: u64,
+}
+
+impl From<GhostSide> for ReplaySideView {
+    fn from(GhostSide { mean_ns, p99_ns, small_p99_ns, large_p99_ns }: GhostSide) -> Self {
+        Self { mean_ns, p99_ns, small_p99_ns, large_p99_ns }
+    }
+}
+
+impl From<GhostReport> for ReplayView {
+    fn from(report: GhostReport) -> Self {
+        let misses = MissesView {
+            refused_rightly: report.misses.refused_rightly,
+            refused_wrongly: report.misses.refused_wrongly,
+            admitted_rightly: report.misses.admitted_rightly,
+            admitted_wrongly: report.misses.admitted_wrongly,
+        };
+        let (without, with) = (report.without.into(), report.with.into());
+        Self { requests: report.requests, covered_ns: report.covered_ns, without, with, misses }
+    }
+}
+
+/// What is known until now; `None` if it is off.
+pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Option<DispatchView> {
+    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost } = dispatch.lock().snapshot()?;
+    let work = |class: usize| state.work_ns.get(class).copied().unwrap_or_default();
+    let class = |(at, name): (usize, &str)| DispatchClassView { name: name.to_owned(), waiting_work_ns: work(at) };
+    let upstream = |(at, label)| {
+        let known = models.of(at);
+        let slots = known.map_or(Err(NoWindow::TooFewRequests { seen: 0, needed: 1 }), |one| one.slots);
+        DispatchUpstreamView {
+            upstream: labels.upstreams.text(label).to_string(),
+            slots: slots.ok(),
+            refused: slots.err().map(|why| why.name()),
+            reason: slots.err().map(|why| why.to_string()),
+            speed: known.map_or(1.0, |one| one.speed),
+            running: state.running.get(at).copied().unwrap_or_default(),
+        }
+    };
+    let line = |(series, line): (&lapwing_dispatch::WorkSeries, &ServiceLine)| ServiceLineView {
+        route: labels.routes.text(series.route).to_string(),
+        model: labels.models.text(series.model).to_string(),
+        fixed_ns: line.fixed_ns,
+        per_unit_ns: line.per_unit_ns,
+        samples: line.samples,
+        unexplained: line.unexplained,
+    };
+    let mut series: Vec<_> = models.lines.iter().map(line).collect();
+    series.sort_unstable_by(|a, b| (&a.route, &a.model).cmp(&(&b.route, &b.model)));
+    Some(DispatchView {
+        mode: config.mode,
+        is_on,
+        is_rechecking: is_open,
+        waiting: state.waiting,
+        classes: config.class_names().enumerate().map(class).collect(),
+        upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
+        series,
+        replayed: ghost.map(ReplayView::from),
+    })
+}
+
+impl fmt::Display for DispatchView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = self.upstreams.iter().filter(|one| one.slots.is_none());
+        for one in unknown {
+            writeln!(f, "nothing waits in front of {}: {}", one.upstream, one.reason.as_deref().unwrap_or_default())?;
+        }
+        match (self.is_on, self.is_rechecking) {
+            (true, true) => {
+                writeln!(f, "dispatch is on; for a moment all pass, to see how many requests upstreams work on at once")?
+            }
+            (true, false) => writeln!(f, "dispatch is on; {} wait", requests(self.waiting))?,
+            (false, _) => writeln!(f, "dispatch observes: requests pass as they come")?,
+        }
+        for one in self.upstreams.iter().filter_map(|one| Some((one, one.slots?))) {
+            let (DispatchUpstreamView { upstream, speed, running, .. }, slots) = one;
+            writeln!(f, "{upstream}: works on {slots} at once; {running} there; speed {speed:.2}")?;
+        }
+        for ServiceLineView { route, model, fixed_ns, per_unit_ns, samples, unexplained } in &self.series {
+            let name = if model.is_empty() { route.clone() } else { format!("{route}, model {model}") };
+            let (fixed, per_unit) = (duration(*fixed_ns), duration(*per_unit_ns));
+            writeln!(
+                f,
+                "{name}: takes {fixed}, and {per_unit} for each unit of work ({samples} requests, off by {:.0} % in the mean)",
+                unexplained * 100.0
+            )?;
+        }
+        let Some(replayed) = &self.replayed else {
+            return writeln!(f, "what it would bring is not known yet");
+        };
+        let ReplayView { requests: count, covered_ns, without, with, misses } = replayed;
+        #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let row = |name: &str, without: u64, with: u64| {
+            let change = (with as f64 / without.max(1) as f64 - 1.0) * 100.0;
+            format!("  {name:<18} {:>9} {:>9}  {change:+.0} %", duration(without as f64), duration(with as f64))
+        };
+        #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let covered = duration(*covered_ns as f64);
+        writeln!(f, "the latest {} ({covered}), replayed       as they came, through the queue", requests(*count))?;
+        writeln!(f, "{}", row("mean", without.mean_ns, with.mean_ns))?;
+        writeln!(f, "{}", row("p99", without.p99_ns, with.p99_ns))?;
+        writeln!(f, "{}", row("p99 of the small", without.small_p99_ns, with.small_p99_ns))?;
+        writeln!(f, "{}", row("p99 of the large", without.large_p99_ns, with.large_p99_ns))?;
+        let MissesView { refused_rightly, refused_wrongly, admitted_rightly, admitted_wrongly } = misses;
+        let (refused, missed) = (refused_rightly + refused_wrongly, refused_rightly + admitted_wrongly);
+        if refused + missed + admitted_rightly == 0 {
+            return writeln!(f, "none of them had a deadline");
+        }
+        writeln!(
+            f,
+            "{missed} of {} with a deadline missed it; admission would have refused {refused}, {refused_wrongly} of them wrongly, and {admitted_wrongly} that missed it not",
+            refused + admitted_rightly + admitted_wrongly
+        )
+    }
+}
+
+/// A duration for people.
+fn duration(ns: f64) -> String {
+    if ns < 1e4 {
+        format!("{:.1} µs", ns / 1e3)
+    } else if ns < 1e9 {
+        format!("{:.1} ms", ns / 1e6)
+    } else {
+        format!("{:.0} s", ns / 1e9)
+    }
+}
+
+fn requests(count: usize) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
+}

@@ -1,0 +1,452 @@
+//! The queue in front of upstreams: who goes where and when, who waits, and who is refused.
+//!
+//! Each upstream is sent as many requests as it works on at once, and one more if nobody can overtake that one any more. Who waits goes in the order of `arrival + patience × own
+//! time`: one is overtaken only by those who came within `patience` times its own time after it, so nobody starves (Lapwing's own batcher has
+//! the same order). Nothing is sent that can no longer meet its deadline.
+
+use std::fmt::Debug;
+
+use lapwing_ledger::Stamp;
+use rustc_hash::FxHashMap;
+
+use crate::fair::Turns;
+use crate::lane::{Lane, Waiting};
+use crate::service::{Prediction, ServiceModels, WorkSeries};
+use crate::upstreams::{Room, RunId, Upstream, UpstreamSet};
+
+/// Models that are older than this, in nanoseconds, are not believed: who makes them is gone.
+const STALE_NS: u64 = 10_000_000_000;
+
+/// In which order requests of a class go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// By arrival and predicted time.
+    #[default]
+    Due,
+    /// By arrival.
+    Fifo,
+}
+
+/// What is settled for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueClass {
+    /// Its share of the time while others wait too, in proportion to theirs.
+    pub weight: u32,
+    /// Whether it goes only where no other class has anything to send.
+    pub is_background: bool,
+}
+
+/// What is settled for the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// The order within a class.
+    pub order: QueueOrder,
+    /// How many times its own time a request lets others pass.
+    pub patience: f64,
+    /// The classes, at least one.
+    pub classes: Vec<QueueClass>,
+    /// How many may wait.
+    pub max_waiting: usize,
+    /// How long one may wait, in nanoseconds.
+    pub max_wait_ns: u64,
+    /// Whether those are refused who would miss their deadline.
+    pub rejects: bool,
+}
+
+/// A request that asks to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Its class, by its place.
+    pub class: usize,
+    /// Where it may go.
+    pub upstreams: UpstreamSet,
+    /// What it is.
+    pub series: WorkSeries,
+    /// How much it asks for.
+    pub units: u64,
+    /// When it came.
+    pub arrived: Stamp,
+    /// When its client wants the answer at the latest.
+    pub deadline: Option<Stamp>,
+}
+
+/// One who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(u64);
+
+/// What becomes of a request that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// It goes to the upstream at this place.
+    Go(usize, RunId),
+    /// It waits.
+    Wait(Ticket),
+    /// It would miss its deadline.
+    Late {
+        /// What it would wait, in nanoseconds.
+        wait_ns: u64,
+        /// When what waits now will have gone, in nanoseconds from now.
+        drain_ns: u64,
+    },
+    /// Nothing is known of its series or of what its upstreams work on at once: it goes as it would without a queue.
+    Unknown,
+    /// Too many wait.
+    Full,
+}
+
+/// Why one who waited no longer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// It can no longer meet its deadline.
+    Deadline,
+    /// It has waited for longer than one may: it goes as it would without a queue.
+    Wait,
+}
+
+/// How one who waits stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketState {
+    /// It waits.
+    Waiting,
+    /// It goes to the upstream at this place.
+    Go(usize, RunId),
+    /// It waits no longer.
+    Overdue(Overdue),
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    state: TicketState,
+    lane: usize,
+    due: Stamp,
+    /// Until when it waits at most.
+    until: Stamp,
+    waker: Option<W>,
+}
+
+/// The queue. `W` is what wakes one who waits.
+#[derive(Debug)]
+pub struct DispatchQueue<W> {
+    pub(crate) settings: QueueSettings,
+    pub(crate) models: ServiceModels,
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) lanes: Vec<Lane>,
+    turns: Turns,
+    waiters: FxHashMap<u64, Waiter<W>>,
+    /// How many of them wait.
+    waiting: usize,
+    /// Upstreams that take no connections.
+    away: UpstreamSet,
+    /// Whether nobody waits for now.
+    is_open: bool,
+    numbers: u64,
+    /// Of equal upstreams, the one that is looked at first.
+    turn: usize,
+    woken: Vec<W>,
+}
+
+impl<W: Debug> DispatchQueue<W> {
+    /// A queue in front of so many upstreams, of which nothing is known yet.
+    #[must_use]
+    pub fn new(settings: QueueSettings, upstreams: usize) -> Self {
+        let turns = turns_of(&settings);
+        Self {
+            settings,
+            models: ServiceModels::default(),
+            upstreams: (0..upstreams).map(|_| Upstream::new()).collect(),
+            lanes: Vec::new(),
+            turns,
+            waiters: FxHashMap::default(),
+            waiting: 0,
+            away: UpstreamSet::default(),
+            is_open: false,
+            numbers: 0,
+            turn: 0,
+            woken: Vec::new(),
+        }
+    }
+
+    /// Replaces the settings. Those who wait stay in their class, or go to the last one.
+    pub fn apply(&mut self, settings: QueueSettings) {
+        self.turns = turns_of(&settings);
+        let last = settings.classes.len().saturating_sub(1);
+        for lane in &mut self.lanes {
+            lane.class = lane.class.min(last);
+        }
+        self.settings = settings;
+    }
+
+    /// Takes what is known of services, and sends what may go by it.
+    pub fn publish(&mut self, models: ServiceModels, now: Stamp) {
+        for (at, upstream) in self.upstreams.iter_mut().enumerate() {
+            let known = models.of(at);
+            upstream.slots = known.and_then(|one| one.slots.ok());
+            upstream.speed = known.map_or(1.0, |one| one.speed);
+        }
+        self.models = models;
+        self.fill(now);
+    }
+
+    /// Lets everybody pass for now, or no longer: so it shows how many upstreams work on at once if more are there.
+    pub fn open(&mut self, is_open: bool, now: Stamp) {
+        self.is_open = is_open;
+        self.fill(now);
+    }
+
+    /// Notes which upstreams take no connections.
+    pub fn note_away(&mut self, away: UpstreamSet, now: Stamp) {
+        if away != self.away {
+            self.away = away;
+            self.fill(now);
+        }
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// What those who wait take, in nanoseconds of one slot, by class.
+    pub fn waiting_work(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.lanes.iter().map(|lane| (lane.class, lane.work_ns()))
+    }
+
+    /// How many requests are at each upstream.
+    pub fn running(&self) -> impl Iterator<Item = usize> {
+        self.upstreams.iter().map(Upstream::running)
+    }
+
+    /// Whether requests may wait: what is known of services is from a short while ago, and nobody lets all pass.
+    pub(crate) fn is_fresh(&self, now: Stamp) -> bool {
+        !self.is_open && self.models.made != Stamp::default() && now.since(self.models.made) <= STALE_NS
+    }
+
+    /// What a request takes; `None` if that is not known.
+    pub(crate) fn predict(&self, series: WorkSeries, units: u64) -> Option<Prediction> {
+        Some(self.models.lines.get(&series)?.predict(units))
+    }
+
+    /// A request asks to be sent.
+    pub fn ask(&mut self, asked: &Asked, now: Stamp) -> Ask {
+        let eligible = asked.upstreams.without(self.away);
+        let is_windowed = |at: usize| self.upstreams.get(at).is_some_and(|one| one.slots.is_some());
+        let predicted = self.predict(asked.series, asked.units).filter(|_| self.is_fresh(now));
+        let Some(predicted) = predicted.filter(|_| !eligible.is_empty() && eligible.iter().all(is_windowed)) else {
+            return Ask::Unknown;
+        };
+        let class = asked.class.min(self.settings.classes.len().saturating_sub(1));
+        let due = self.due(asked, predicted);
+        if let Some(late) = self.refuse(asked, class, due, predicted, now) {
+            return late;
+        }
+        // nobody waits where there is room, but maybe for the next place
+        if let Some(at) = self.freest(eligible, due <= now) {
+            let id = self.begin(at, predicted, now);
+            return Ask::Go(at, id);
+        }
+        if self.waiting >= self.settings.max_waiting {
+            return Ask::Full;
+        }
+        let ticket = self.number();
+        let lane = self.lane(class, asked.upstreams);
+        let deadline = asked.deadline.filter(|_| self.settings.rejects && self.settings.order == QueueOrder::Due);
+        let latest = deadline.map(|deadline| {
+            Stamp::from_ns(deadline.as_ns().saturating_sub(predicted.service_ns + predicted.q99_more_ns)).unwrap_or_default()
+        });
+        self.lanes[lane].push(ticket, Waiting { due, latest, deadline: asked.deadline, predicted });
+        let waiter = Waiter { state: TicketState::Waiting, lane, due, until: now.plus(self.settings.max_wait_ns), waker: None };
+        self.waiters.insert(ticket, waiter);
+        self.waiting += 1;
+        Ask::Wait(Ticket(ticket))
+    }
+
+    /// A request was sent to the upstream at this place without asking.
+    pub fn pass(&mut self, at: usize, series: WorkSeries, units: Option<u64>, now: Stamp) -> RunId {
+        let predicted = units.and_then(|units| self.predict(series, units)).unwrap_or_default();
+        self.begin(at, predicted, now)
+    }
+
+    /// A request has ended at its upstream, or never began there.
+    pub fn end(&mut self, id: RunId, now: Stamp) {
+        if self.upstreams.iter_mut().any(|upstream| upstream.end(id, now)) {
+            self.fill(now);
+        }
+    }
+
+    /// A request goes to another upstream, because its own takes no connection.
+    pub fn moved(&mut self, id: RunId, to: usize, now: Stamp) {
+        if self.upstreams.iter_mut().any(|upstream| upstream.end(id, now))
+            && let Some(upstream) = self.upstreams.get_mut(to)
+        {
+            upstream.begin(id, 0, now);
+        }
+        self.fill(now);
+    }
+
+    /// How one who waits stands. If it waits on, `waker` wakes it, once; else its ticket is gone.
+    pub fn poll(&mut self, Ticket(ticket): Ticket, now: Stamp, waker: impl FnOnce() -> W) -> TicketState {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
+        if waiter.state == TicketState::Waiting && now >= waiter.until {
+            self.overdue(ticket, Overdue::Wait);
+        }
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
+        let state = waiter.state;
+        if state == TicketState::Waiting {
+            waiter.waker = Some(waker());
+        } else {
+            self.waiters.remove(&ticket);
+        }
+        state
+    }
+
+    /// Until when one waits at most.
+    #[must_use]
+    pub fn until(&self, Ticket(ticket): Ticket) -> Option<Stamp> {
+        Some(self.waiters.get(&ticket)?.until)
+    }
+
+    /// One who waits leaves.
+    pub fn leave(&mut self, Ticket(ticket): Ticket, now: Stamp) {
+        let Some(waiter) = self.waiters.remove(&ticket) else { return };
+        match waiter.state {
+            TicketState::Waiting => {
+                self.waiting -= 1;
+                self.lanes[waiter.lane].remove(ticket, waiter.due);
+            }
+            TicketState::Go(_, id) => self.end(id, now),
+            TicketState::Overdue(_) => {}
+        }
+    }
+
+    /// Who is to be woken by what has happened since the last call.
+    pub fn take_woken(&mut self) -> Vec<W> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Sends whom there is room for.
+    pub fn fill(&mut self, now: Stamp) {
+        let is_fresh = self.is_fresh(now);
+        for at in 0..self.upstreams.len() {
+            while self.waiting > 0 {
+                let room = if is_fresh { self.upstreams[at].room() } else { Room::Idle };
+                let settled = |lane: &Lane| lane.upstreams.contains(at) && lane.is_settled(now);
+                if room == Room::None || room == Room::Next && !self.lanes.iter().any(settled) {
+                    break;
+                }
+                let Some((lane, ticket)) = self.next_for(at, room, now) else { break };
+                self.send(lane, ticket, at, now);
+            }
+        }
+    }
+
+    /// Who goes next to an upstream: those who can no longer meet their deadline are dropped on the way.
+    fn next_for(&mut self, at: usize, room: Room, now: Stamp) -> Option<(usize, u64)> {
+        loop {
+            let slots = self.upstreams[at].slots.unwrap_or(1);
+            let is_away = self.away.contains(at);
+            let heads: Vec<(usize, usize, u64, u64, bool)> = self
+                .lanes
+                .iter()
+                .enumerate()
+                .filter(|(_, lane)| lane.upstreams.contains(at) && (room == Room::Idle || lane.is_settled(now)))
+                // an upstream that is away is sent only what can go nowhere else
+                .filter(|(_, lane)| !is_away || lane.upstreams.without(self.away).is_empty())
+                .filter_map(|(place, lane)| {
+                    let (ticket, one) = lane.next(now, slots)?;
+                    let end = if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
+                    let is_late = one.deadline.is_some_and(|deadline| end > deadline);
+                    Some((place, lane.class, ticket, one.predicted.service_ns, is_late))
+                })
+                .collect();
+            if let Some((_, _, ticket, _, _)) = heads.iter().find(|head| head.4) {
+                self.overdue(*ticket, Overdue::Deadline);
+                continue;
+            }
+            let is_background = |class: usize| self.settings.classes.get(class).is_some_and(|class| class.is_background);
+            let only_background = heads.iter().all(|head| is_background(head.1));
+            let of_class = |class: usize| {
+                let heads = heads.iter().filter(|head| head.1 == class && (only_background || !is_background(class)));
+                heads.min_by_key(|head| (self.lanes[head.0].next(now, slots).map(|(_, one)| one.due), head.2))
+            };
+            let class = self.turns.next(|class| of_class(class).map(|head| head.3))?;
+            return of_class(class).map(|head| (head.0, head.2));
+        }
+    }
+
+    fn send(&mut self, lane: usize, ticket: u64, at: usize, now: Stamp) {
+        let Some(due) = self.waiters.get(&ticket).map(|waiter| waiter.due) else { return };
+        let Some(one) = self.lanes[lane].remove(ticket, due) else { return };
+        let id = self.begin(at, one.predicted, now);
+        self.settle(ticket, TicketState::Go(at, id));
+    }
+
+    fn overdue(&mut self, ticket: u64, why: Overdue) {
+        if let Some(waiter) = self.waiters.get(&ticket) {
+            self.lanes[waiter.lane].remove(ticket, waiter.due);
+            self.settle(ticket, TicketState::Overdue(why));
+        }
+    }
+
+    fn settle(&mut self, ticket: u64, state: TicketState) {
+        if let Some(waiter) = self.waiters.get_mut(&ticket) {
+            waiter.state = state;
+            self.waiting -= 1;
+            self.woken.extend(waiter.waker.take());
+        }
+    }
+
+    /// The upstream with the most room, the fastest of equals; `None` if none has room, with `or_next` for the next place.
+    fn freest(&mut self, eligible: UpstreamSet, or_next: bool) -> Option<usize> {
+        let count = self.upstreams.len();
+        let turn = self.turn;
+        let turned = (0..count).map(|step| (turn + step) % count).filter(|at| eligible.contains(*at));
+        let room = |at: usize| {
+            let one = self.upstreams.get(at)?;
+            let idle = i64::from(one.slots?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
+            (one.room() == Room::Idle || or_next && one.room() == Room::Next).then_some((idle, one.speed))
+        };
+        let by = |a: &(usize, (i64, f64)), b: &(usize, (i64, f64))| a.1.0.cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1));
+        let best = turned.filter_map(|at| Some((at, room(at)?))).reduce(|a, b| if by(&b, &a).is_gt() { b } else { a })?.0;
+        self.turn = (best + 1) % count;
+        Some(best)
+    }
+
+    fn begin(&mut self, at: usize, predicted: Prediction, now: Stamp) -> RunId {
+        let id = RunId(self.number());
+        if let Some(upstream) = self.upstreams.get_mut(at) {
+            upstream.begin(id, predicted.service_ns, now);
+        }
+        id
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// The place of the lane for a class and upstreams.
+    fn lane(&mut self, class: usize, upstreams: UpstreamSet) -> usize {
+        let found = self.lanes.iter().position(|lane| lane.class == class && lane.upstreams == upstreams);
+        found.unwrap_or_else(|| {
+            // places stay as they are while somebody waits
+            if self.waiting == 0 {
+                self.lanes.clear();
+            }
+            self.lanes.push(Lane::new(class, upstreams));
+            self.lanes.len() - 1
+        })
+    }
+
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
+    fn due(&self, asked: &Asked, predicted: Prediction) -> Stamp {
+        match self.settings.order {
+            QueueOrder::Fifo => asked.arrived,
+            QueueOrder::Due => asked.arrived.plus((self.settings.patience * predicted.service_ns as f64) as u64),
+        }
+    }
+}
+
+fn turns_of(settings: &QueueSettings) -> Turns {
+    Turns::new(settings.classes.iter().map(|class| class.weight.max(1)).collect())
+}

@@ -1,0 +1,192 @@
+//! What the control plane does for the queue: it learns from closed ledgers what requests take, publishes it each second, and replays what
+//! passed as it would have gone through the queue.
+
+use std::sync::Arc;
+
+use super::{Config, DispatchMode, DispatchState, Dispatching};
+use lapwing_dispatch::{Departure, Ghost, GhostReport, ServiceLearner, ServiceModels, WorkSeries};
+use lapwing_ledger::{ExchangeKind, LabelId, Ledger, Outcome, Stamp, Unit};
+use lapwing_settings::LeverSwitch;
+
+/// How often what is known is published, in nanoseconds.
+const PUBLISH_NS: u64 = 1_000_000_000;
+/// How often it is learnt anew once all is known; until then each time.
+const LEARN_NS: u64 = 5_000_000_000;
+/// How often what passed is replayed.
+const REPLAY_NS: u64 = 15_000_000_000;
+/// How often the queue is open for `dispatch.recheck`.
+const RECHECK_NS: u64 = 60_000_000_000;
+
+/// Learns for the queue of a data plane. One thread feeds it; others may read.
+#[derive(Debug)]
+pub struct DispatchLearning {
+    dispatching: Dispatching,
+    /// The labels of the upstreams, by their places.
+    labels: Box<[LabelId]>,
+    /// What a trial turns.
+    lever: LeverSwitch,
+    applied: Arc<Config>,
+    learner: ServiceLearner,
+    models: ServiceModels,
+    ghost: Option<GhostReport>,
+    published: Stamp,
+    learnt: Stamp,
+    replayed: Stamp,
+    /// When the queue was last opened.
+    rechecked: Stamp,
+    is_open: bool,
+}
+
+/// What is known of the queue.
+#[derive(Clone, Debug)]
+pub struct DispatchSnapshot {
+    /// The settings.
+    pub config: Arc<Config>,
+    /// Whether requests wait: by the settings, or a trial.
+    pub is_on: bool,
+    /// Whether the queue is open to see how many requests upstreams work on at once.
+    pub is_open: bool,
+    /// What requests take, and how many upstreams work on at once.
+    pub models: ServiceModels,
+    /// The labels of the upstreams, by their places.
+    pub labels: Box<[LabelId]>,
+    /// What waits and runs.
+    pub state: DispatchState,
+    /// What the queue would have made of requests that passed.
+    pub ghost: Option<GhostReport>,
+}
+
+impl DispatchLearning {
+    /// Learns for `dispatching`, in front of upstreams with these labels; `lever` may turn it on or off.
+    #[must_use]
+    pub fn new(dispatching: Dispatching, labels: impl IntoIterator<Item = LabelId>, lever: LeverSwitch, now: Stamp) -> Self {
+        let applied = dispatching.config().load();
+        Self {
+            dispatching,
+            labels: labels.into_iter().collect(),
+            lever,
+            applied,
+            learner: ServiceLearner::default(),
+            models: ServiceModels::default(),
+            ghost: None,
+            published: now,
+            learnt: now,
+            replayed: now,
+            rechecked: now,
+            is_open: false,
+        }
+    }
+
+    /// Whether requests wait, by the settings or a trial.
+    fn is_on(&self) -> bool {
+        self.lever.is_on(self.applied.mode == DispatchMode::On)
+    }
+
+    /// Whether anything is learnt. A trial turns the lever on and off, and both sides tell.
+    fn is_learning(&self) -> bool {
+        self.applied.mode != DispatchMode::Off || self.lever.is_turned()
+    }
+
+    /// Takes the account of a client's request as it was closed.
+    pub fn take(&mut self, ledger: &Ledger) {
+        if !self.is_learning() || ledger.outcome != Outcome::Ok || ledger.kind != ExchangeKind::Request || ledger.is_copy {
+            return;
+        }
+        let Some(upstream) = self.labels.iter().position(|label| *label == ledger.series.upstream) else { return };
+        let (Some(window), Some(units)) = (ledger.window, asked_units(ledger)) else { return };
+        self.learner.take(Departure {
+            series: ledger.series.into(),
+            upstream,
+            units,
+            arrived: ledger.started,
+            sent: ledger.started.plus(window.start_ns),
+            ended: ledger.started.plus(window.end_ns),
+            deadline: ledger.deadline.map(|deadline| ledger.started.plus(deadline.budget_ns)),
+        });
+    }
+
+    /// Forgets series whose names gave way.
+    pub fn retain(&mut self, holds: impl Fn(WorkSeries) -> bool) {
+        self.learner.retain(holds);
+    }
+
+    /// Lets time pass: learns, publishes and replays what is due.
+    pub fn tick(&mut self, now: Stamp) {
+        if now.since(self.published) < PUBLISH_NS && !(self.is_open && self.is_recheck_over(now)) {
+            return;
+        }
+        self.published = now;
+        self.applied = self.dispatching.config().load();
+        if !self.is_learning() {
+            self.forget();
+            return;
+        }
+        self.learner.set_slots(self.applied.slots.given());
+        let is_known = !self.models.upstreams.is_empty() && self.models.upstreams.iter().all(|one| one.slots.is_ok());
+        if !is_known || now.since(self.learnt) >= LEARN_NS {
+            self.learnt = now;
+            self.models = self.learner.learn(now);
+        }
+        if now.since(self.replayed) >= REPLAY_NS {
+            self.replayed = now;
+            self.ghost = Ghost::new(&self.learner, &self.models, now).report(&self.applied.queue());
+        }
+        self.recheck(now);
+        self.models.made = now;
+        self.dispatching.plane().publish(self.models.clone());
+    }
+
+    /// Everything that is known; `None` while it is off.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<DispatchSnapshot> {
+        self.is_learning().then(|| DispatchSnapshot {
+            config: self.applied.clone(),
+            is_on: self.is_on(),
+            is_open: self.is_open,
+            models: self.models.clone(),
+            labels: self.labels.clone(),
+            state: self.dispatching.plane().state(),
+            ghost: self.ghost,
+        })
+    }
+
+    fn is_recheck_over(&self, now: Stamp) -> bool {
+        self.applied.recheck.on().is_none_or(|length| now.since(self.rechecked) >= length.as_nanos())
+    }
+
+    /// Opens the queue for a moment. In a trial it is off in turn anyway.
+    fn recheck(&mut self, now: Stamp) {
+        let is_open = if self.is_open {
+            !self.is_recheck_over(now)
+        } else {
+            let is_due = now.since(self.rechecked) >= RECHECK_NS && self.is_on() && !self.lever.is_turned();
+            is_due && self.applied.recheck.is_on()
+        };
+        if is_open != self.is_open {
+            self.is_open = is_open;
+            if is_open {
+                self.rechecked = now;
+            }
+            self.dispatching.plane().open(is_open);
+        }
+    }
+
+    /// Off: what was learnt is of another time when it is turned on again.
+    fn forget(&mut self) {
+        if !self.models.upstreams.is_empty() {
+            self.learner = ServiceLearner::default();
+            self.models = ServiceModels::default();
+            self.ghost = None;
+            self.is_open = false;
+            self.dispatching.plane().publish(ServiceModels::default());
+        }
+    }
+}
+
+/// How much a request asks for, as its queue counts it: of generated answers what is read, since nobody knows what will be written.
+fn asked_units(ledger: &Ledger) -> Option<u64> {
+    match ledger.work.primary? {
+        Unit::OutputToken => Some(ledger.work.get(Unit::InputToken)?.0),
+        _ => ledger.work.primary_amount(),
+    }
+}
