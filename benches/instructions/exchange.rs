@@ -12,9 +12,10 @@ use lapwing_ledger::{Ledger, Outcome, Stamp, TraceMark};
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
 use lapwing_protocol::Protocols;
+use lapwing_protocol::request_match::RouteMatch;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
-    Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementSettings, PoolMember, Profiler, RouteMatch, StackTap,
+    Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementSettings, PoolMember, Profiler, StackTap,
     TraceSampling, Tracing, UpstreamHealth, UpstreamRoute, Upstreams,
 };
 use lapwing_settings::ConfigHandle;

@@ -26,7 +26,7 @@ use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{DataPlane, Dispatching, Levers, MAX_UPSTREAMS};
+use lapwing_proxy::{DataPlane, Levers, MAX_UPSTREAMS};
 use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 
@@ -92,7 +92,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let phases = Phases::default();
     let levers = Levers::default();
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
-    let dispatching = Dispatching::new(&upstreams.placed, whole.map(|loaded| loaded.config.dispatch.clone()));
+    let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));

@@ -7,7 +7,7 @@ use super::root::Root;
 use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
-use lapwing_proxy::DispatchMode;
+use lapwing_dispatch::DispatchMode;
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
 use lapwing_shadow::CopyOrder;

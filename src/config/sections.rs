@@ -120,7 +120,7 @@ pub struct Config {
     /// How much may be held, and how long, of requests whose body decides where they go (`routes`) or is changed (`proxy.amend`).
     pub hold: lapwing_proxy::hold::Config,
     /// Whether and in which order requests wait in front of upstreams that work on few at once.
-    pub dispatch: lapwing_proxy::DispatchConfig,
+    pub dispatch: lapwing_dispatch::Config,
     /// How traffic is read.
     pub protocol: lapwing_protocol::Config,
     /// How reports become stages.
@@ -176,7 +176,7 @@ impl Default for Config {
             config: Reading::default(),
             proxy: lapwing_proxy::Config::default(),
             hold: lapwing_proxy::hold::Config::default(),
-            dispatch: lapwing_proxy::DispatchConfig::default(),
+            dispatch: lapwing_dispatch::Config::default(),
             protocol: lapwing_protocol::Config::default(),
             attribution: lapwing_attribution::Config::default(),
             metrics: lapwing_metrics::Config::default(),
@@ -201,7 +201,7 @@ impl Section for Config {
         ("tls", Form::Section(Tls::FORMS)),
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
         ("hold", Form::Section(lapwing_proxy::hold::Config::FORMS)),
-        ("dispatch", Form::Section(lapwing_proxy::DispatchConfig::FORMS)),
+        ("dispatch", Form::Section(lapwing_dispatch::Config::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
         ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),

@@ -6,9 +6,10 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use lapwing_dispatch::{GhostReport, GhostSide, NoWindow, ServiceLine};
+use lapwing_dispatch::{
+    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, NoWindow, ServiceLine, WorkSeries,
+};
 use lapwing_metrics::Labels;
-use lapwing_proxy::{DispatchLearning, DispatchMode, DispatchSnapshot};
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -132,7 +133,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
             running: state.running.get(at).copied().unwrap_or_default(),
         }
     };
-    let line = |(series, line): (&lapwing_dispatch::WorkSeries, &ServiceLine)| ServiceLineView {
+    let line = |(series, line): (&WorkSeries, &ServiceLine)| ServiceLineView {
         route: labels.routes.text(series.route).to_string(),
         model: labels.models.text(series.model).to_string(),
         fixed_ns: line.fixed_ns,

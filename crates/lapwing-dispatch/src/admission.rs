@@ -4,14 +4,22 @@ use std::fmt::Debug;
 
 use lapwing_ledger::Stamp;
 
-use crate::queue::{Ask, Asked, DispatchQueue};
+use crate::ask::{Ask, QueueRequest};
+use crate::queue::DispatchQueue;
 use crate::service::{Prediction, WorkSeries};
 use crate::upstreams::UpstreamSet;
 
 impl<W: Debug> DispatchQueue<W> {
     /// Refuses a request that would miss its deadline: `wait + time + what 99 of 100 take on top > deadline`. It tells how long what is there
     /// takes to go.
-    pub(crate) fn refuse(&self, asked: &Asked, class: usize, due: Stamp, predicted: Prediction, now: Stamp) -> Option<Ask> {
+    pub(crate) fn refuse(
+        &self,
+        asked: &QueueRequest,
+        class: usize,
+        due: Stamp,
+        predicted: Prediction,
+        now: Stamp,
+    ) -> Option<Ask> {
         let deadline = asked.deadline.filter(|_| self.settings.rejects)?;
         let left = deadline.since(now);
         let needed = predicted.service_ns + predicted.q99_more_ns;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use lapwing_ledger::Stamp;
 
+use crate::ask::{Ask, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::learn::{Departure, ServiceLearner, services};
-use crate::queue::{Ask, Asked, DispatchQueue, QueueOrder, QueueSettings, Ticket, TicketState};
+use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
 use crate::upstreams::{RunId, UpstreamSet};
 
@@ -211,7 +212,7 @@ impl Replay<'_> {
         self.done[at].is_foreseen_late = self.queue.foresees_late(series, units, upstreams, arrived, deadline);
         // who refuses nobody drops nobody
         let deadline = deadline.filter(|_| self.queue.settings.rejects);
-        match self.queue.ask(&Asked { class: 0, upstreams, series, units, arrived, deadline }, arrived) {
+        match self.queue.ask(&QueueRequest { class: 0, upstreams, series, units, arrived, deadline }, arrived) {
             Ask::Go(server, id) => self.send(at, server, id, arrived),
             Ask::Wait(ticket) => {
                 self.waiting.insert(at, ticket);

@@ -1,29 +1,47 @@
 //! The order in which requests go to model servers that work on few at once.
 //!
-//! A server's own queue knows neither how much a request asks for nor when it is due. Here is a queue that does. It has no clock of its own
-//! and carries nothing: it says which request goes where, and when; so the same code decides for clients' requests and replays recorded ones.
+//! A server's own queue knows neither how much a request asks for nor when it is due. Here is a queue that does. It carries nothing: it says which
+//! request goes where, and when.
 //!
-//! - `service`: what a request takes, by its work: a line for each series, and how many an upstream works on at once;
-//! - `learn`: how that is learnt from requests that were answered;
-//! - `queue`: who waits, who goes next and who is refused; with `fair` between classes and `upstreams` for what runs;
-//! - `ghost`: what the queue would have made of requests that passed without it.
+//! Without a clock of its own, so that the same code decides for clients' requests and replays recorded ones:
+//!
+//! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
+//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes,
+//!   `upstreams` is what runs;
+//! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
+//!
+//! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
+//! waits or is at an upstream, `learning` what the control plane does for it.
 //!
 //! docs/DISPATCH.md has what users see of it.
 
+#![forbid(unsafe_code)]
+
 mod admission;
+mod ask;
+mod config;
+mod dispatch;
 mod fair;
 mod ghost;
 mod lane;
 mod learn;
+mod learning;
+mod plane;
 mod queue;
 mod service;
-mod upstreams;
-
 #[cfg(test)]
 mod tests;
+mod upstreams;
+mod waiting;
 
-pub use ghost::{Ghost, GhostReport, GhostSide};
+pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
+pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal};
+pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
+pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};
 pub use learn::{Departure, ServiceLearner};
-pub use queue::{Ask, Asked, DispatchQueue, Overdue, QueueClass, QueueOrder, QueueSettings, Ticket, TicketState};
-pub use service::{NoWindow, Prediction, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+pub use learning::{DispatchLearning, DispatchSnapshot};
+pub use plane::{DispatchPlane, DispatchState};
+pub use queue::DispatchQueue;
+pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
 pub use upstreams::{RunId, UpstreamSet};
+pub use waiting::{Dispatched, Queued};

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use lapwing_ledger::Stamp;
 use rustc_hash::FxHashMap;
 
+use crate::ask::{Ask, Overdue, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::fair::Turns;
 use crate::lane::{Lane, Waiting};
 use crate::service::{Prediction, ServiceModels, WorkSeries};
@@ -16,103 +17,6 @@ use crate::upstreams::{Room, RunId, Upstream, UpstreamSet};
 
 /// Models that are older than this, in nanoseconds, are not believed: who makes them is gone.
 const STALE_NS: u64 = 10_000_000_000;
-
-/// In which order requests of a class go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueOrder {
-    /// By arrival and predicted time.
-    #[default]
-    Due,
-    /// By arrival.
-    Fifo,
-}
-
-/// What is settled for a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueClass {
-    /// Its share of the time while others wait too, in proportion to theirs.
-    pub weight: u32,
-    /// Whether it goes only where no other class has anything to send.
-    pub is_background: bool,
-}
-
-/// What is settled for the queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QueueSettings {
-    /// The order within a class.
-    pub order: QueueOrder,
-    /// How many times its own time a request lets others pass.
-    pub patience: f64,
-    /// The classes, at least one.
-    pub classes: Vec<QueueClass>,
-    /// How many may wait.
-    pub max_waiting: usize,
-    /// How long one may wait, in nanoseconds.
-    pub max_wait_ns: u64,
-    /// Whether those are refused who would miss their deadline.
-    pub rejects: bool,
-}
-
-/// A request that asks to be sent.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// Its class, by its place.
-    pub class: usize,
-    /// Where it may go.
-    pub upstreams: UpstreamSet,
-    /// What it is.
-    pub series: WorkSeries,
-    /// How much it asks for.
-    pub units: u64,
-    /// When it came.
-    pub arrived: Stamp,
-    /// When its client wants the answer at the latest.
-    pub deadline: Option<Stamp>,
-}
-
-/// One who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(u64);
-
-/// What becomes of a request that asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// It goes to the upstream at this place.
-    Go(usize, RunId),
-    /// It waits.
-    Wait(Ticket),
-    /// It would miss its deadline.
-    Late {
-        /// What it would wait, in nanoseconds.
-        wait_ns: u64,
-        /// When what waits now will have gone, in nanoseconds from now.
-        drain_ns: u64,
-    },
-    /// Nothing is known of its series or of what its upstreams work on at once: it goes as it would without a queue.
-    Unknown,
-    /// Too many wait.
-    Full,
-}
-
-/// Why one who waited no longer does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overdue {
-    /// It can no longer meet its deadline.
-    Deadline,
-    /// It has waited for longer than one may: it goes as it would without a queue.
-    Wait,
-}
-
-/// How one who waits stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketState {
-    /// It waits.
-    Waiting,
-    /// It goes to the upstream at this place.
-    Go(usize, RunId),
-    /// It waits no longer.
-    Overdue(Overdue),
-}
 
 #[derive(Debug)]
 struct Waiter<W> {
@@ -228,7 +132,7 @@ impl<W: Debug> DispatchQueue<W> {
     }
 
     /// A request asks to be sent.
-    pub fn ask(&mut self, asked: &Asked, now: Stamp) -> Ask {
+    pub fn ask(&mut self, asked: &QueueRequest, now: Stamp) -> Ask {
         let eligible = asked.upstreams.without(self.away);
         let is_windowed = |at: usize| self.upstreams.get(at).is_some_and(|one| one.slots.is_some());
         let predicted = self.predict(asked.series, asked.units).filter(|_| self.is_fresh(now));
@@ -439,7 +343,7 @@ impl<W: Debug> DispatchQueue<W> {
     }
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
-    fn due(&self, asked: &Asked, predicted: Prediction) -> Stamp {
+    fn due(&self, asked: &QueueRequest, predicted: Prediction) -> Stamp {
         match self.settings.order {
             QueueOrder::Fifo => asked.arrived,
             QueueOrder::Due => asked.arrived.plus((self.settings.patience * predicted.service_ns as f64) as u64),

@@ -3,9 +3,9 @@
 //! A request walks through `serve` (accept), `connection` (metered socket), `stack` and `layer` (the tower stack), `body` and `upstream`.
 //! `in_flight` is its account: who measures, decides and observes, each a type of its own; once it is handed over, nothing can be written
 //! into it. `head` has the rules for messages' heads, `upload` ends those that come too slowly, `hold` bounds what is held, `health` is what is known of the upstream as
-//! a whole, `placement` chooses one where there are several, `dispatch` the order, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload, hold,
+//! a whole, `placement` chooses one where there are several, and `error` holds Lapwing's own responses. A module uses those before it: error, head, config, connection, health, upload, hold,
 //! in_flight,
-//! placement, dispatch, body, upstream, layer, connection_settings, stack, serve.
+//! placement, body, upstream, layer, connection_settings, stack, serve.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ mod body;
 mod config;
 mod connection;
 mod connection_settings;
-mod dispatch;
 mod error;
 mod head;
 mod health;
@@ -35,10 +34,6 @@ mod workers;
 pub use body::capture::{BodyCapture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};
 pub use config::{Config, QuickAck, TraceSampling, UpstreamProtocol};
 pub use connection_settings::ConnectionSettings;
-pub use dispatch::{
-    Config as DispatchConfig, DispatchClass, DispatchLearning, DispatchMode, DispatchOrder, DispatchPlane, DispatchRefusal,
-    DispatchSnapshot, DispatchState, Dispatching,
-};
 pub use error::Error;
 pub use error::response::{ERROR_FIELD, ErrorResponse};
 pub use head::{RefusedHead, UpstreamHeadError};
@@ -46,11 +41,10 @@ pub use health::UpstreamHealth;
 pub use in_flight::{Observer, OnClose, Profiler, ReportReader};
 /// Where closed ledgers go: each [`Observer`] takes them.
 pub use lapwing_tower::RecordLedger;
-pub use layer::share_draw::ShareDraw;
 pub use layer::tap::{AnsweredBy, AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
 pub use placement::{
-    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PlacementSettings, PoolMember, ROUTE, RouteMatch,
-    SplitAssignment, TrafficSplit, UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
+    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PlacementSettings, PoolMember, ROUTE, SplitAssignment,
+    TrafficSplit, UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
 };
 pub use serve::{DataPlane, Levers, serve, serve_local};

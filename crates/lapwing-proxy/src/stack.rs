@@ -10,7 +10,6 @@ use tower::{Service, ServiceBuilder};
 
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
-use super::dispatch::Dispatch;
 use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::deadline::{DeadlinePropagation, DeadlinePropagationLayer};
@@ -21,6 +20,7 @@ use super::layer::usage_request::{self, UsageRequest};
 use super::layer::{admission, failure_responses, ledger, tap, trace};
 use super::placement::Placement;
 use super::upstream::{ClientUpstreams, ConnectionUpstreams};
+use lapwing_dispatch::Dispatch;
 use lapwing_settings::ConfigHandle;
 
 /// What builds the stacks of a worker's connections.

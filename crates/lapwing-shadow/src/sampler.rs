@@ -8,8 +8,8 @@ use super::config::Config;
 use super::counters::ShadowDrop;
 use super::header_names::SHADOW_FIELD;
 use super::named_routes::NamedRoutes;
+use lapwing_protocol::ShareDraw;
 use lapwing_protocol::{Protocols, fold_route};
-use lapwing_proxy::ShareDraw;
 
 /// Decides by the configuration.
 #[derive(Debug)]

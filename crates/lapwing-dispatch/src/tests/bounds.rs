@@ -1,9 +1,9 @@
 //! What the queue brings in front of servers whose truth is known: the bounds that real parts are held to.
 
 use super::{MS, answered, arrivals, settings};
+use crate::ask::{QueueOrder, QueueSettings};
 use crate::ghost::Ghost;
 use crate::learn::ServiceLearner;
-use crate::queue::{QueueOrder, QueueSettings};
 
 /// Requests at this load with what is learnt of them.
 fn ghost(seed: u64, load: f64, noise: f64, budget_ms: Option<f64>) -> Ghost {

@@ -7,8 +7,8 @@ mod queueing;
 
 use lapwing_ledger::{LabelId, Stamp};
 
+use crate::ask::{QueueClass, QueueOrder, QueueSettings};
 use crate::learn::Departure;
-use crate::queue::{QueueClass, QueueOrder, QueueSettings};
 use crate::service::WorkSeries;
 
 pub(crate) const MS: u64 = 1_000_000;

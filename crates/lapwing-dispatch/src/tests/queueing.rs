@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{MS, SERIES, at_ms, settings};
-use crate::queue::{Ask, Asked, DispatchQueue, Overdue, QueueClass, QueueSettings, Ticket, TicketState};
+use crate::ask::{Ask, Overdue, QueueClass, QueueRequest, QueueSettings, Ticket, TicketState};
+use crate::queue::DispatchQueue;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
 use crate::upstreams::{RunId, UpstreamSet};
 use lapwing_ledger::Stamp;
@@ -24,8 +25,8 @@ fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {
     queue
 }
 
-fn asked(units: u64, at: f64) -> Asked {
-    Asked { class: 0, upstreams: UpstreamSet::first(1), series: SERIES, units, arrived: at_ms(at), deadline: None }
+fn asked(units: u64, at: f64) -> QueueRequest {
+    QueueRequest { class: 0, upstreams: UpstreamSet::first(1), series: SERIES, units, arrived: at_ms(at), deadline: None }
 }
 
 fn waits(ask: Ask) -> Ticket {
@@ -77,7 +78,7 @@ fn a_further_one_is_sent_once_nobody_can_overtake_it() {
 fn what_is_late_is_refused_and_what_gets_late_is_not_sent() {
     let mut queue = queue(settings(), 1);
     let run = goes(queue.ask(&asked(50, 0.0), at_ms(0.0)));
-    let with = |units: u64, at: f64, budget: f64| Asked { deadline: Some(at_ms(at + budget)), ..asked(units, at) };
+    let with = |units: u64, at: f64, budget: f64| QueueRequest { deadline: Some(at_ms(at + budget)), ..asked(units, at) };
     // 40 ms are left of the running one
     assert_eq!(
         queue.ask(&with(20, 10.0, 61.0), at_ms(10.0)),
@@ -97,7 +98,7 @@ fn what_is_late_is_refused_and_what_gets_late_is_not_sent() {
 fn one_who_gets_urgent_goes_before_one_who_can_wait() {
     let mut queue = queue(settings(), 1);
     let run = goes(queue.ask(&asked(50, 0.0), at_ms(0.0)));
-    let large = Asked { deadline: Some(at_ms(180.0)), ..asked(90, 1.0) };
+    let large = QueueRequest { deadline: Some(at_ms(180.0)), ..asked(90, 1.0) };
     let large = waits(queue.ask(&large, at_ms(1.0)));
     let small = waits(queue.ask(&asked(40, 2.0), at_ms(2.0)));
     for (ticket, waker) in [(large, 1), (small, 2)] {
@@ -117,7 +118,7 @@ fn classes_share_by_weight_and_the_background_yields() {
     let mut tickets = BTreeMap::new();
     for number in 0..90_u32 {
         let class = number as usize % 3;
-        let ticket = waits(queue.ask(&Asked { class, ..asked(5, 0.0) }, at_ms(0.0)));
+        let ticket = waits(queue.ask(&QueueRequest { class, ..asked(5, 0.0) }, at_ms(0.0)));
         let _ = queue.poll(ticket, at_ms(0.0), || number);
         tickets.insert(number, (class, ticket));
     }
@@ -176,7 +177,7 @@ fn who_has_waited_for_long_enough_goes_by_himself_and_too_many_are_not_held() {
 #[test]
 fn an_upstream_that_is_away_is_left_out_while_another_is_there() {
     let mut queue = queue(settings(), 2);
-    let both = |units, at| Asked { upstreams: UpstreamSet::first(2), ..asked(units, at) };
+    let both = |units, at| QueueRequest { upstreams: UpstreamSet::first(2), ..asked(units, at) };
     let away = |at: usize| [at].into_iter().collect::<UpstreamSet>();
     queue.note_away(away(0), at_ms(0.0));
     assert!(matches!(queue.ask(&both(50, 0.0), at_ms(0.0)), Ask::Go(1, _)));
@@ -238,7 +239,7 @@ proptest! {
                     number += 1;
                     #[allow(clippy::cast_precision_loss)]
                     let deadline = budget.map(|budget| at_ms(now + budget as f64));
-                    let one = Asked { class, upstreams: set(upstreams), series: SERIES, units, arrived: at, deadline };
+                    let one = QueueRequest { class, upstreams: set(upstreams), series: SERIES, units, arrived: at, deadline };
                     match queue.ask(&one, at) {
                         Ask::Go(to, id) => {
                             prop_assert!(one.upstreams.contains(to));

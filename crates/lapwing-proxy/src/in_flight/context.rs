@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::even_draw::EvenDraw;
 use super::observer::FencedObserver;
 use crate::config::Config;
 use crate::connection::ClientTimeouts;
@@ -12,7 +11,7 @@ use crate::hold;
 use crate::upload::UploadPlaces;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
-use lapwing_settings::LeverSwitch;
+use lapwing_settings::{EvenDraw, LeverSwitch};
 
 /// What the accounts of a connection's requests share: the settings in force when they began, the counters, and the observer.
 pub(crate) struct RequestContext {

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
-use super::{EvenDraw, FencedObserver, InFlight, Observer, RequestAccount, RequestContext};
+use super::{FencedObserver, InFlight, Observer, RequestAccount, RequestContext};
 use crate::config::Config;
 use crate::connection::{ConnectionStamps, OnFlush};
 use crate::hold;
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::Counters;
 use lapwing_protocol::ExchangeReader;
+use lapwing_settings::EvenDraw;
 use lapwing_settings::LeverSwitch;
 use lapwing_tower::RecordLedger;
 

@@ -4,7 +4,6 @@ mod account;
 mod body_observation;
 mod client_expects;
 mod context;
-mod even_draw;
 mod first_byte;
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -14,10 +13,10 @@ mod refusals;
 mod request;
 mod request_known;
 pub(crate) mod server_timing;
+mod stamps;
 
-pub(crate) use account::{RequestAccount, UpstreamPlace};
+pub(crate) use account::RequestAccount;
 pub(crate) use context::{RequestContext, WorkerParts};
-pub(crate) use even_draw::EvenDraw;
 pub(crate) use observer::FencedObserver;
 pub use observer::{Observer, OnClose, Profiler, ReportReader};
 pub(crate) use refusals::CountRefusals;

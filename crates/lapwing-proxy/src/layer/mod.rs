@@ -5,7 +5,6 @@ pub(crate) mod deadline;
 pub(crate) mod failure_responses;
 pub(crate) mod ledger;
 pub(crate) mod place;
-pub(crate) mod share_draw;
 pub(crate) mod tap;
 pub(crate) mod trace;
 pub(crate) mod usage_request;

@@ -14,15 +14,16 @@ use http::Response;
 use tower::Service;
 
 use crate::body::{ResponseBody, TrackedRequest, hold, passes_unheld};
-use crate::dispatch::{Answered, Dispatch, Dispatched, count_unheld};
 use crate::error::Error;
 use crate::head::is_grpc;
 use crate::hold::HoldPassed;
-use crate::placement::{AwaitedOfBody, KnownRequest, Placement};
-use lapwing_dispatch::{Overdue, UpstreamSet};
+use crate::in_flight::RequestAccount;
+use crate::placement::{AwaitedOfBody, Placement};
+use lapwing_dispatch::{Answered, AskingAccount, Dispatch, Dispatched, Overdue, UpstreamSet};
 use lapwing_ledger::ObservedEvent;
 use lapwing_metrics::Counter;
 use lapwing_protocol::ToldByBody;
+use lapwing_protocol::request_match::KnownRequest;
 
 /// Applies [`Place`].
 #[derive(Clone, Debug)]
@@ -87,8 +88,8 @@ where
         let at = placement.as_ref().map(|placement| place(placement, &mut tracked, KnownRequest::default()));
         if let Some(dispatch) = dispatch {
             let account = &tracked.in_flight.account;
-            count_unheld(&account.context.counters);
-            account.take_place(Box::new(dispatch.pass(at.unwrap_or(0), account, None)));
+            account.context.counters.bump(Counter::DispatchPassedUnheld);
+            account.take_place(pass(dispatch, at.unwrap_or(0), account, None));
         }
         Either::Left(self.inner.call(tracked))
     }
@@ -171,7 +172,9 @@ async fn dispatched(
         (None, None) => UpstreamSet::first(1),
     };
     let is_grpc = is_grpc(tracked.request.headers());
-    let goes = match dispatch.ask(&tracked.request, known, upstreams, account) {
+    // an account that was handed over is of nobody any more
+    let asking = account.read_ledger(AskingAccount::of).ok_or(Error::RequestCut("its account is closed".to_owned()))?;
+    let goes = match dispatch.ask(&tracked.request, known, upstreams, &asking, &account.context.counters) {
         Answered::Goes(goes) => Some(goes),
         Answered::Waits(queued) => match queued.turn().await {
             Ok(goes) => Some(goes),
@@ -198,6 +201,12 @@ async fn dispatched(
         (None, Some(placement), Some(_)) => place(placement, tracked, known),
         _ => placed.unwrap_or(0),
     };
-    account.take_place(Box::new(goes.unwrap_or_else(|| dispatch.pass(at, account, known.work))));
+    account.take_place(goes.unwrap_or_else(|| pass(dispatch, at, account, known.work)));
     Ok(())
+}
+
+/// A request goes to the upstream at this place without having asked.
+fn pass(dispatch: &Dispatch, at: usize, account: &RequestAccount, work: Option<u64>) -> Dispatched {
+    let series = account.read_ledger(|ledger| ledger.series).unwrap_or_default();
+    dispatch.pass(at, series.into(), work)
 }

@@ -18,12 +18,12 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tower::Service;
 
-use super::share_draw::ShareDraw;
 use crate::body::capture::{BodyCapture, CaptureBudget};
 use crate::body::{RequestBody, ResponseBody, TrackedRequest};
 use crate::error::Error;
 use crate::in_flight::{InFlight, OnClose};
 use lapwing_ledger::{LabelId, Ledger, Stamp, TraceId};
+use lapwing_protocol::ShareDraw;
 
 /// Sees the requests of a stack.
 pub trait ExchangeTap: Debug + Send + Sync {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use http::{HeaderName, Method};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use lapwing_settings::{CLIENT_TLS, Checks, ClientTls, Form, HttpScheme, Record, Section, Upstream, WorkRange};
+use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
+use lapwing_settings::{CLIENT_TLS, Checks, ClientTls, Form, HttpScheme, Record, Section, Upstream};
 
 /// How many upstreams there may be.
 pub const MAX_UPSTREAMS: usize = 16;
@@ -37,13 +37,6 @@ pub const UPSTREAM: Record = Record {
 pub const ROUTE: Record = Record {
     what: "a section, as in {match: {route: /v1/*}, to: [a, b]}",
     keys: &[("match", Form::Record(&MATCH)), ("to", Form::Texts), ("policy", Form::Text)],
-    stand_in: &[],
-};
-
-/// What requests a route takes.
-pub(crate) const MATCH: Record = Record {
-    what: "a section with route, model, class or header, as in {route: POST /v1/*, header: 'x-tier: batch'}",
-    keys: &[("route", Form::Text), ("model", Form::Text), ("class", Form::Text), ("header", Form::Text)],
     stand_in: &[],
 };
 
@@ -94,49 +87,6 @@ pub struct UpstreamRoute {
     /// How one of them is chosen. Default: `upstream_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PlacementPolicy>,
-}
-
-/// What a request must be for a route to take it. `*` stands for any text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-#[schemars(title = "match")]
-pub struct RouteMatch {
-    /// Its path, or method and path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "POST /v1/chat/*")]
-    pub route: Option<String>,
-    /// The model that its path names, as `/v2/models/NAME/infer` does, or its body where the protocol has the name there: such a request
-    /// is held until its body has come (`hold`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// How much it asks for, by its body: rows, or what else the protocol counts; of generated answers the tokens that are read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "..31")]
-    pub class: Option<WorkRange>,
-    /// One of its header fields, or its presence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(example = "x-tier: batch")]
-    pub header: Option<String>,
-}
-
-impl RouteMatch {
-    /// Method, if it is given, and path.
-    pub(crate) fn method_and_path(&self) -> Option<(Option<&str>, &str)> {
-        let route = self.route.as_deref()?.trim();
-        Some(match route.split_once(' ') {
-            Some((method, path)) => (Some(method), path.trim_start()),
-            None => (None, route),
-        })
-    }
-
-    /// Name and, if it is given, value of the header field.
-    pub(crate) fn name_and_value(&self) -> Option<(&str, Option<&str>)> {
-        let header = self.header.as_deref()?;
-        Some(match header.split_once(':') {
-            Some((name, value)) => (name.trim(), Some(value.trim())),
-            None => (header.trim(), None),
-        })
-    }
 }
 
 /// Whether `to`, of [`UpstreamRoute::to`], stands for the upstream `name`, which is set up so.
@@ -222,30 +172,6 @@ fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, Na
     }
 }
 
-/// Reports the faults of what a request must be.
-pub(crate) fn check_match(key: &str, matches: &RouteMatch, checks: &mut Checks) {
-    let RouteMatch { route: path, model, class, header } = matches;
-    if path.is_none() && model.is_none() && class.is_none() && header.is_none() {
-        checks.fault(key, "", "needs at least one of route, model, class, header");
-    }
-    if let Some((method, path)) = matches.method_and_path() {
-        let at = format!("{key}.route");
-        let shown = matches.route.as_deref().unwrap_or_default();
-        if !path.starts_with(['/', '*']) {
-            checks.fault(&at, shown, "must be a path or a method and a path, as in POST /v1/*");
-        } else if method.is_some_and(|method| {
-            Method::from_bytes(method.as_bytes()).is_err() || method.contains(|c: char| c.is_ascii_lowercase())
-        }) {
-            checks.fault(&at, shown, "must begin with a method in capitals, or with the path");
-        }
-    }
-    if let Some((name, _)) = matches.name_and_value()
-        && name.parse::<HeaderName>().is_err()
-    {
-        checks.fault(&format!("{key}.header"), name, "is not a header name; write name: value, or the name alone");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +180,6 @@ mod tests {
     fn the_keys_of_records_are_their_fields() {
         UPSTREAM.assert_describes::<NamedUpstream>();
         ROUTE.assert_describes::<UpstreamRoute>();
-        MATCH.assert_describes::<RouteMatch>();
     }
 
     fn faults(upstreams: serde_json::Value, routes: serde_json::Value) -> Vec<String> {

@@ -10,61 +10,39 @@
 //!
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
+mod awaited;
+mod candidates;
 mod config;
 mod pool;
-mod route;
 mod split;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use http::{HeaderMap, Request};
 
-pub(crate) use config::{MATCH, check_match};
-pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, RouteMatch, UPSTREAM, UpstreamRoute, check};
+pub use candidates::{PlacedUpstream, PoolMember};
+pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
+pub(crate) use self::awaited::AwaitedOfBody;
+use self::candidates::{Candidates, PlacedRequest};
 use self::config::is_meant;
 use self::pool::{Candidate, Pool, WeightedPlace};
-use self::route::model_in_path;
-pub(crate) use self::route::{AwaitedOfBody, KnownRequest, Route};
-use crate::config::UpstreamProtocol;
 use crate::health::UpstreamHealth;
-use crate::in_flight::{OnClose, RequestAccount};
-use lapwing_dispatch::UpstreamSet;
-use lapwing_ledger::{LabelId, Ledger};
+use crate::in_flight::RequestAccount;
+use lapwing_dispatch::{Dispatching, UpstreamSet};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
+use lapwing_protocol::request_match::{KnownRequest, RequestMatch, model_in_path};
 use lapwing_settings::{ConfigHandle, LeverSwitch, SplitKey};
 
 /// One in so many of the requests in flight may be one that goes to another upstream because its own took no connection: Envoy's 20 %.
 const RETRY_DIVISOR: u32 = 5;
 /// So many may be, however few are in flight: Envoy's too.
 const MIN_RETRIES: u32 = 3;
-
-/// A model server that a data plane sends requests to.
-#[derive(Clone, Debug)]
-pub struct PlacedUpstream {
-    /// Where it is reached.
-    pub target: Target,
-    /// The HTTP version spoken to it, if that is not `proxy.upstream_protocol`.
-    pub protocol: Option<UpstreamProtocol>,
-    /// What is known of it, by this data plane and others to the same upstream.
-    pub health: Arc<UpstreamHealth>,
-}
-
-/// An upstream of several.
-#[derive(Clone, Debug)]
-pub struct PoolMember {
-    /// The upstream.
-    pub upstream: PlacedUpstream,
-    /// Its name in [`UpstreamRoute::to`].
-    pub name: String,
-    /// The label under which its exchanges are counted.
-    pub label: LabelId,
-}
 
 /// Which of several upstreams takes which requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,6 +97,15 @@ impl Upstreams {
         Self::one(PlacedUpstream { target, protocol: None, health: Arc::default() })
     }
 
+    /// A queue in front of them, by the settings of `config`.
+    #[must_use]
+    pub fn dispatched_by(&self, config: ConfigHandle<lapwing_dispatch::Config>) -> Dispatching {
+        let health: Vec<_> = std::iter::once(&self.first).chain(&*self.others).map(|one| one.health.clone()).collect();
+        let count = health.len();
+        let away = move || (0..count).filter(|at| health[*at].is_away()).collect();
+        Dispatching::new(count, away, config)
+    }
+
     /// The first of them, which is always there.
     pub(crate) const fn first(&self) -> &PlacedUpstream {
         &self.first
@@ -155,36 +142,11 @@ pub(crate) struct Placed {
     pool: usize,
 }
 
-/// What is known of several upstreams, whatever settings are in force.
-#[derive(Debug)]
-pub(crate) struct Candidates {
-    all: Box<[Candidate]>,
-    /// Their names, in the same order.
-    names: Box<[String]>,
-    /// Requests in flight that went to another upstream.
-    moved: AtomicU32,
-}
-
-impl Candidates {
-    fn of(members: &[PoolMember]) -> Self {
-        let candidate = |member: &PoolMember| Candidate {
-            label: member.label,
-            health: member.upstream.health.clone(),
-            active: AtomicU32::new(0),
-        };
-        Self {
-            all: members.iter().map(candidate).collect(),
-            names: members.iter().map(|member| member.name.clone()).collect(),
-            moved: AtomicU32::new(0),
-        }
-    }
-}
-
 /// Chooses an upstream for each request.
 #[derive(Debug)]
 pub(crate) struct Placement {
     candidates: Arc<Candidates>,
-    routes: Box<[Route]>,
+    routes: Box<[RequestMatch]>,
     /// Whether any of the routes, or the split, asks for what a body may tell.
     asks_bodies: bool,
     /// That of each route, then that of all upstreams, then the baseline of the split.
@@ -229,7 +191,7 @@ impl Placement {
         });
         Self {
             candidates: candidates.clone(),
-            routes: routes.iter().map(|route| Route::new(&route.matches)).collect(),
+            routes: routes.iter().map(|route| RequestMatch::new(&route.matches)).collect(),
             asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some())
                 || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
@@ -255,7 +217,9 @@ impl Placement {
             if route.takes(request, head) {
                 return awaited.if_any();
             }
-            route.add_awaited(request, in_path, &mut awaited);
+            let [model, work] = route.awaits(request, in_path);
+            awaited.model |= model;
+            awaited.work |= work;
         }
         awaited.key = self.split.as_ref().is_some_and(|(split, _)| split.awaits_body().is_some());
         awaited.if_any()
@@ -373,26 +337,6 @@ impl Placement {
         account.move_place(at);
         counters.bump(Counter::FailoversMoved);
         Some(Placed { at, ..failed })
-    }
-}
-
-/// A request that counts as in flight at an upstream, until its ledger closes.
-#[derive(Debug)]
-struct PlacedRequest {
-    candidates: Arc<Candidates>,
-    /// Where it was placed first. Its ledger has the label of the upstream that it went to.
-    at: usize,
-}
-
-impl OnClose for PlacedRequest {
-    fn on_close(self: Box<Self>, ledger: &mut Ledger) {
-        let Candidates { all, moved, .. } = &*self.candidates;
-        let Some(first) = all.get(self.at) else { return };
-        let at_end = all.iter().find(|one| one.label == ledger.series.upstream).unwrap_or(first);
-        at_end.active.fetch_sub(1, Relaxed);
-        if at_end.label != first.label {
-            moved.fetch_sub(1, Relaxed);
-        }
     }
 }
 

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::in_flight::fixtures;
-use lapwing_ledger::{LabelTable, Stamp};
+use lapwing_ledger::{LabelId, LabelTable, Stamp};
 use lapwing_net::ConnectError;
+use lapwing_protocol::request_match::RouteMatch;
 use lapwing_settings::ConfigCell;
 
 /// Nothing is known but the head.

@@ -12,8 +12,8 @@ use super::script::{CaseOptions, Script};
 use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{
-    Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementSettings, PoolMember, RouteMatch,
-    TraceSampling, Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
+    Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementSettings, PoolMember, TraceSampling,
+    Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
 };
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{LabelTable, Ledger, TraceMark};
@@ -21,6 +21,7 @@ use lapwing_metrics::{Counter, Counters};
 use lapwing_net::memory::{MemoryAddress, MemoryConnector, listen};
 use lapwing_net::memory_tls::{MemoryEnd, MemoryTls};
 use lapwing_net::{MemoryTlsListener, Target, Tasks};
+use lapwing_protocol::request_match::RouteMatch;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_protocol::{ExchangeReader, Protocols};
 use lapwing_settings::{ConfigHandle, LeverSwitch, Period, Size, Switch};

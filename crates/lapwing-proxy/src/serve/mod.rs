@@ -30,18 +30,18 @@ use super::body::ResponseBody;
 use super::config::Config;
 use super::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use super::connection_settings::ConnectionSettings;
-use super::dispatch::Dispatching;
 use super::error::Error as TimeLimit;
-use super::in_flight::{CountRefusals, EvenDraw, FencedObserver, RequestContext, WorkerParts};
+use super::in_flight::{CountRefusals, FencedObserver, RequestContext, WorkerParts};
 use super::placement::{PlacedUpstream, Upstreams};
 use super::stack::{HyperService, StackSettings, StackSource, stack};
 use super::upstream::{
     CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, ConnectionUpstreams, H2Pool, STREAM_WINDOW, UpstreamContext,
 };
+use lapwing_dispatch::Dispatching;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
-use lapwing_settings::{ConfigHandle, LeverSwitch};
+use lapwing_settings::{ConfigHandle, EvenDraw, LeverSwitch};
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);

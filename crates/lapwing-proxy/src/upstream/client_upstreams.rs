@@ -7,11 +7,11 @@ use http::{Request, Version};
 
 use super::context::UpstreamContext;
 use super::h2_pool::H2Client;
-use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::RequestAccount;
 use crate::placement::{Placed, Placement};
+use lapwing_dispatch::Dispatch;
 
 /// One upstream, and this client's streams to it.
 #[derive(Clone, Debug)]

@@ -3,8 +3,9 @@
 use tower::layer::util::Identity;
 
 use super::*;
-use crate::{PlacedUpstream, PlacementSettings, PoolMember, RouteMatch, UpstreamRoute};
+use crate::{PlacedUpstream, PlacementSettings, PoolMember, UpstreamRoute};
 use lapwing_ledger::{LabelTable, ObservedEvent, Phase, Source, Stage, merge};
+use lapwing_protocol::request_match::RouteMatch;
 use lapwing_settings::{LeverSwitch, Size};
 
 /// A proxy before two servers, of which the second takes the models `held*`, and what else has less than nine rows.

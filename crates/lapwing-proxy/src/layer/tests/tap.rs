@@ -5,7 +5,8 @@ use tower::layer::util::Identity;
 
 use super::*;
 use crate::body::capture::Incomplete;
-use crate::{CapturedExchange, ExchangeTap, OnClose, PassingRequest, ShareDraw};
+use crate::{CapturedExchange, ExchangeTap, OnClose, PassingRequest};
+use lapwing_protocol::ShareDraw;
 
 /// Captures every request that it sees, within a budget, and those without the header `x-unanswered` with their answers.
 #[derive(Debug)]

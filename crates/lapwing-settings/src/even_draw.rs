@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lapwing_settings::Share;
+use super::Share;
 
 /// 2^64 over the golden ratio: its multiples modulo 2^64 lie as evenly as any, and in step with nothing.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Draws a share of what comes, evenly and without chance: of n events it draws n times the share, give or take a few.
 #[derive(Debug, Default)]
-pub(crate) struct EvenDraw(AtomicU64);
+pub struct EvenDraw(AtomicU64);
 
 impl EvenDraw {
     /// Returns whether the next event is among `share` of all.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share times 2^64, which saturates")]
-    pub(crate) fn draw(&self, share: Share) -> bool {
+    pub fn draw(&self, share: Share) -> bool {
         let turn = self.0.fetch_add(1, Relaxed).wrapping_add(1);
         turn.wrapping_mul(STEP) < (share.get() * 2_f64.powi(64)) as u64
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::DispatchPlane;
-use crate::in_flight::UpstreamPlace;
-use lapwing_dispatch::{Overdue, RunId, Ticket, TicketState};
+use crate::ask::{Overdue, Ticket, TicketState};
+use crate::plane::DispatchPlane;
+use crate::upstreams::RunId;
 use lapwing_ledger::Stamp;
 
 /// A request that waits. It leaves when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub struct Queued {
     plane: Arc<DispatchPlane>,
     /// `None` once it is known what becomes of it.
     ticket: Option<Ticket>,
@@ -25,14 +25,18 @@ impl Queued {
     }
 
     /// Waits until it goes, or waits no longer.
-    pub(crate) async fn turn(mut self) -> Result<Dispatched, Overdue> {
+    ///
+    /// # Errors
+    ///
+    /// Why it does not go.
+    pub async fn turn(mut self) -> Result<Dispatched, Overdue> {
         let Some(ticket) = self.ticket else { return Err(Overdue::Wait) };
-        let until = self.plane.queue.lock().until(ticket).unwrap_or_default();
+        let until = self.plane.until(ticket);
         let mut timer = pin!(tokio::time::sleep(Duration::from_nanos(until.since(Stamp::now()))));
         let state = poll_fn(|cx| {
             // the timer wakes for the last look
             let _ = timer.as_mut().poll(cx);
-            match self.plane.with(|queue| queue.poll(ticket, Stamp::now(), || cx.waker().clone())) {
+            match self.plane.poll(ticket, cx.waker()) {
                 TicketState::Waiting => Poll::Pending,
                 state => Poll::Ready(state),
             }
@@ -57,7 +61,7 @@ impl Drop for Queued {
 
 /// A request's place at an upstream, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Dispatched {
+pub struct Dispatched {
     plane: Arc<DispatchPlane>,
     at: usize,
     id: RunId,
@@ -69,13 +73,13 @@ impl Dispatched {
     }
 
     /// The upstream, by its place.
-    pub(crate) const fn at(&self) -> usize {
+    #[must_use]
+    pub const fn at(&self) -> usize {
         self.at
     }
-}
 
-impl UpstreamPlace for Dispatched {
-    fn moved(&self, to: usize) {
+    /// It goes to the upstream at another place, because its own takes no connection.
+    pub fn moved(&self, to: usize) {
         self.plane.with(|queue| queue.moved(self.id, to, Stamp::now()));
     }
 }

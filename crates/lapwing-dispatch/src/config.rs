@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::placement::{MATCH, RouteMatch, check_match};
-use lapwing_dispatch::{QueueClass, QueueOrder, QueueSettings};
+use crate::ask::{QueueClass, QueueOrder, QueueSettings};
+use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{Checks, Form, Period, Ratio, Record, Section, Slots, Switch, Toggle};
 
 /// How many classes there may be, besides the last, which takes what no other does.

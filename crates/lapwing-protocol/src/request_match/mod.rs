@@ -1,46 +1,28 @@
-//! What requests a route takes, in the form in which each is compared with it.
+//! Whether a request is what settings ask for: by its route, its model, its work and its header fields.
+
+mod settings;
 
 use http::{HeaderName, Method, Request};
 
-use super::RouteMatch;
-use lapwing_protocol::{fold_route, matches_glob};
+pub use settings::{MATCH, RouteMatch, check_match};
+
+use crate::{fold_route, matches_glob};
 use lapwing_settings::WorkRange;
 
 /// What is known of a request besides its head.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KnownRequest<'a> {
+pub struct KnownRequest<'a> {
     /// The model that its path or its body names.
-    pub(crate) model: Option<&'a str>,
+    pub model: Option<&'a str>,
     /// How much it asks for.
-    pub(crate) work: Option<u64>,
-    /// The key by which a split divides requests, if its body has it.
-    pub(crate) key: Option<&'a [u8]>,
-}
-
-/// What a body has to tell before it is known where its request goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AwaitedOfBody {
-    pub(crate) model: bool,
-    pub(crate) work: bool,
-    /// The key of a split.
-    pub(crate) key: bool,
-}
-
-impl AwaitedOfBody {
-    /// The same and the work, and with `and_model` the model.
-    pub(crate) const fn and_work(self, and_model: bool) -> Self {
-        Self { work: true, model: self.model || and_model, ..self }
-    }
-
-    /// `None` if nothing is awaited.
-    pub(crate) fn if_any(self) -> Option<Self> {
-        (self != Self::default()).then_some(self)
-    }
+    pub work: Option<u64>,
+    /// A key in its body that decides too, if there is one.
+    pub key: Option<&'a [u8]>,
 }
 
 /// What a request must be. What is `None` may be anything.
 #[derive(Debug)]
-pub(crate) struct Route {
+pub struct RequestMatch {
     method: Option<Method>,
     path: Option<Box<str>>,
     model: Option<Box<str>>,
@@ -49,9 +31,10 @@ pub(crate) struct Route {
     header: Option<(HeaderName, Option<Box<str>>)>,
 }
 
-impl Route {
+impl RequestMatch {
     /// From settings that have been checked.
-    pub(crate) fn new(matches: &RouteMatch) -> Self {
+    #[must_use]
+    pub fn new(matches: &RouteMatch) -> Self {
         let (method, path) = matches.method_and_path().unzip();
         let header = matches.name_and_value().and_then(|(name, value)| Some((name.parse().ok()?, value.map(Into::into))));
         Self {
@@ -64,19 +47,17 @@ impl Route {
     }
 
     /// Whether it takes this request, by its head and what else is `known` of it.
-    pub(crate) fn takes<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> bool {
+    pub fn takes<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> bool {
         self.fits_model(known.model).unwrap_or(false)
             && self.work.is_none_or(|range| known.work.is_some_and(|work| range.contains(work)))
             && self.fits_head(request)
     }
 
-    /// Adds what decides whether it takes this request, of whose body nothing is known.
-    pub(crate) fn add_awaited<B>(&self, request: &Request<B>, in_path: Option<&str>, awaited: &mut AwaitedOfBody) {
+    /// What of the body of this request decides whether it takes it, beside its head: the model, the work.
+    pub fn awaits<B>(&self, request: &Request<B>, in_path: Option<&str>) -> [bool; 2] {
         let fits_model = self.fits_model(in_path);
-        if fits_model != Some(false) && self.fits_head(request) {
-            awaited.model |= fits_model.is_none();
-            awaited.work |= self.work.is_some();
-        }
+        let may_fit = fits_model != Some(false) && self.fits_head(request);
+        [may_fit && fits_model.is_none(), may_fit && self.work.is_some()]
     }
 
     /// Whether the model is the right one; `None` if it is not known.
@@ -99,7 +80,7 @@ impl Route {
 }
 
 /// The model that the path of a request names.
-pub(crate) fn model_in_path<B>(request: &Request<B>) -> Option<&str> {
+pub fn model_in_path<B>(request: &Request<B>) -> Option<&str> {
     fold_route(request.method().as_str(), request.uri().path()).model
 }
 
@@ -109,7 +90,7 @@ mod tests {
 
     #[test]
     fn all_that_is_given_must_apply() {
-        let route = Route::new(&RouteMatch {
+        let route = RequestMatch::new(&RouteMatch {
             route: Some("POST /v2/models/*".into()),
             model: Some("bert*".into()),
             header: Some("x-tier: batch*".into()),
@@ -133,7 +114,7 @@ mod tests {
         ] {
             assert!(!takes(&other), "{other:?}");
         }
-        let by_presence = Route::new(&RouteMatch { header: Some("x-tier".into()), ..RouteMatch::default() });
+        let by_presence = RequestMatch::new(&RouteMatch { header: Some("x-tier".into()), ..RouteMatch::default() });
         let takes = |tiers: &[&str]| by_presence.takes(&request("GET", "/", tiers), KnownRequest::default());
         assert!(takes(&[""]) && !takes(&[]));
     }

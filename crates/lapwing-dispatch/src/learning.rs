@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{Config, DispatchMode, DispatchState, Dispatching};
-use lapwing_dispatch::{Departure, Ghost, GhostReport, ServiceLearner, ServiceModels, WorkSeries};
+use crate::config::{Config, DispatchMode};
+use crate::dispatch::Dispatching;
+use crate::ghost::{Ghost, GhostReport};
+use crate::learn::{Departure, ServiceLearner};
+use crate::plane::DispatchState;
+use crate::service::{ServiceModels, WorkSeries};
 use lapwing_ledger::{ExchangeKind, LabelId, Ledger, Outcome, Stamp, Unit};
 use lapwing_settings::LeverSwitch;
 

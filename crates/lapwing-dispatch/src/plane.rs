@@ -1,0 +1,112 @@
+//! The queue of a data plane, for all its workers and whatever settings are in force.
+
+use std::fmt;
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::ask::{Ask, QueueRequest, Ticket, TicketState};
+use crate::config::Config;
+use crate::queue::DispatchQueue;
+use crate::service::ServiceModels;
+use crate::upstreams::UpstreamSet;
+use lapwing_ledger::Stamp;
+
+/// The queue of a data plane.
+#[derive(Debug)]
+pub struct DispatchPlane {
+    queue: Mutex<DispatchQueue<Waker>>,
+    /// Which upstreams take no connections.
+    away: Away,
+}
+
+/// What waits and what runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DispatchState {
+    /// Requests that wait.
+    pub waiting: usize,
+    /// What those of each class take, in nanoseconds of one slot.
+    pub work_ns: Vec<u64>,
+    /// Requests at each upstream, as far as they were counted.
+    pub running: Vec<usize>,
+}
+
+impl DispatchPlane {
+    /// A queue in front of so many upstreams.
+    pub(crate) fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static) -> Self {
+        Self { queue: Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams)), away: Away(Box::new(away)) }
+    }
+
+    /// Takes what is known of services.
+    pub fn publish(&self, models: ServiceModels) {
+        let now = Stamp::now();
+        let away = self.away();
+        self.with(|queue| {
+            queue.note_away(away, now);
+            queue.publish(models, now);
+        });
+    }
+
+    /// Lets everybody pass for now, or no longer.
+    pub(crate) fn open(&self, is_open: bool) {
+        let now = Stamp::now();
+        self.with(|queue| queue.open(is_open, now));
+    }
+
+    /// What waits and runs now.
+    #[must_use]
+    pub fn state(&self) -> DispatchState {
+        let queue = self.queue.lock();
+        let mut state = DispatchState { waiting: queue.waiting(), running: queue.running().collect(), work_ns: Vec::new() };
+        for (class, work_ns) in queue.waiting_work() {
+            if state.work_ns.len() <= class {
+                state.work_ns.resize(class + 1, 0);
+            }
+            state.work_ns[class] += work_ns;
+        }
+        state
+    }
+
+    /// How one who waits stands; it leaves its waker if it waits on.
+    pub(crate) fn poll(&self, ticket: Ticket, waker: &Waker) -> TicketState {
+        let now = Stamp::now();
+        self.with(|queue| queue.poll(ticket, now, || waker.clone()))
+    }
+
+    /// Until when one waits at most.
+    pub(crate) fn until(&self, ticket: Ticket) -> Stamp {
+        self.queue.lock().until(ticket).unwrap_or_default()
+    }
+
+    /// A request asks to be sent.
+    pub(crate) fn ask(&self, request: &QueueRequest) -> Ask {
+        let (now, away) = (Stamp::now(), self.away());
+        self.with(|queue| {
+            queue.note_away(away, now);
+            queue.ask(request, now)
+        })
+    }
+
+    fn away(&self) -> UpstreamSet {
+        (self.away.0)()
+    }
+
+    /// Does something to the queue, and wakes whom that concerns once it is done.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut DispatchQueue<Waker>) -> T) -> T {
+        let (done, woken) = {
+            let queue = &mut *self.queue.lock();
+            (act(queue), queue.take_woken())
+        };
+        woken.into_iter().for_each(Waker::wake);
+        done
+    }
+}
+
+/// Says which upstreams take no connections.
+struct Away(Box<dyn Fn() -> UpstreamSet + Send + Sync>);
+
+impl fmt::Debug for Away {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Away").finish()
+    }
+}
