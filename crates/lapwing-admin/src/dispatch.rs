@@ -52,6 +52,8 @@ struct DispatchUpstreamView {
     speed: f64,
     /// Requests there that asked to be sent.
     running: usize,
+    /// Whether it is sent nothing for now, because it failed several times in a row.
+    is_ejected: bool,
 }
 
 /// What requests of a series take.
@@ -131,6 +133,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
             reason: slots.err().map(|why| why.to_string()),
             speed: known.map_or(1.0, |one| one.speed),
             running: state.running.get(at).copied().unwrap_or_default(),
+            is_ejected: state.ejected.contains(at),
         }
     };
     let line = |(series, line): (&WorkSeries, &ServiceLine)| ServiceLineView {
@@ -160,6 +163,9 @@ impl fmt::Display for DispatchView {
         let unknown = self.upstreams.iter().filter(|one| one.slots.is_none());
         for one in unknown {
             writeln!(f, "nothing waits in front of {}: {}", one.upstream, one.reason.as_deref().unwrap_or_default())?;
+        }
+        for one in self.upstreams.iter().filter(|one| one.is_ejected) {
+            writeln!(f, "{} has failed several times in a row, and is left alone for a moment", one.upstream)?;
         }
         match (self.is_on, self.is_rechecking) {
             (true, true) => {

@@ -200,7 +200,7 @@ mod tests {
             (serde_json::json!({"patience": 200}), "patience: 200: must be between 0 and 100"),
             (serde_json::json!({"max_waiting": 0}), "max_waiting: 0: must be between 1 and 65536"),
             (serde_json::json!({"recheck": "1m"}), "recheck: 1m: must be between 100ms and 30s"),
-            (serde_json::json!({"classes": [{"match": {"model": "m"}}]}), "classes[0].name: : is no name"),
+            (serde_json::json!({"classes": [{"match": {"model": "m"}}]}), "classes[0].name: is no name"),
             (serde_json::json!({"classes": [{"name": "other", "match": {"model": "m"}}]}), "is that of another class"),
             (
                 serde_json::json!({"classes": [{"name": "a"}]}),

@@ -10,7 +10,7 @@ use crate::ask::{Ask, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketSta
 use crate::learn::{Departure, ServiceLearner, services};
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
-use crate::upstreams::{RunId, UpstreamSet};
+use crate::upstreams::{RunEnd, RunId, UpstreamSet};
 
 /// How often a replay publishes what is known of services, in nanoseconds.
 const PUBLISHED_NS: u64 = 1_000_000_000;
@@ -254,7 +254,7 @@ impl Replay<'_> {
                 self.begin(next, server, end);
             }
             if let Some(id) = self.running.remove(&at) {
-                self.queue.end(id, end);
+                self.queue.end(id, RunEnd::Answered, end);
             }
             for woken in self.queue.take_woken() {
                 self.look(woken, end);

@@ -43,5 +43,5 @@ pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState};
 pub use queue::DispatchQueue;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
-pub use upstreams::{RunId, UpstreamSet};
+pub use upstreams::{RunEnd, RunId, UpstreamSet};
 pub use waiting::{Dispatched, Queued};

@@ -29,6 +29,10 @@ pub struct DispatchState {
     pub work_ns: Vec<u64>,
     /// Requests at each upstream, as far as they were counted.
     pub running: Vec<usize>,
+    /// Upstreams that are sent nothing for now, because they failed.
+    pub ejected: UpstreamSet,
+    /// How often an upstream was.
+    pub ejections: u64,
 }
 
 impl DispatchPlane {
@@ -57,7 +61,13 @@ impl DispatchPlane {
     #[must_use]
     pub fn state(&self) -> DispatchState {
         let queue = self.queue.lock();
-        let mut state = DispatchState { waiting: queue.waiting(), running: queue.running().collect(), work_ns: Vec::new() };
+        let mut state = DispatchState {
+            waiting: queue.waiting(),
+            running: queue.running().collect(),
+            work_ns: Vec::new(),
+            ejected: queue.ejected(Stamp::now()),
+            ejections: queue.ejections(),
+        };
         for (class, work_ns) in queue.waiting_work() {
             if state.work_ns.len() <= class {
                 state.work_ns.resize(class + 1, 0);

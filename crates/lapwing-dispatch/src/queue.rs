@@ -13,7 +13,7 @@ use crate::ask::{Ask, Overdue, QueueOrder, QueueRequest, QueueSettings, Ticket, 
 use crate::fair::Turns;
 use crate::lane::{Lane, Waiting};
 use crate::service::{Prediction, ServiceModels, WorkSeries};
-use crate::upstreams::{Room, RunId, Upstream, UpstreamSet};
+use crate::upstreams::{Room, RunEnd, RunId, Upstream, UpstreamSet};
 
 /// Models that are older than this, in nanoseconds, are not believed: who makes them is gone.
 const STALE_NS: u64 = 10_000_000_000;
@@ -46,6 +46,8 @@ pub struct DispatchQueue<W> {
     numbers: u64,
     /// Of equal upstreams, the one that is looked at first.
     turn: usize,
+    /// How often an upstream was ejected.
+    ejections: u64,
     woken: Vec<W>,
 }
 
@@ -66,6 +68,7 @@ impl<W: Debug> DispatchQueue<W> {
             is_open: false,
             numbers: 0,
             turn: 0,
+            ejections: 0,
             woken: Vec::new(),
         }
     }
@@ -144,8 +147,10 @@ impl<W: Debug> DispatchQueue<W> {
         if let Some(late) = self.refuse(asked, class, due, predicted, now) {
             return late;
         }
+        let sound = eligible.without(self.unsound(now));
+        let sound = if sound.is_empty() { eligible } else { sound };
         // nobody waits where there is room, but maybe for the next place
-        if let Some(at) = self.freest(eligible, due <= now) {
+        if let Some(at) = self.freest(sound, due <= now) {
             let id = self.begin(at, predicted, now);
             return Ask::Go(at, id);
         }
@@ -167,15 +172,42 @@ impl<W: Debug> DispatchQueue<W> {
 
     /// A request was sent to the upstream at this place without asking.
     pub fn pass(&mut self, at: usize, series: WorkSeries, units: Option<u64>, now: Stamp) -> RunId {
-        let predicted = units.and_then(|units| self.predict(series, units)).unwrap_or_default();
-        self.begin(at, predicted, now)
+        let predicted = units.and_then(|units| self.predict(series, units));
+        let id = RunId(self.number());
+        if let Some(upstream) = self.upstreams.get_mut(at) {
+            upstream.begin(id, predicted, now);
+        }
+        id
     }
 
     /// A request has ended at its upstream, or never began there.
-    pub fn end(&mut self, id: RunId, now: Stamp) {
-        if self.upstreams.iter_mut().any(|upstream| upstream.end(id, now)) {
-            self.fill(now);
+    pub fn end(&mut self, id: RunId, how: RunEnd, now: Stamp) {
+        let Some(at) = self.upstreams.iter_mut().position(|upstream| upstream.end(id, now)) else { return };
+        let ejected = self.upstreams.iter().filter(|upstream| upstream.is_ejected(now)).count();
+        let may_eject = ejected < self.upstreams.len() / 2;
+        if self.upstreams[at].judge(how, may_eject, now) {
+            self.ejections += 1;
         }
+        self.fill(now);
+    }
+
+    /// How often an upstream was ejected.
+    #[must_use]
+    pub const fn ejections(&self) -> u64 {
+        self.ejections
+    }
+
+    /// The upstreams that are sent nothing for now.
+    pub fn ejected(&self, now: Stamp) -> UpstreamSet {
+        (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_ejected(now)).collect()
+    }
+
+    /// Upstreams that are sent nothing that can go elsewhere: those that are ejected, and those that stand still; at most half of all.
+    fn unsound(&self, now: Stamp) -> UpstreamSet {
+        let ejected = self.ejected(now);
+        let stalled: UpstreamSet = (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_stalled(now)).collect();
+        let all = ejected.and(stalled);
+        if all.len() <= self.upstreams.len() / 2 { all } else { ejected }
     }
 
     /// A request goes to another upstream, because its own takes no connection.
@@ -183,7 +215,7 @@ impl<W: Debug> DispatchQueue<W> {
         if self.upstreams.iter_mut().any(|upstream| upstream.end(id, now))
             && let Some(upstream) = self.upstreams.get_mut(to)
         {
-            upstream.begin(id, 0, now);
+            upstream.begin(id, None, now);
         }
         self.fill(now);
     }
@@ -218,7 +250,7 @@ impl<W: Debug> DispatchQueue<W> {
                 self.waiting -= 1;
                 self.lanes[waiter.lane].remove(ticket, waiter.due);
             }
-            TicketState::Go(_, id) => self.end(id, now),
+            TicketState::Go(_, id) => self.end(id, RunEnd::Left, now),
             TicketState::Overdue(_) => {}
         }
     }
@@ -230,7 +262,10 @@ impl<W: Debug> DispatchQueue<W> {
 
     /// Sends whom there is room for.
     pub fn fill(&mut self, now: Stamp) {
-        let is_fresh = self.is_fresh(now);
+        if self.waiting == 0 {
+            return;
+        }
+        let (is_fresh, unsound) = (self.is_fresh(now), self.unsound(now).and(self.away));
         for at in 0..self.upstreams.len() {
             while self.waiting > 0 {
                 let room = if is_fresh { self.upstreams[at].room() } else { Room::Idle };
@@ -238,24 +273,24 @@ impl<W: Debug> DispatchQueue<W> {
                 if room == Room::None || room == Room::Next && !self.lanes.iter().any(settled) {
                     break;
                 }
-                let Some((lane, ticket)) = self.next_for(at, room, now) else { break };
+                let Some((lane, ticket)) = self.next_for((at, room), unsound, now) else { break };
                 self.send(lane, ticket, at, now);
             }
         }
     }
 
     /// Who goes next to an upstream: those who can no longer meet their deadline are dropped on the way.
-    fn next_for(&mut self, at: usize, room: Room, now: Stamp) -> Option<(usize, u64)> {
+    fn next_for(&mut self, (at, room): (usize, Room), unsound: UpstreamSet, now: Stamp) -> Option<(usize, u64)> {
         loop {
             let slots = self.upstreams[at].slots.unwrap_or(1);
-            let is_away = self.away.contains(at);
+            let is_unsound = unsound.contains(at);
             let heads: Vec<(usize, usize, u64, u64, bool)> = self
                 .lanes
                 .iter()
                 .enumerate()
                 .filter(|(_, lane)| lane.upstreams.contains(at) && (room == Room::Idle || lane.is_settled(now)))
-                // an upstream that is away is sent only what can go nowhere else
-                .filter(|(_, lane)| !is_away || lane.upstreams.without(self.away).is_empty())
+                // an upstream that takes no connections, or stands still, is sent only what can go nowhere else
+                .filter(|(_, lane)| !is_unsound || lane.upstreams.without(unsound).is_empty())
                 .filter_map(|(place, lane)| {
                     let (ticket, one) = lane.next(now, slots)?;
                     let end = if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
@@ -319,7 +354,7 @@ impl<W: Debug> DispatchQueue<W> {
     fn begin(&mut self, at: usize, predicted: Prediction, now: Stamp) -> RunId {
         let id = RunId(self.number());
         if let Some(upstream) = self.upstreams.get_mut(at) {
-            upstream.begin(id, predicted.service_ns, now);
+            upstream.begin(id, Some(predicted), now);
         }
         id
     }

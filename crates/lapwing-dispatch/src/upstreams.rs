@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use crate::service::Prediction;
 use lapwing_ledger::Stamp;
 
 /// Some of at most 16 upstreams, by their places.
@@ -26,6 +27,18 @@ impl UpstreamSet {
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
     }
 
     /// Whether there is none.
@@ -54,6 +67,8 @@ pub struct RunId(pub(crate) u64);
 struct Run {
     id: RunId,
     predicted_ns: u64,
+    /// What 99 of 100 take at most, in nanoseconds.
+    limit_ns: u64,
     /// Since when the server works on it, if its slots are taken in order; `None` while it waits there.
     began: Option<Stamp>,
 }
@@ -76,11 +91,35 @@ pub(crate) struct Upstream {
     pub(crate) slots: Option<u32>,
     pub(crate) speed: f64,
     runs: VecDeque<Run>,
+    /// When a request last ended.
+    ended: Stamp,
+    failures: u32,
+    /// Until when it is sent nothing that can go elsewhere; then one at a time, until it answers.
+    ejected: Option<Stamp>,
+    /// How often in a row.
+    times: u32,
 }
 
+/// How a request ended at its upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The upstream answered, if only that the request is wrong.
+    Answered,
+    /// It failed: 5xx, no connection, a broken answer, or none in time.
+    Failed,
+    /// The client left, or it was not sent: that says nothing of the upstream.
+    Left,
+}
+
+/// So many failures in a row eject an upstream (Envoy's `consecutive_5xx`).
+const EJECT_AFTER: u32 = 5;
+/// For how long, the first time; further ones in a row as many times as long, up to [`MOST_TIMES`].
+const EJECT_NS: u64 = 5_000_000_000;
+const MOST_TIMES: u32 = 6;
+
 impl Upstream {
-    pub(crate) const fn new() -> Self {
-        Self { slots: None, speed: 1.0, runs: VecDeque::new() }
+    pub(crate) fn new() -> Self {
+        Self { slots: None, speed: 1.0, runs: VecDeque::new(), ended: Stamp::default(), failures: 0, ejected: None, times: 0 }
     }
 
     /// How many requests are there.
@@ -91,6 +130,9 @@ impl Upstream {
     /// What it takes now.
     pub(crate) fn room(&self) -> Room {
         let Some(slots) = self.slots else { return Room::Idle };
+        if self.ejected.is_some() {
+            return if self.runs.is_empty() { Room::Idle } else { Room::None };
+        }
         match self.runs.len().cmp(&(slots as usize)) {
             Ordering::Less => Room::Idle,
             Ordering::Equal => Room::Next,
@@ -102,15 +144,49 @@ impl Upstream {
         self.slots.map_or(usize::MAX, |slots| slots.max(1) as usize)
     }
 
-    pub(crate) fn begin(&mut self, id: RunId, predicted_ns: u64, now: Stamp) {
+    pub(crate) fn begin(&mut self, id: RunId, predicted: Option<Prediction>, now: Stamp) {
         let began = (self.runs.len() < self.slots_or_all()).then_some(now);
-        self.runs.push_back(Run { id, predicted_ns, began });
+        let limit_ns = predicted.map_or(u64::MAX, |predicted| predicted.service_ns + predicted.q99_more_ns);
+        let predicted_ns = predicted.map_or(0, |predicted| predicted.service_ns);
+        self.runs.push_back(Run { id, predicted_ns, limit_ns, began });
+    }
+
+    /// Whether nothing has ended since the oldest request took longer than 99 of 100 do.
+    pub(crate) fn is_stalled(&self, now: Stamp) -> bool {
+        let oldest = self.runs.front().and_then(|run| Some(run.began?.plus(run.limit_ns)));
+        oldest.is_some_and(|limit| now > limit && self.ended < limit)
+    }
+
+    /// Whether it is sent nothing for now that can go elsewhere.
+    pub(crate) fn is_ejected(&self, now: Stamp) -> bool {
+        self.ejected.is_some_and(|until| now < until)
+    }
+
+    /// Notes how a request ended. Returns whether it ejected the upstream, which it may do if `may_eject`.
+    pub(crate) fn judge(&mut self, how: RunEnd, may_eject: bool, now: Stamp) -> bool {
+        match how {
+            RunEnd::Left => return false,
+            RunEnd::Answered => {
+                (self.failures, self.ejected, self.times) = (0, None, 0);
+                return false;
+            }
+            RunEnd::Failed => self.failures = self.failures.saturating_add(1),
+        }
+        // the first that it is sent again may fail too
+        if (self.failures < EJECT_AFTER && self.ejected.is_none()) || !may_eject || self.is_ejected(now) {
+            return false;
+        }
+        self.times = (self.times + 1).min(MOST_TIMES);
+        self.ejected = Some(now.plus(EJECT_NS * u64::from(self.times)));
+        self.failures = 0;
+        true
     }
 
     /// Returns whether it ran here.
     pub(crate) fn end(&mut self, id: RunId, now: Stamp) -> bool {
         let Some(at) = self.runs.iter().position(|run| run.id == id) else { return false };
         self.runs.remove(at);
+        self.ended = now;
         let slots = self.slots_or_all();
         for run in self.runs.iter_mut().take(slots) {
             run.began.get_or_insert(now);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::ask::{Overdue, Ticket, TicketState};
 use crate::plane::DispatchPlane;
-use crate::upstreams::RunId;
-use lapwing_ledger::Stamp;
+use crate::upstreams::{RunEnd, RunId};
+use lapwing_ledger::{Outcome, Stamp};
 
 /// A request that waits. It leaves when this is dropped.
 #[derive(Debug)]
@@ -65,17 +65,27 @@ pub struct Dispatched {
     plane: Arc<DispatchPlane>,
     at: usize,
     id: RunId,
+    how: RunEnd,
 }
 
 impl Dispatched {
     pub(crate) const fn new(plane: Arc<DispatchPlane>, at: usize, id: RunId) -> Self {
-        Self { plane, at, id }
+        Self { plane, at, id, how: RunEnd::Left }
     }
 
     /// The upstream, by its place.
     #[must_use]
     pub const fn at(&self) -> usize {
         self.at
+    }
+
+    /// It ends, and that is how.
+    pub fn ended(mut self, outcome: Outcome) {
+        self.how = match outcome {
+            Outcome::Ok | Outcome::ClientError | Outcome::BodyError => RunEnd::Answered,
+            Outcome::ServerError | Outcome::Unreachable | Outcome::Broken | Outcome::TimedOut => RunEnd::Failed,
+            Outcome::Rejected | Outcome::Shed | Outcome::Cancelled => RunEnd::Left,
+        };
     }
 
     /// It goes to the upstream at another place, because its own takes no connection.
@@ -86,6 +96,6 @@ impl Dispatched {
 
 impl Drop for Dispatched {
     fn drop(&mut self) {
-        self.plane.with(|queue| queue.end(self.id, Stamp::now()));
+        self.plane.with(|queue| queue.end(self.id, self.how, Stamp::now()));
     }
 }

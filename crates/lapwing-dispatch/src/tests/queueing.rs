@@ -8,7 +8,7 @@ use super::{MS, SERIES, at_ms, settings};
 use crate::ask::{Ask, Overdue, QueueClass, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::queue::DispatchQueue;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
-use crate::upstreams::{RunId, UpstreamSet};
+use crate::upstreams::{RunEnd, RunId, UpstreamSet};
 use lapwing_ledger::Stamp;
 
 /// 1 ms for each unit, one slot at each upstream.
@@ -48,12 +48,12 @@ fn who_is_due_first_goes_first_and_nobody_is_overtaken_for_long() {
     for (ticket, waker) in [(large, 1), (small, 2)] {
         assert_eq!(queue.poll(ticket, at_ms(40.0), || waker), TicketState::Waiting);
     }
-    queue.end(run, at_ms(50.0));
+    queue.end(run, RunEnd::Answered, at_ms(50.0));
     assert_eq!(queue.take_woken(), [2], "40 + 2 × 2 ms is before 1 + 2 × 100 ms");
     let TicketState::Go(0, run) = queue.poll(small, at_ms(50.0), || 2) else { panic!("it was sent") };
     // who came more than 200 ms after the large one is due after it
     let late = waits(queue.ask(&asked(2, 205.0), at_ms(205.0)));
-    queue.end(run, at_ms(206.0));
+    queue.end(run, RunEnd::Answered, at_ms(206.0));
     assert!(matches!(queue.poll(large, at_ms(206.0), || 1), TicketState::Go(0, _)));
     assert_eq!(queue.poll(late, at_ms(206.0), || 3), TicketState::Waiting);
 }
@@ -88,7 +88,7 @@ fn what_is_late_is_refused_and_what_gets_late_is_not_sent() {
     let ticket = waits(queue.ask(&with(20, 10.0, 63.0), at_ms(10.0)));
     let _ = queue.poll(ticket, at_ms(10.0), || 7);
     // the running one takes longer than expected
-    queue.end(run, at_ms(54.0));
+    queue.end(run, RunEnd::Answered, at_ms(54.0));
     assert_eq!(queue.take_woken(), [7]);
     assert_eq!(queue.poll(ticket, at_ms(54.0), || 7), TicketState::Overdue(Overdue::Deadline));
     assert_eq!((queue.running().next(), queue.waiting()), (Some(0), 0));
@@ -104,7 +104,7 @@ fn one_who_gets_urgent_goes_before_one_who_can_wait() {
     for (ticket, waker) in [(large, 1), (small, 2)] {
         let _ = queue.poll(ticket, at_ms(2.0), || waker);
     }
-    queue.end(run, at_ms(50.0));
+    queue.end(run, RunEnd::Answered, at_ms(50.0));
     // due are 181 and 82 ms; but the large one must begin by 81 ms, and the other takes until 90 ms
     assert_eq!(queue.take_woken(), [1]);
 }
@@ -125,7 +125,7 @@ fn classes_share_by_weight_and_the_background_yields() {
     let mut order = Vec::new();
     let mut now = 5.0;
     while queue.waiting() > 0 {
-        queue.end(run, at_ms(now));
+        queue.end(run, RunEnd::Answered, at_ms(now));
         for woken in queue.take_woken() {
             let (class, ticket) = tickets[&woken];
             order.push(class);
@@ -190,6 +190,57 @@ fn an_upstream_that_is_away_is_left_out_while_another_is_there() {
     assert_eq!(queue.ask(&both(5, 3.0), at_ms(3.0)), Ask::Unknown, "as without a queue");
 }
 
+#[test]
+fn an_upstream_that_fails_is_left_alone_for_a_while_and_comes_back_one_at_a_time() {
+    let mut queue = queue(settings(), 2);
+    let both = |units, at| QueueRequest { upstreams: UpstreamSet::first(2), ..asked(units, at) };
+    let mut now = 0.0;
+    // the first fails at once, so it is always free
+    for _ in 0..20 {
+        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("both are free") };
+        queue.end(id, if at == 0 { RunEnd::Failed } else { RunEnd::Answered }, at_ms(now + 1.0));
+        now += 2.0;
+    }
+    assert_eq!((queue.ejections(), queue.ejected(at_ms(now)).contains(0)), (1, true));
+    for _ in 0..20 {
+        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("one is free") };
+        assert_eq!(at, 1);
+        queue.end(id, RunEnd::Failed, at_ms(now));
+        now += 1.0;
+    }
+    assert_eq!(queue.ejections(), 1, "at most half");
+    let later = 6_000.0;
+    queue.publish(models(2, at_ms(later)), at_ms(later));
+    let mut ask = |at: f64| queue.ask(&both(5, at), at_ms(at));
+    let gone: Vec<_> = (0..3).map(|_| ask(later)).collect();
+    let [Ask::Go(_, _), Ask::Go(_, _), Ask::Wait(ticket)] = gone[..] else { panic!("{gone:?}") };
+    let first = gone.iter().find_map(|one| if let Ask::Go(0, id) = one { Some(*id) } else { None }).unwrap();
+    queue.end(first, RunEnd::Answered, at_ms(later + 5.0));
+    assert!(matches!(queue.poll(ticket, at_ms(later + 5.0), || 1), TicketState::Go(0, _)), "it answers again");
+}
+
+#[test]
+fn an_upstream_that_stands_still_gets_nothing_more() {
+    let mut queue = queue(settings(), 3);
+    let all = |units, at| QueueRequest { upstreams: UpstreamSet::first(3), ..asked(units, at) };
+    let runs: Vec<_> = (0..3).map(|_| queue.ask(&all(10, 0.0), at_ms(0.0))).collect();
+    let at = |which: usize| {
+        runs.iter().find_map(|one| if let Ask::Go(at, id) = one { (*at == which).then_some(*id) } else { None }).unwrap()
+    };
+    queue.end(at(1), RunEnd::Answered, at_ms(10.0));
+    queue.end(at(2), RunEnd::Answered, at_ms(10.0));
+    for _ in 0..2 {
+        goes(queue.ask(&all(10, 11.5), at_ms(11.5)));
+    }
+    for number in 0..2 {
+        let ticket = waits(queue.ask(&all(1, 11.5), at_ms(11.5)));
+        let _ = queue.poll(ticket, at_ms(11.5), || number);
+    }
+    // both are due by now, so that each upstream would get one more; the first has ended nothing since its q99 of 11 ms
+    queue.fill(at_ms(14.0));
+    assert_eq!((queue.running().collect::<Vec<_>>(), queue.waiting()), (vec![1, 2, 2], 0));
+}
+
 /// What happens to a queue.
 #[derive(Clone, Debug)]
 enum Event {
@@ -252,7 +303,10 @@ proptest! {
                         Ask::Late { .. } | Ask::Unknown | Ask::Full => {}
                     }
                 }
-                Event::End(which) if !running.is_empty() => queue.end(running.swap_remove(which % running.len()), at),
+                Event::End(which) if !running.is_empty() => {
+                    let how = [RunEnd::Answered, RunEnd::Failed, RunEnd::Left][which % 3];
+                    queue.end(running.swap_remove(which % running.len()), how, at);
+                }
                 Event::Move(which, to) if !running.is_empty() => queue.moved(running[which % running.len()], to, at),
                 Event::Leave(which) if !waiting.is_empty() => {
                     let (number, ticket) = waiting.iter().nth(which % waiting.len()).map(|(number, ticket)| (*number, *ticket)).unwrap();
@@ -280,12 +334,12 @@ proptest! {
         let at = at_ms(now + 1e6);
         for (_, ticket) in waiting {
             match queue.poll(ticket, at, || 0) {
-                TicketState::Go(_, id) => queue.end(id, at),
+                TicketState::Go(_, id) => queue.end(id, RunEnd::Answered, at),
                 state => prop_assert_eq!(state, TicketState::Overdue(Overdue::Wait)),
             }
         }
         for id in running {
-            queue.end(id, at);
+            queue.end(id, RunEnd::Answered, at);
         }
         prop_assert_eq!((queue.waiting(), queue.running().sum::<usize>()), (0, 0));
     }

@@ -118,8 +118,13 @@ impl RequestAccount {
     /// Gives the place at the upstream back. Who waits for it is woken, so nothing is locked meanwhile.
     fn leave_place(&self) {
         if self.has_place.load(Relaxed) {
-            let place = self.state.lock().place.take();
-            drop(place);
+            let (place, outcome) = {
+                let State { place, ledger, .. } = &mut *self.state.lock();
+                (place.take(), ledger.ledger().map(|ledger| ledger.outcome))
+            };
+            if let Some((place, outcome)) = place.zip(outcome) {
+                place.ended(outcome);
+            }
         }
     }
 
