@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use crossbeam_queue::ArrayQueue;
 use lapwing_attribution::{Rules, adapters};
+use lapwing_dispatch::{DispatchMode, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
 use lapwing_ledger::{Ledger, Outcome, Stamp, TraceMark};
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
@@ -38,11 +39,13 @@ struct Plane {
     tap: Option<StackTap>,
     /// Which requests a route takes, if there is one.
     route: Option<RouteMatch>,
+    /// Whether requests ask to be sent, and it is known what they take.
+    is_dispatched: bool,
 }
 
 impl From<ShadowTap> for Plane {
     fn from(tap: ShadowTap) -> Self {
-        Self { tap: Some(tap.into()), route: None }
+        Self { tap: Some(tap.into()), ..Self::default() }
     }
 }
 
@@ -61,7 +64,7 @@ fn upstreams(address: SocketAddr, route: Option<RouteMatch>) -> Upstreams {
 /// The data plane: its address, the queue of closed ledgers, and the future that serves it.
 fn proxy(
     upstream: SocketAddr,
-    Plane { tap, route }: Plane,
+    Plane { tap, route, is_dispatched }: Plane,
 ) -> (SocketAddr, Arc<ArrayQueue<Box<Ledger>>>, impl Future<Output = ()>) {
     let listener = lapwing_net::bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();
     let address = listener.local_addr().unwrap();
@@ -87,16 +90,37 @@ fn proxy(
         tap,
         observer: Arc::new(observer),
     };
+    let upstreams = upstreams(upstream, route);
+    let dispatching = upstreams.dispatched_by(ConfigHandle::fixed(lapwing_dispatch::Config {
+        mode: if is_dispatched { DispatchMode::On } else { DispatchMode::Off },
+        ..lapwing_dispatch::Config::default()
+    }));
+    if is_dispatched {
+        dispatching.plane().publish(known_services());
+    }
     let parts = DataPlane {
         settings: ConfigHandle::fixed(settings),
-        upstreams: upstreams(upstream, route),
+        upstreams,
         counters,
         levers: Levers::default(),
-        dispatch: None,
+        dispatch: Some(dispatching),
         leave: CancellationToken::new(),
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };
     (address, queue, serving)
+}
+
+/// What the inference takes, as if it had been learnt; it stays believed for an hour.
+fn known_services() -> ServiceModels {
+    let series =
+        WorkSeries { route: LABELS.routes.intern("POST /v2/models/{model}/infer"), model: LABELS.models.intern("digits") };
+    let ratios = vec![RatioQuantiles { q95: 1.1, q98: 1.2, q99: 1.3 }; 25];
+    let line = ServiceLine { fixed_ns: 1e6, per_unit_ns: 1e5, samples: 1_000, unexplained: 0.05, ratios };
+    ServiceModels {
+        made: Stamp::now().plus(3_600_000_000_000),
+        lines: [(series, line)].into_iter().collect(),
+        upstreams: vec![SlotsOf { upstream: 0, slots: Ok(1), speed: 1.0 }],
+    }
 }
 
 /// The runtime of the only thread, with everything that runs on it.
@@ -205,7 +229,12 @@ pub(crate) fn http1_infer(is_proxied: bool) -> Repeat {
 /// The same, held until its body tells of how many rows it is.
 pub(crate) fn held_infer(is_proxied: bool) -> Repeat {
     let route = RouteMatch { class: Some("..31".parse().unwrap()), ..RouteMatch::default() };
-    over_h1(is_proxied, Plane { tap: None, route: Some(route) }, inference())
+    over_h1(is_proxied, Plane { route: Some(route), ..Plane::default() }, inference())
+}
+
+/// The same with dispatch on, before an upstream that is free.
+pub(crate) fn dispatched_infer(is_proxied: bool) -> Repeat {
+    over_h1(is_proxied, Plane { is_dispatched: true, ..Plane::default() }, inference())
 }
 
 /// A tap that copies this share; up to `waiting` copies are handed over.

@@ -44,6 +44,7 @@ pub(crate) type Repeat = Box<dyn FnMut(u64)>;
 const CASES: &[Case] = &[
     Case { name: "http1_infer", prepare: exchange::http1_infer, is_proxied: true },
     Case { name: "held_infer", prepare: exchange::held_infer, is_proxied: true },
+    Case { name: "dispatched_infer", prepare: exchange::dispatched_infer, is_proxied: true },
     Case { name: "shadow_unsampled", prepare: exchange::shadow_unsampled, is_proxied: true },
     Case { name: "shadow_full", prepare: exchange::shadow_full, is_proxied: true },
     Case { name: "shadow_copied", prepare: exchange::shadow_copied, is_proxied: true },
