@@ -56,7 +56,7 @@ fn upstreams(address: SocketAddr, route: Option<RouteMatch>) -> Upstreams {
     let upstream = PlacedUpstream { target, protocol: None, health: Arc::new(UpstreamHealth::of_several()) };
     let label = LABELS.upstreams.intern("a");
     let member = PoolMember { upstream, name: "a".to_owned(), label };
-    let route = UpstreamRoute { matches, to: vec!["a".to_owned()], policy: None };
+    let route = UpstreamRoute { matches, to: vec!["a".to_owned()], policy: None, affinity: None };
     let settings = ConfigHandle::fixed(PlacementSettings { routes: vec![route], ..PlacementSettings::default() });
     Upstreams::several(vec![member], &settings, None, &Levers::default().least_requests).unwrap()
 }

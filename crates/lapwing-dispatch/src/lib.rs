@@ -10,6 +10,8 @@
 //!   `upstreams` is what runs;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
+//! `affinity` sends requests with the same key to the same upstream.
+//!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
 //! waits or is at an upstream, `learning` what the control plane does for it.
 //!
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod affinity;
 mod ask;
 mod config;
 mod dispatch;
@@ -34,6 +37,7 @@ mod tests;
 mod upstreams;
 mod waiting;
 
+pub use affinity::{AFFINITY, Affinity, Home, Homes};
 pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};

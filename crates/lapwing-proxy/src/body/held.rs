@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::header::{CONTENT_LENGTH, UPGRADE};
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, Request};
 use http_body::{Body, Frame};
 
 use super::request::RequestBody;
@@ -128,6 +128,11 @@ impl HeldRequest {
     /// The request without what was collected of its body.
     pub(crate) const fn tracked(&mut self) -> &mut TrackedRequest {
         &mut self.tracked
+    }
+
+    /// The request's head.
+    pub(crate) const fn head(&self) -> &Request<RequestBody> {
+        &self.tracked.request
     }
 
     /// Whether the body has come whole.

@@ -131,11 +131,12 @@ where
     let mut held = hold(tracked).await?;
     let model = held.tracked().in_flight.account.named_model();
     let work = if held.is_whole() { held.tracked().in_flight.account.asked_work() } else { None };
+    let known = KnownRequest { model: model.as_deref(), work, key: None };
     let key = match &choice.placement {
-        Some(placement) if held.is_whole() => placement.key_in(held.pieces()),
+        Some(placement) if held.is_whole() => placement.key_in(held.head(), known, held.pieces()),
         _ => None,
     };
-    let known = KnownRequest { model: model.as_deref(), work, key: key.as_deref() };
+    let known = KnownRequest { key: key.as_deref(), ..known };
     match choice.dispatch {
         Some(dispatch) => dispatched(&dispatch, choice.placement.as_ref(), held.tracked(), known).await?,
         None => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use lapwing_dispatch::{AFFINITY, Affinity};
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{CLIENT_TLS, Checks, ClientTls, Form, HttpScheme, Record, Section, Upstream};
 
@@ -36,7 +37,7 @@ pub const UPSTREAM: Record = Record {
 /// What a route is.
 pub const ROUTE: Record = Record {
     what: "a section, as in {match: {route: /v1/*}, to: [a, b]}",
-    keys: &[("match", Form::Record(&MATCH)), ("to", Form::Texts), ("policy", Form::Text)],
+    keys: &[("match", Form::Record(&MATCH)), ("to", Form::Texts), ("policy", Form::Text), ("affinity", Form::Record(&AFFINITY))],
     stand_in: &[],
 };
 
@@ -75,7 +76,7 @@ pub enum PlacementPolicy {
 }
 
 /// Requests that go to some of the upstreams only.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(title = "route")]
 pub struct UpstreamRoute {
@@ -87,6 +88,9 @@ pub struct UpstreamRoute {
     /// How one of them is chosen. Default: `upstream_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PlacementPolicy>,
+    /// Which of its requests go to the same of these upstreams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
 }
 
 /// Whether `to`, of [`UpstreamRoute::to`], stands for the upstream `name`, which is set up so.
@@ -155,6 +159,9 @@ fn check_tags(key: &str, tags: &BTreeMap<String, String>, checks: &mut Checks) {
 
 fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, NamedUpstream>, checks: &mut Checks) {
     check_match(&format!("{key}.match"), &route.matches, checks);
+    if let Some(affinity) = &route.affinity {
+        affinity.check(&format!("{key}.affinity"), checks);
+    }
     if route.to.is_empty() {
         checks.fault(&format!("{key}.to"), "", "needs the name of at least one upstream");
     }

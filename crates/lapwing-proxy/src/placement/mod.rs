@@ -33,7 +33,7 @@ use self::config::is_meant;
 use self::pool::{Candidate, Pool, WeightedPlace};
 use crate::health::UpstreamHealth;
 use crate::in_flight::RequestAccount;
-use lapwing_dispatch::{Dispatching, UpstreamSet};
+use lapwing_dispatch::{Affinity, Dispatching, UpstreamSet};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
 use lapwing_protocol::request_match::{KnownRequest, RequestMatch, model_in_path};
@@ -45,7 +45,7 @@ const RETRY_DIVISOR: u32 = 5;
 const MIN_RETRIES: u32 = 3;
 
 /// Which of several upstreams takes which requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlacementSettings {
     /// The weights and tags of upstreams, by name. One that is not there has the weight 1, and no tag.
     pub upstreams: BTreeMap<String, NamedUpstream>,
@@ -179,10 +179,11 @@ impl Placement {
                 route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
             };
             let members = (0..names.len()).filter(is_of_route).map(weighted).collect();
-            match route.policy {
+            let pool = match route.policy {
                 Some(own) => Pool::new(members, own),
                 None => by_policy(members),
-            }
+            };
+            pool.with_homes(route.affinity.as_ref())
         };
         let all = by_policy((0..names.len()).map(weighted).collect());
         let baseline = split.as_ref().map(|(_, candidate)| {
@@ -192,8 +193,10 @@ impl Placement {
         Self {
             candidates: candidates.clone(),
             routes: routes.iter().map(|route| RequestMatch::new(&route.matches)).collect(),
-            asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some())
-                || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
+            asks_bodies: routes.iter().any(|route| {
+                let in_body = |affinity: &Affinity| matches!(affinity.key, SplitKey::Json(_));
+                route.matches.model.is_some() || route.matches.class.is_some() || route.affinity.as_ref().is_some_and(in_body)
+            }) || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
             pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
             split,
         }
@@ -212,41 +215,53 @@ impl Placement {
         let in_path = model_in_path(request);
         let head = KnownRequest { model: in_path, ..KnownRequest::default() };
         let mut awaited = AwaitedOfBody::default();
-        for route in &self.routes {
+        for (route, pool) in self.routes.iter().zip(&self.pools) {
+            let (takes, has_key) = (route.takes(request, head), pool.key_in_body().is_some());
             // what routes after one that takes the request await does not matter
-            if route.takes(request, head) {
+            if takes {
+                awaited.key |= has_key;
                 return awaited.if_any();
             }
             let [model, work] = route.awaits(request, in_path);
             awaited.model |= model;
             awaited.work |= work;
+            awaited.key |= has_key && (model || work);
         }
         awaited.key = self.split.as_ref().is_some_and(|(split, _)| split.awaits_body().is_some());
         awaited.if_any()
     }
 
-    /// The key by which the split divides requests, in a body of these pieces.
-    pub(crate) fn key_in<'p>(&self, pieces: impl IntoIterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
-        self.split.as_ref()?.0.awaits_body()?.find(pieces)
+    /// The key by which the upstreams of a request's route, or the split, divide requests, in a body of these pieces.
+    pub(crate) fn key_in<'p, B>(
+        &self,
+        request: &Request<B>,
+        in_body: KnownRequest<'_>,
+        pieces: impl IntoIterator<Item = &'p [u8]>,
+    ) -> Option<Vec<u8>> {
+        match self.route_of(request, in_body) {
+            Some(route) => self.pools.get(route)?.key_in_body()?.find(pieces),
+            None => self.split.as_ref()?.0.awaits_body()?.find(pieces),
+        }
     }
 
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
     pub(crate) fn place<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>, account: &RequestAccount) -> Placed {
         let (placed, split_key) = match (self.route_of(request, in_body), &self.split) {
             (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), in_body.key),
-            (route, _) => (self.choose_from(route.unwrap_or(self.routes.len())), None),
+            (route, _) => (self.choose_for(route.unwrap_or(self.routes.len()), request.headers(), in_body.key), None),
         };
         self.note(placed, split_key, account);
         placed
     }
 
-    /// The pool that `request` goes to, and its upstreams by their places; `None` if a split chooses.
+    /// The pool that `request` goes to, and its upstreams by their places; `None` if a split chooses, or a key.
     pub(crate) fn pool_of<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>) -> Option<(usize, UpstreamSet)> {
         let pool = match (self.route_of(request, in_body), &self.split) {
             (None, Some(_)) => return None,
             (route, _) => route.unwrap_or(self.routes.len()),
         };
-        Some((pool, self.pools.get(pool)?.places().collect()))
+        let members = self.pools.get(pool).filter(|pool| !pool.has_homes())?;
+        Some((pool, members.places().collect()))
     }
 
     /// Places a request at an upstream of a pool that the queue of dispatch chose.
@@ -274,6 +289,13 @@ impl Placement {
                 ledger.split_key = split_key;
             });
         }
+    }
+
+    /// The upstream of a pool for a request with these headers, or this key in its body.
+    fn choose_for(&self, pool: usize, headers: &HeaderMap, in_body: Option<&[u8]>) -> Placed {
+        let Candidates { all, names, .. } = &*self.candidates;
+        let home = self.pools.get(pool).and_then(|members| members.home(all, names, headers, in_body));
+        home.map_or_else(|| self.choose_from(pool), |at| Placed { at, pool })
     }
 
     fn choose_from(&self, pool: usize) -> Placed {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use http::HeaderMap;
 use parking_lot::Mutex;
 
 use super::PlacementPolicy;
 use crate::health::UpstreamHealth;
+use lapwing_dispatch::{Affinity, Home, Homes};
 use lapwing_ledger::LabelId;
+use lapwing_protocol::BodyPointer;
 use lapwing_settings::LeverSwitch;
 
 /// What the choice of an upstream looks at.
@@ -34,6 +37,8 @@ pub(crate) struct Pool {
     policy: PlacementPolicy,
     /// May turn `least_requests` on or off instead.
     least_requests: LeverSwitch,
+    /// Which requests go to the same member.
+    homes: Option<Homes>,
     /// For each member: how far it is behind its share. They add up to zero.
     behind: Mutex<Box<[i64]>>,
 }
@@ -42,12 +47,38 @@ impl Pool {
     /// A pool of these members.
     pub(crate) fn new(members: Box<[WeightedPlace]>, policy: PlacementPolicy) -> Self {
         let behind = Mutex::new(vec![0; members.len()].into());
-        Self { members, policy, least_requests: LeverSwitch::default(), behind }
+        Self { members, policy, least_requests: LeverSwitch::default(), homes: None, behind }
     }
 
     /// The same pool, whose policy `least_requests` may turn.
     pub(crate) fn turned_by(self, least_requests: &LeverSwitch) -> Self {
         Self { least_requests: least_requests.clone(), ..self }
+    }
+
+    /// The same pool, where requests with the same key go to the same member.
+    pub(crate) fn with_homes(self, affinity: Option<&Affinity>) -> Self {
+        Self { homes: affinity.map(Homes::new), ..self }
+    }
+
+    /// Whether requests with the same key go to the same member.
+    pub(crate) const fn has_homes(&self) -> bool {
+        self.homes.is_some()
+    }
+
+    /// Where the key is, if a body has it.
+    pub(crate) fn key_in_body(&self) -> Option<&BodyPointer> {
+        self.homes.as_ref()?.in_body()
+    }
+
+    /// The member that requests with the key of this one go to; `None` without a key.
+    pub(crate) fn home(&self, all: &[Candidate], names: &[String], headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<usize> {
+        let homes = self.members.iter().map(|member| {
+            let known = all.get(member.place).zip(names.get(member.place));
+            let (active, is_open) = known.map_or((0, false), |(one, _)| (one.active.load(Relaxed), !one.health.is_away()));
+            Home { name: known.map_or("", |(_, name)| name), weight: member.weight, active, is_open }
+        });
+        let at = self.homes.as_ref()?.choose(headers, in_body, homes)?;
+        self.members.get(at).map(|member| member.place)
     }
 
     /// The places of its members.

@@ -8,11 +8,9 @@ use std::hash::Hasher;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 
-use lapwing_ledger::TraceContext;
-use lapwing_protocol::BodyPointer;
-use lapwing_protocol::trace_context::TRACEPARENT;
+use lapwing_protocol::{BodyPointer, RequestKey};
 use lapwing_settings::SplitKey;
 
 /// What became of a request that the split was asked about.
@@ -48,9 +46,7 @@ impl SplitAssignment {
 #[derive(Debug)]
 pub struct TrafficSplit {
     candidate: String,
-    key: SplitKey,
-    /// Where the key is, if a body has it.
-    in_body: Option<BodyPointer>,
+    key: RequestKey,
     seed: (u64, u64),
     /// Of 2⁶⁴; the greatest number stands for all.
     threshold: AtomicU64,
@@ -64,8 +60,7 @@ impl TrafficSplit {
         let half = |which: u64| hash((which, 0), candidate.as_bytes());
         Self {
             candidate: candidate.to_owned(),
-            in_body: if let SplitKey::Json(pointer) = &key { BodyPointer::new(pointer) } else { None },
-            key,
+            key: RequestKey::new(key),
             seed: (half(0), half(1)),
             threshold: AtomicU64::new(0),
             assigned: Default::default(),
@@ -81,7 +76,7 @@ impl TrafficSplit {
     /// What requests are divided by.
     #[must_use]
     pub const fn key(&self) -> &SplitKey {
-        &self.key
+        self.key.key()
     }
 
     /// Sends the keys below `share`, 0 to 1, to the candidate from now on.
@@ -107,7 +102,7 @@ impl TrafficSplit {
 
     /// Where the key is, if it is in the body and decides where requests go.
     pub(crate) fn awaits_body(&self) -> Option<&BodyPointer> {
-        self.in_body.as_ref().filter(|_| self.is_open())
+        self.key.in_body().filter(|_| self.is_open())
     }
 
     /// Where a request with these headers, or this key in its body, goes, and its key as a number; `None` if it has no key.
@@ -123,16 +118,7 @@ impl TrafficSplit {
 
     /// The place of its key, of 2⁶⁴.
     fn place_of_key(&self, headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<u64> {
-        let hashed = |key: &[u8]| (!key.is_empty()).then(|| hash(self.seed, key));
-        match &self.key {
-            SplitKey::Trace => hashed(&TraceContext::parse(headers.get(&TRACEPARENT)?.as_bytes())?.trace.0),
-            SplitKey::Json(_) => hashed(in_body?),
-            SplitKey::Header(name) => hashed(headers.get(name)?.as_bytes().trim_ascii()),
-            SplitKey::Cookie(name) => headers.get_all(header::COOKIE).iter().find_map(|field| {
-                let mut cookies = field.as_bytes().split(|byte| *byte == b';');
-                cookies.find_map(|cookie| hashed(cookie.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?))
-            }),
-        }
+        self.key.with(headers, in_body, |key| hash(self.seed, key))
     }
 }
 
@@ -146,6 +132,7 @@ fn hash(seed: (u64, u64), key: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
     use proptest::prelude::*;
 
     use super::*;

@@ -168,6 +168,7 @@ fn upstreams(options: CaseOptions, reached: &Reached) -> Upstreams {
         matches: RouteMatch { model: Some("held*".to_owned()), ..RouteMatch::default() },
         to: vec!["there".to_owned()],
         policy: None,
+        affinity: None,
     };
     let routes = if options.is_holding() { vec![by_model] } else { Vec::new() };
     let settings = ConfigHandle::fixed(PlacementSettings { routes, ..PlacementSettings::default() });

@@ -17,7 +17,7 @@ async fn two_servers(hold: hold::Config, tasks: &Tasks) -> (Proxy, [Asked; 2]) {
         name: name.to_owned(),
         label: labels.intern(name),
     };
-    let to = |matches: RouteMatch, name: &str| UpstreamRoute { matches, to: vec![name.to_owned()], policy: None };
+    let to = |matches: RouteMatch, name: &str| UpstreamRoute { matches, to: vec![name.to_owned()], policy: None, affinity: None };
     let by_model = |model: &str| RouteMatch { model: Some(model.to_owned()), ..RouteMatch::default() };
     let by_rows = RouteMatch { class: Some("..8".parse().unwrap()), route: Some("/v2/*".to_owned()), ..RouteMatch::default() };
     let members = vec![member("a", first.0), member("b", second.0)];

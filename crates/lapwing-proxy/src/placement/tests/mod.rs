@@ -1,5 +1,7 @@
 //! Placement, failover and their bounds; routes; and the live split.
 
+mod affinity;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -100,6 +102,7 @@ fn a_route_leads_to_its_own_upstreams() {
         matches,
         to: to.iter().map(|name| (*name).to_owned()).collect(),
         policy: None,
+        affinity: None,
     };
     let by_model = route(RouteMatch { model: Some("bert*".into()), ..RouteMatch::default() }, &["b"]);
     let by_path = route(RouteMatch { route: Some("/v1/*".into()), ..RouteMatch::default() }, &["c"]);
@@ -121,6 +124,7 @@ fn a_body_decides_only_if_the_first_route_that_fits_asks_for_what_it_tells() {
         },
         to: vec![to.to_owned()],
         policy: None,
+        affinity: None,
     };
     let routes = [
         route("/v1/embeddings", None, None, "a"),
@@ -202,6 +206,7 @@ fn a_key_in_the_body_is_awaited_while_the_split_is_open_and_decides() {
         matches: RouteMatch { route: Some("/a".into()), ..RouteMatch::default() },
         to: vec!["a".to_owned()],
         policy: None,
+        affinity: None,
     };
     let (upstreams, _) = split_upstreams(&["a", "b", "c"], &[to_a], Some(split.clone()));
     let placement = upstreams.placement().unwrap().load();
@@ -211,13 +216,13 @@ fn a_key_in_the_body_is_awaited_while_the_split_is_open_and_decides() {
     assert_eq!([placement.awaits(&post("/")), placement.awaits(&post("/a"))], [Some(awaited), None]);
     let at = |user: usize| {
         let body = format!(r#"{{"user": "{user}"}}"#);
-        let key = placement.key_in([body.as_bytes()]).unwrap();
+        let key = placement.key_in(&post("/"), HEAD, [body.as_bytes()]).unwrap();
         placement.place(&post("/"), KnownRequest { key: Some(&key), ..HEAD }, &fixtures::account()).at
     };
     let sides: Vec<_> = (0..100).map(|user| at(user) == 2).collect();
     assert!((30..70).contains(&sides.iter().filter(|is_candidate| **is_candidate).count()));
     assert!((0..100).all(|user| (at(user) == 2) == sides[user]), "it is sticky");
-    assert_eq!(placement.key_in([&b"{}"[..]]), None);
+    assert_eq!(placement.key_in(&post("/"), HEAD, [&b"{}"[..]]), None);
     placement.place(&post("/"), HEAD, &fixtures::account());
     assert_eq!(split.assigned(SplitAssignment::WithoutKey), 1);
 }
@@ -260,6 +265,7 @@ fn what_a_route_takes_is_not_split() {
         matches: RouteMatch { route: Some("/*".into()), ..RouteMatch::default() },
         to: vec!["a".to_owned(), "c".to_owned()],
         policy: None,
+        affinity: None,
     };
     let (split, upstreams) = halves(&[all]);
     let placement = upstreams.placement().unwrap().load();
@@ -275,7 +281,8 @@ fn weighted(weights: [u32; 3], tagged: &[&str], policy: PlacementPolicy) -> Plac
         (name.to_owned(), NamedUpstream { url, weight, tags, tls: None })
     };
     let matches = RouteMatch { route: Some("/*".into()), ..RouteMatch::default() };
-    let route = (!tagged.is_empty()).then(|| UpstreamRoute { matches, to: vec!["tag:zone=eu".to_owned()], policy: None });
+    let route =
+        (!tagged.is_empty()).then(|| UpstreamRoute { matches, to: vec!["tag:zone=eu".to_owned()], policy: None, affinity: None });
     PlacementSettings {
         upstreams: ["a", "b", "c"].into_iter().zip(weights).map(upstream).collect(),
         routes: route.into_iter().collect(),
