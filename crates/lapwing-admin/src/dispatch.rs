@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies};
 use lapwing_dispatch::{
     DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, NoWindow, ServiceLine, WaitingClass, WorkSeries,
 };
@@ -120,9 +121,23 @@ impl From<GhostReport> for ReplayView {
     }
 }
 
+/// What the diagnosis says of it while it observes: that it would help, if the replay shows so. Where one of the upstreams batches, or it is not
+/// known how many requests it works on at once, requests for it would not wait, and nothing is advised.
+pub(crate) fn advice(dispatch: &Mutex<DispatchLearning>) -> Option<LeverAdvice> {
+    let DispatchSnapshot { config, is_on_trial, models, labels, ghost, .. } = dispatch.lock().snapshot()?;
+    let is_known = (0..labels.len()).all(|at| models.of(at).is_some_and(|one| one.slots.is_ok()));
+    let ghost = ghost.filter(|_| config.mode == DispatchMode::Observe && !is_on_trial && is_known)?;
+    let side = |side: GhostSide| ReplayedLatencies {
+        mean_ns: side.mean_ns,
+        small_p99_ns: side.small_p99_ns,
+        large_p99_ns: side.large_p99_ns,
+    };
+    LeverAdvice::dispatch(ghost.requests as u64, ghost.covered_ns, &side(ghost.without), &side(ghost.with))
+}
+
 /// What is known until now; `None` if it is off.
 pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Option<DispatchView> {
-    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost } = dispatch.lock().snapshot()?;
+    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost, .. } = dispatch.lock().snapshot()?;
     let class = |(at, name): (usize, &str)| {
         let WaitingClass { waiting, work_ns } = state.classes.get(at).copied().unwrap_or_default();
         DispatchClassView { name: name.to_owned(), waiting, waiting_work_ns: work_ns }

@@ -27,15 +27,14 @@ const REQUESTS: u64 = 1_000;
 
 /// What is learnt of requests for 1 to 64 rows that take 2 ms and 1 ms for each row, and come so that they wait for each other now and then. With
 /// `together`, all that are there at once end at once, as in a batch.
-pub(crate) fn one_queue(mode: &str, together: bool, labels: &Labels) -> Arc<Mutex<DispatchLearning>> {
+fn queue_before(upstreams: usize, mode: &str, together: bool, labels: &Labels) -> Arc<Mutex<DispatchLearning>> {
     let classes = serde_json::json!([{"name": "gold", "match": {"header": "x-tier: gold"}, "weight": 4}]);
     let config: Config = serde_json::from_value(serde_json::json!({"mode": mode, "classes": classes})).unwrap();
     let dispatching = Upstreams::at(Target::Tcp("127.0.0.1:8000".into())).dispatched_by(ConfigHandle::fixed(config));
-    let upstream = labels.upstreams.intern("http://127.0.0.1:8000");
-    let other = labels.upstreams.intern("http://127.0.0.1:8001");
-    let series = SeriesKey { route: labels.routes.intern(ROUTE), model: labels.models.intern("digits"), upstream };
+    let places: Vec<_> = ["8000", "8001"].map(|port| labels.upstreams.intern(&format!("http://127.0.0.1:{port}"))).into();
+    let series = SeriesKey { route: labels.routes.intern(ROUTE), model: labels.models.intern("digits"), upstream: places[0] };
     let start = Stamp::now();
-    let mut learning = DispatchLearning::new(dispatching, [upstream, other], LeverSwitch::default(), start);
+    let mut learning = DispatchLearning::new(dispatching, places.into_iter().take(upstreams), LeverSwitch::default(), start);
     let (mut free, mut arrived) = (start, start);
     for n in 0..REQUESTS {
         let random = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29) >> 32;
@@ -54,6 +53,11 @@ pub(crate) fn one_queue(mode: &str, together: bool, labels: &Labels) -> Arc<Mute
     }
     learning.tick(free.plus(20_000 * MS));
     Arc::new(Mutex::new(learning))
+}
+
+/// The same of two upstreams, of which the second has answered nothing.
+pub(crate) fn one_queue(mode: &str, together: bool, labels: &Labels) -> Arc<Mutex<DispatchLearning>> {
+    queue_before(2, mode, together, labels)
 }
 
 fn with(mode: &str, together: bool) -> Surfaces {
@@ -111,6 +115,25 @@ async fn the_queue_is_in_the_metrics() {
     let batching = ask(&with("on", true), "/metrics").await.1;
     assert!(batching.contains("{upstream=\"http://127.0.0.1:8000\",reason=\"not_one_by_one\"} 1"), "{batching}");
     assert!(!batching.contains("lapwing_dispatch_slots{"));
+}
+
+#[tokio::test]
+async fn the_diagnosis_names_it_while_it_observes_and_would_help() {
+    let advised = async |mode: &str, together: bool, upstreams: usize| {
+        let surfaces = empty();
+        let labels = surfaces.registry.lock().labels().clone();
+        let surfaces = Surfaces { dispatch: Some(queue_before(upstreams, mode, together, &labels)), ..surfaces };
+        let json: Value = serde_json::from_str(&ask(&surfaces, "/diagnosis?format=json&model=digits").await.1).unwrap();
+        json["levers"].as_array().unwrap().clone()
+    };
+    let levers = advised("observe", false, 1).await;
+    let sentence = levers[0]["sentence"].as_str().unwrap();
+    assert!(levers.len() == 1 && levers[0]["lever"] == "dispatch" && levers[0]["requests"] == REQUESTS, "{levers:?}");
+    assert!(sentence.starts_with("dispatch would take ") && sentence.contains(" by 1,000 requests of the last "), "{sentence}");
+    // one that batches; it is on already; it is off; and requests for the other upstream would not wait
+    for (mode, together, upstreams) in [("observe", true, 1), ("on", false, 1), ("off", false, 1), ("observe", false, 2)] {
+        assert_eq!(advised(mode, together, upstreams).await, Vec::<Value>::new(), "{mode} {together} {upstreams}");
+    }
 }
 
 #[tokio::test]
