@@ -31,6 +31,17 @@ pub(crate) struct DispatchView {
     pub(crate) replayed: Option<ReplayView>,
 }
 
+/// What `/stats` says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct DispatchSummary {
+    /// Whether requests wait: by the settings, or by a trial.
+    is_on: bool,
+    /// Requests that wait.
+    waiting: usize,
+    /// Requests that asked to be sent, and are at an upstream.
+    running: usize,
+}
+
 /// A class.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DispatchClassView {
@@ -119,6 +130,12 @@ impl From<GhostReport> for ReplayView {
         let (without, with) = (report.without.into(), report.with.into());
         Self { requests: report.requests, covered_ns: report.covered_ns, without, with, misses }
     }
+}
+
+/// What waits and runs; `None` if it is off.
+pub(crate) fn summary(dispatch: &Mutex<DispatchLearning>) -> Option<DispatchSummary> {
+    let DispatchSnapshot { is_on, state, .. } = dispatch.lock().snapshot()?;
+    Some(DispatchSummary { is_on, waiting: state.waiting, running: state.running.iter().sum() })
 }
 
 /// What the diagnosis says of it while it observes: that it would help, if the replay shows so. Where one of the upstreams batches, or it is not
