@@ -22,6 +22,8 @@ pub(crate) struct DispatchView {
     pub(crate) is_rechecking: bool,
     /// Requests that wait.
     pub(crate) waiting: usize,
+    /// How often an upstream was left alone because it failed several times in a row.
+    pub(crate) ejections: u64,
     pub(crate) classes: Vec<DispatchClassView>,
     pub(crate) upstreams: Vec<DispatchUpstreamView>,
     /// What requests take, by route and model.
@@ -67,7 +69,7 @@ pub(crate) struct DispatchUpstreamView {
     /// Requests there that asked to be sent.
     pub(crate) running: usize,
     /// Whether it is sent nothing for now, because it failed several times in a row.
-    is_ejected: bool,
+    pub(crate) is_ejected: bool,
 }
 
 /// What requests of a series take.
@@ -187,6 +189,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
         is_on,
         is_rechecking: is_open,
         waiting: state.waiting,
+        ejections: state.ejections,
         classes: config.class_names().enumerate().map(class).collect(),
         upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
         series,

@@ -124,7 +124,8 @@ function waitingTable({ classes }) {
 // The slots of each upstream, or why nothing waits in front of it.
 function slotsTable({ upstreams }) {
   const why = (of) => make("span", { class: "why" }, `nothing waits: ${of.reason}`);
-  return table(["upstream", "slots", "running", "speed"], upstreams.map((of) => [of.upstream, of.slots ?? why(of), count(of.running), three(of.speed)]));
+  const running = (of) => (of.is_ejected ? make("span", { class: "bad" }, "left alone") : count(of.running));
+  return table(["upstream", "slots", "running", "speed"], upstreams.map((of) => [of.upstream, of.slots ?? why(of), running(of), three(of.speed)]));
 }
 
 // What requests took as they came, and what they would take through the queue.

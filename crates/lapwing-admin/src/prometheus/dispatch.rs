@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::dispatch::DispatchView;
 use lapwing_metrics::defs;
-use lapwing_metrics::exposition::{Encoder, family, gauge, seconds};
+use lapwing_metrics::exposition::{Encoder, count, family, gauge, seconds};
 
 /// What waits, and what is known of the upstreams.
 pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Result {
@@ -26,5 +26,9 @@ pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Res
     })?;
     family(encoder, &defs::DISPATCH_SPEED, |metric| {
         upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], one.speed))
-    })
+    })?;
+    family(encoder, &defs::DISPATCH_EJECTED, |metric| {
+        upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_ejected)))
+    })?;
+    family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))
 }

@@ -188,6 +188,10 @@ families! {
         "Always 1; an upstream in front of which nothing waits, by why: too_few_requests, no_waiting_seen or not_one_by_one (it batches, or all that are in it share something).";
     DISPATCH_SPEED: Gauge "lapwing_dispatch_speed_ratio" Some("ratio"), ["upstream"],
         "How fast an upstream works: 1 is the mean of all, 2 takes half the time.";
+    DISPATCH_EJECTED: Gauge "lapwing_dispatch_ejected" None, ["upstream"],
+        "Whether one of several upstreams is sent nothing for now, because it failed several times in a row: 1 or 0.";
+    DISPATCH_EJECTIONS: Counter "lapwing_dispatch_ejections" None, [],
+        "How often an upstream was left alone because it failed.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],
