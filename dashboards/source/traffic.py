@@ -133,5 +133,16 @@ def work():
         lines("Padding", "What share of what it runs is padding?", Query(gauge("lapwing_batch_padding_ratio", "model", how="avg"), "{{model}}"), unit="percentunit"),
         lines("In the upstream", "How many requests run and wait in the server, by its own count?", Query(gauge("lapwing_upstream_requests_running", "pod, model", how="max"), "{{pod}} {{model}} running"), Query(gauge("lapwing_upstream_requests_waiting", "pod, model", how="max"), "{{pod}} {{model}} waiting")),
     ]
-    rows = [("Per unit", per_unit), ("Cost classes", classes), ("Batches", batches)]
+    def held(name, labels, legend):
+        return Query(gauge(name, labels, scope=POD), legend)
+
+    dispatch = [
+        lines("Waiting by class", "How many requests wait in front of the upstreams?", held("lapwing_dispatch_waiting", "class", "{{class}}"), stacked="normal"),
+        lines("Work that waits, by class", "How long would one slot work on them?", held("lapwing_dispatch_waiting_work_seconds", "class", "{{class}}"), unit="s", stacked="normal"),
+        lines("Requests by result", "What becomes of requests that ask to be sent, and of those that wait and do not get their turn?", Query(counter("lapwing_dispatch_requests_total", "result", scope=POD), "{{result}}"), Query(counter("lapwing_dispatch_overdue_total", "reason", scope=POD), "overdue: {{reason}}"), Query(counter("lapwing_dispatch_ejections_total", scope=POD), "upstreams left alone"), unit="reqps"),
+        lines("Slots", "How many requests does each upstream work on at once? In how many pods is the queue on?", held("lapwing_dispatch_slots", "pod, upstream", "{{pod}} {{upstream}}"), held("lapwing_dispatch_on", "", "pods with the queue on")),
+        lines("In front of whom nothing waits", "Why not? And which upstreams are left alone, because they fail? In so many pods.", held("lapwing_dispatch_window_refused", "upstream, reason", "{{upstream}}: {{reason}}"), held("lapwing_dispatch_ejected", "upstream", "{{upstream}}: left alone")),
+        lines("Speed by upstream", "Is one slower than the others? 1 is the mean of all.", Query(gauge("lapwing_dispatch_speed_ratio", "upstream", scope=POD, how="avg"), "{{upstream}}")),
+    ]
+    rows = [("Per unit", per_unit), ("Cost classes", classes), ("Batches", batches), ("Dispatch", dispatch)]
     return Dashboard("work", "Work", "What a unit of work costs, and what requests of each size cost.", BASE, rows)

@@ -209,6 +209,7 @@ fn kind_of(node: &Json) -> String {
         _ if kind.contains('`') => kind,
         _ if kind.starts_with("list of ") => kind.replacen("list of", "lists of", 1),
         Some(stem) => format!("{stem}a"),
+        None if kind.ends_with('s') => format!("{kind}es"),
         None => format!("{kind}s"),
     };
     if value["items"].is_object() {

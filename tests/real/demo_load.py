@@ -2,7 +2,7 @@
 
 `ranker`: FastAPI with ONNX Runtime, two shadow targets, budgets, a quota, a declared optimum, and models that Lapwing serves itself.
 `writer`: vLLM replayed from its source, streams of tokens. `batcher`: TensorFlow Serving likewise, polled.
-`talker`: connections that upgrade, and a model whose server reports nothing.
+`talker`: connections that upgrade, and a model whose server reports nothing. All but the ranker observe what a queue would bring.
 """
 
 import json
@@ -39,6 +39,7 @@ engine:
   listen: 127.0.0.1:{port}
   max_body: 64KiB
 """
+QUEUE = {"LAPWING_DISPATCH__MODE": "observe"}
 CHAT = {"model": "org/model", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 6}
 UPGRADE = b"GET /canned/upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
@@ -92,7 +93,7 @@ class Fleet:
 
     def replayed(self, start_lapwing, make, page=None):
         port = free_port()
-        env = {**NO_SPANS, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s", "LAPWING_ATTRIBUTION__POLL": f"http://127.0.0.1:{port}{page}" if page else "auto"}
+        env = {**NO_SPANS, **QUEUE, "LAPWING_ATTRIBUTION__POLL_INTERVAL": "1s", "LAPWING_ATTRIBUTION__POLL": f"http://127.0.0.1:{port}{page}" if page else "auto"}
         lapwing = start_lapwing(f"http://127.0.0.1:{port}", env=env)
         self.parts.append(make(Ports(port, lapwing.otlp_grpc)))
         return lapwing
@@ -109,7 +110,7 @@ class Fleet:
             part.__enter__()
         raw = self.parts[0]
         raw.canned["upgrade"] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        self.talker = self.start_lapwing(raw.url, env=NO_SPANS)
+        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUE})
         wait_listening(self.engine, 60)
         wait_for(self.ranker.is_ready, 60, "the engine's models are ready")
         self.over, self.faults = threading.Event(), []

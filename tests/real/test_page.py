@@ -1,9 +1,12 @@
 """The live page in a real browser: its figures are those of `/stats`, names are text, and nothing is loaded from elsewhere."""
 
 import http.client
+import http.server
 import json
+import random
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -197,6 +200,61 @@ def test_two_hundred_series_do_not_stutter(browser, processes, binary, raw_serve
         assert spent < 250, f"{spent} ms"
 
 
+class OneByOne(http.server.BaseHTTPRequestHandler):
+    """A server that takes 2 ms, and 1 ms for each row, one request after the other: `HTTPServer` has one thread."""
+
+    def do_POST(self):
+        rows = json.loads(self.rfile.read(int(self.headers["content-length"])))["inputs"][0]["shape"][0]
+        time.sleep((2 + rows) / 1000)
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_queue_in_front_of_the_upstream_is_shown(browser, processes, binary):
+    def load(seed):
+        chance = random.Random(seed)
+        for _ in range(150):
+            rows = min(64, int(chance.lognormvariate(1.5, 1)) + 1)
+            infer(lapwing, "m", json.dumps({"inputs": [{"name": "x", "shape": [rows, 1], "datatype": "FP32", "data": [1] * rows}]}).encode())
+            time.sleep(chance.expovariate(40))
+
+    with http.server.HTTPServer(("127.0.0.1", 0), OneByOne) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        lapwing = Asked(processes, binary, f"http://127.0.0.1:{server.server_port}", dispatch__mode="observe")
+        with Page(browser, lapwing) as shown:
+            shown.until("document.querySelector('#dispatch-upstreams').textContent.includes('nothing waits: it has answered 0 requests')")
+            assert shown.page.text_content("#dispatch-state") == "It observes: requests pass as they come."
+            threads = [threading.Thread(target=load, args=(seed,)) for seed in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            known = wait_for(lambda: (queue := lapwing.json("/dispatch?format=json"))["replayed"] and queue, 60, "what the queue would bring is known")
+            assert known["upstreams"][0]["slots"] == 1, known
+            shown.until("!document.querySelector('#replay-panel').hidden")
+            rows = shown.page.evaluate("() => [...document.querySelectorAll('#replay tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+            assert [row[0] for row in rows] == ["mean", "p99", "p99 of the small half", "p99 of the largest twentieth"]
+            known = lapwing.json("/dispatch?format=json")["replayed"]
+            assert rows[2][1:3] == [as_shown(known[side]["small_p99_ns"]) for side in ("without", "with")]
+            (upstream,) = shown.page.evaluate("() => [...document.querySelectorAll('#dispatch-upstreams tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+            assert upstream[1] == "1", upstream
+            (row,) = shown.page.evaluate("() => [...document.querySelectorAll('#dispatch-classes tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+            assert row[:2] == ["other", "0"], row
+            assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth") and shown.faults == []
+        server.shutdown()
+
+
+def test_without_a_queue_there_is_no_panel_for_it(browser, lapwing):
+    with Page(browser, lapwing) as shown:
+        shown.page.wait_for_selector(".waterfall")
+        assert shown.page.locator("#dispatch-panel").is_hidden()
+
+
 @pytest.mark.parametrize("width, height", [(1280, 900), (390, 844)])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_its_width(browser, lapwing, width, height, scheme):
@@ -211,6 +269,7 @@ def test_it_fits_its_width(browser, lapwing, width, height, scheme):
 DIAGNOSIS = {
     "window_seconds": 300.0,
     "missing": [{"cause": "spans_unmatched", "sentence": f"650 of 650 spans {HOSTILE}", "count": 650, "of": 650, "change": "continue traceparent"}],
+    "levers": [{"lever": "dispatch", "sentence": f"dispatch would take 31 % off {HOSTILE}", "change": "set dispatch.mode to on", "gain": 0.31, "requests": 2048, "covered_seconds": 40.0}],
     "routes": [
         {
             "route": "POST /dead", "model": "", "upstream": "http://u", "requests": 0, "p50_ns": 0, "p99_ns": 0, "budget": None,
@@ -254,6 +313,7 @@ def test_the_diagnosis_opens_with_a_click_and_stays_open(browser, lapwing):
         ]
         first = shown.page.locator("#diagnosis > *").first.text_content()
         assert first == f"missing 650 of 650 spans {HOSTILE}. continue traceparent.", "what is missing comes first"
+        assert shown.page.locator("#diagnosis .lever").text_content() == f"dispatch would take 31 % off {HOSTILE}: set dispatch.mode to on."
         evidence = shown.page.locator("#diagnosis details:nth-of-type(2) table").first
         assert not evidence.is_visible()
         shown.page.click("#diagnosis details:nth-of-type(2) summary")

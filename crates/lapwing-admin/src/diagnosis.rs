@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::inferred::{Inference, LatestInferred};
-use lapwing_diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredFigures};
+use lapwing_diagnosis::{BoundTotals, ConnectionStates, Diagnosis, DiagnosisWindow, Diagnostician, InferredFigures, LeverAdvice};
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::views::Names;
 
@@ -124,12 +124,13 @@ impl DiagnosisSurface {
     }
 }
 
-/// The routes and models of `diagnosis` that are asked for.
-pub(crate) fn chosen(diagnosis: &Diagnosis, names: &Names) -> Diagnosis {
+/// The routes and models of `diagnosis` that are asked for, with what is advised now.
+pub(crate) fn chosen(diagnosis: &Diagnosis, names: &Names, levers: Vec<LeverAdvice>) -> Diagnosis {
     let routes = diagnosis.routes.iter().filter(|one| names.take(&one.route, &one.model));
     Diagnosis {
         window_seconds: diagnosis.window_seconds,
         missing: diagnosis.missing.clone(),
+        levers,
         routes: routes.cloned().collect(),
         host: diagnosis.host,
         connections: diagnosis.connections,

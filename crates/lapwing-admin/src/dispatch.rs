@@ -6,54 +6,70 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies};
 use lapwing_dispatch::{
-    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, NoWindow, ServiceLine, WorkSeries,
+    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, NoWindow, ServiceLine, WaitingClass, WorkSeries,
 };
 use lapwing_metrics::Labels;
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DispatchView {
-    mode: DispatchMode,
+    pub(crate) mode: DispatchMode,
     /// Whether requests wait: by the settings, or by a trial.
-    is_on: bool,
+    pub(crate) is_on: bool,
     /// Whether all pass for a moment, to see how many requests upstreams work on at once.
-    is_rechecking: bool,
+    pub(crate) is_rechecking: bool,
     /// Requests that wait.
-    waiting: usize,
-    classes: Vec<DispatchClassView>,
-    upstreams: Vec<DispatchUpstreamView>,
+    pub(crate) waiting: usize,
+    /// How often an upstream was left alone because it failed several times in a row.
+    pub(crate) ejections: u64,
+    pub(crate) classes: Vec<DispatchClassView>,
+    pub(crate) upstreams: Vec<DispatchUpstreamView>,
     /// What requests take, by route and model.
     series: Vec<ServiceLineView>,
     /// What the queue would have made of the latest requests, replayed in the order in which they came and through the queue; absent until it is known
     /// what they take.
-    replayed: Option<ReplayView>,
+    pub(crate) replayed: Option<ReplayView>,
+}
+
+/// What `/stats` says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct DispatchSummary {
+    /// Whether requests wait: by the settings, or by a trial.
+    is_on: bool,
+    /// Requests that wait.
+    waiting: usize,
+    /// Requests that asked to be sent, and are at an upstream.
+    running: usize,
 }
 
 /// A class.
 #[derive(Debug, Serialize, JsonSchema)]
-struct DispatchClassView {
-    name: String,
-    /// What those who wait take, of one slot.
-    waiting_work_ns: u64,
+pub(crate) struct DispatchClassView {
+    pub(crate) name: String,
+    /// Requests of it that wait.
+    pub(crate) waiting: usize,
+    /// What those take, of one slot.
+    pub(crate) waiting_work_ns: u64,
 }
 
 /// An upstream.
 #[derive(Debug, Serialize, JsonSchema)]
-struct DispatchUpstreamView {
-    upstream: String,
+pub(crate) struct DispatchUpstreamView {
+    pub(crate) upstream: String,
     /// How many requests it works on at once; absent if that is not known.
-    slots: Option<u32>,
+    pub(crate) slots: Option<u32>,
     /// Why that is not known, so that nothing waits in front of it: `too_few_requests`, `no_waiting_seen` or `not_one_by_one`.
-    refused: Option<&'static str>,
+    pub(crate) refused: Option<&'static str>,
     /// The same in words.
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// How fast it works: 1 is the mean of all.
-    speed: f64,
+    pub(crate) speed: f64,
     /// Requests there that asked to be sent.
-    running: usize,
+    pub(crate) running: usize,
     /// Whether it is sent nothing for now, because it failed several times in a row.
-    is_ejected: bool,
+    pub(crate) is_ejected: bool,
 }
 
 /// What requests of a series take.
@@ -70,24 +86,24 @@ struct ServiceLineView {
 
 /// A replay.
 #[derive(Debug, Serialize, JsonSchema)]
-struct ReplayView {
-    requests: usize,
-    covered_ns: u64,
-    without: ReplaySideView,
-    with: ReplaySideView,
+pub(crate) struct ReplayView {
+    pub(crate) requests: usize,
+    pub(crate) covered_ns: u64,
+    pub(crate) without: ReplaySideView,
+    pub(crate) with: ReplaySideView,
     /// Requests with a deadline, by what admission would have said of them and by whether they met it.
     misses: MissesView,
 }
 
 /// Latencies of a replay.
 #[derive(Debug, Serialize, JsonSchema)]
-struct ReplaySideView {
-    mean_ns: u64,
-    p99_ns: u64,
+pub(crate) struct ReplaySideView {
+    pub(crate) mean_ns: u64,
+    pub(crate) p99_ns: u64,
     /// Of the half that asks for least.
-    small_p99_ns: u64,
+    pub(crate) small_p99_ns: u64,
     /// Of the twentieth that asks for most.
-    large_p99_ns: u64,
+    pub(crate) large_p99_ns: u64,
 }
 
 /// What admission foresees.
@@ -118,11 +134,33 @@ impl From<GhostReport> for ReplayView {
     }
 }
 
+/// What waits and runs; `None` if it is off.
+pub(crate) fn summary(dispatch: &Mutex<DispatchLearning>) -> Option<DispatchSummary> {
+    let DispatchSnapshot { is_on, state, .. } = dispatch.lock().snapshot()?;
+    Some(DispatchSummary { is_on, waiting: state.waiting, running: state.running.iter().sum() })
+}
+
+/// What the diagnosis says of it while it observes: that it would help, if the replay shows so. Where one of the upstreams batches, or it is not
+/// known how many requests it works on at once, requests for it would not wait, and nothing is advised.
+pub(crate) fn advice(dispatch: &Mutex<DispatchLearning>) -> Option<LeverAdvice> {
+    let DispatchSnapshot { config, is_on_trial, models, labels, ghost, .. } = dispatch.lock().snapshot()?;
+    let is_known = (0..labels.len()).all(|at| models.of(at).is_some_and(|one| one.slots.is_ok()));
+    let ghost = ghost.filter(|_| config.mode == DispatchMode::Observe && !is_on_trial && is_known)?;
+    let side = |side: GhostSide| ReplayedLatencies {
+        mean_ns: side.mean_ns,
+        small_p99_ns: side.small_p99_ns,
+        large_p99_ns: side.large_p99_ns,
+    };
+    LeverAdvice::dispatch(ghost.requests as u64, ghost.covered_ns, &side(ghost.without), &side(ghost.with))
+}
+
 /// What is known until now; `None` if it is off.
 pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Option<DispatchView> {
-    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost } = dispatch.lock().snapshot()?;
-    let work = |class: usize| state.work_ns.get(class).copied().unwrap_or_default();
-    let class = |(at, name): (usize, &str)| DispatchClassView { name: name.to_owned(), waiting_work_ns: work(at) };
+    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost, .. } = dispatch.lock().snapshot()?;
+    let class = |(at, name): (usize, &str)| {
+        let WaitingClass { waiting, work_ns } = state.classes.get(at).copied().unwrap_or_default();
+        DispatchClassView { name: name.to_owned(), waiting, waiting_work_ns: work_ns }
+    };
     let upstream = |(at, label)| {
         let known = models.of(at);
         let slots = known.map_or(Err(NoWindow::TooFewRequests { seen: 0, needed: 1 }), |one| one.slots);
@@ -151,6 +189,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
         is_on,
         is_rechecking: is_open,
         waiting: state.waiting,
+        ejections: state.ejections,
         classes: config.class_names().enumerate().map(class).collect(),
         upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
         series,

@@ -44,9 +44,10 @@ pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: Header
     };
     let wants_json = wants_json(format, &head);
     admin
-        .make(move |_| {
+        .make(move |surfaces| {
             let latest = surface.latest(window.unwrap_or(surface.window), Stamp::now());
-            let chosen = diagnosis::chosen(&latest, &names);
+            let levers = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::advice(dispatch)).into_iter().collect();
+            let chosen = diagnosis::chosen(&latest, &names, levers);
             if wants_json { json(&chosen) } else { Ok((TEXT, vec![(surface.words)(&chosen).into_bytes()])) }
         })
         .await

@@ -233,6 +233,7 @@ impl Diagnostician {
         let diagnosis = Diagnosis {
             window_seconds: window_ns as f64 / 1e9,
             missing: self.missing(window_ns, now),
+            levers: Vec::new(),
             routes,
             host: self.host.mean(now.as_ns().saturating_sub(window_ns) / BLOCK_NS),
             connections: None,

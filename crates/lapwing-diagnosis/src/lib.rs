@@ -55,6 +55,7 @@ mod gaps;
 mod host;
 mod inference;
 mod judgement;
+mod lever;
 mod notices;
 mod observation;
 mod outcomes;
@@ -92,6 +93,7 @@ pub use fit::{
 pub use gaps::{CertificateValidity, TelemetrySettings, TelemetrySources};
 pub use host::{HostLoad, HostReading};
 pub use inference::{InferredFigures, InferredWaiting, MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
+pub use lever::{LeverAdvice, ReplayedLatencies};
 pub use outcomes::{exceeds_share, share_interval};
 pub use report::{
     BoundVerdict, Diagnosis, Evidence, FailureVerdict, MeasuredBudget, Missing, Notice, RouteDiagnosis, RouteOutcomes, Status,

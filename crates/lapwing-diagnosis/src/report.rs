@@ -8,6 +8,7 @@ use super::capacity::CapacityEstimate;
 use super::failure_kind::FailureKind;
 use super::fit::InferredStages;
 use super::host::HostLoad;
+use super::lever::LeverAdvice;
 use super::tcp::ConnectionStates;
 use super::telemetry_gap::TelemetryGap;
 
@@ -19,6 +20,9 @@ pub struct Diagnosis {
     /// What does not arrive, or cannot be read, so that figures lack it; the most that is missing first.
     #[serde(default)]
     pub missing: Vec<TelemetryGap>,
+    /// Levers that are not on, and would help.
+    #[serde(default)]
+    pub levers: Vec<LeverAdvice>,
     /// Each series: those that fail first, then the one that lost most time.
     pub routes: Vec<RouteDiagnosis>,
     /// How busy the machine's processors were; `None` where the kernel does not say it.

@@ -59,6 +59,11 @@ impl Lane {
         self.work_ns
     }
 
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.by_due.len()
+    }
+
     /// Whether somebody waits whom nobody can overtake any more: who comes from now on is due later.
     pub(crate) fn is_settled(&self, now: Stamp) -> bool {
         self.by_due.first_key_value().is_some_and(|((due, _), _)| *due <= now)

@@ -48,6 +48,8 @@ pub struct DispatchSnapshot {
     pub config: Arc<Config>,
     /// Whether requests wait: by the settings, or a trial.
     pub is_on: bool,
+    /// Whether a trial turns it on and off.
+    pub is_on_trial: bool,
     /// Whether the queue is open to see how many requests upstreams work on at once.
     pub is_open: bool,
     /// What requests take, and how many upstreams work on at once.
@@ -146,6 +148,7 @@ impl DispatchLearning {
         self.is_learning().then(|| DispatchSnapshot {
             config: self.applied.clone(),
             is_on: self.is_on(),
+            is_on_trial: self.lever.is_turned(),
             is_open: self.is_open,
             models: self.models.clone(),
             labels: self.labels.clone(),

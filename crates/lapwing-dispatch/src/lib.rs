@@ -44,7 +44,7 @@ pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
 pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};
 pub use learn::{Departure, ServiceLearner};
 pub use learning::{DispatchLearning, DispatchSnapshot};
-pub use plane::{DispatchPlane, DispatchState};
+pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
 pub use upstreams::{RunEnd, RunId, UpstreamSet};

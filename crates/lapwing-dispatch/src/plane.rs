@@ -25,14 +25,23 @@ pub struct DispatchPlane {
 pub struct DispatchState {
     /// Requests that wait.
     pub waiting: usize,
-    /// What those of each class take, in nanoseconds of one slot.
-    pub work_ns: Vec<u64>,
+    /// Those of each class, by its place; a last class without any may be missing.
+    pub classes: Vec<WaitingClass>,
     /// Requests at each upstream, as far as they were counted.
     pub running: Vec<usize>,
     /// Upstreams that are sent nothing for now, because they failed.
     pub ejected: UpstreamSet,
     /// How often an upstream was.
     pub ejections: u64,
+}
+
+/// Those of a class who wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingClass {
+    /// How many there are.
+    pub waiting: usize,
+    /// What they take, in nanoseconds of one slot.
+    pub work_ns: u64,
 }
 
 impl DispatchPlane {
@@ -64,15 +73,16 @@ impl DispatchPlane {
         let mut state = DispatchState {
             waiting: queue.waiting(),
             running: queue.running().collect(),
-            work_ns: Vec::new(),
+            classes: Vec::new(),
             ejected: queue.ejected(Stamp::now()),
             ejections: queue.ejections(),
         };
-        for (class, work_ns) in queue.waiting_work() {
-            if state.work_ns.len() <= class {
-                state.work_ns.resize(class + 1, 0);
+        for (class, waiting, work_ns) in queue.waiting_by_class() {
+            if state.classes.len() <= class {
+                state.classes.resize(class + 1, WaitingClass::default());
             }
-            state.work_ns[class] += work_ns;
+            state.classes[class].waiting += waiting;
+            state.classes[class].work_ns += work_ns;
         }
         state
     }

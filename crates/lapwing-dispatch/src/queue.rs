@@ -114,9 +114,9 @@ impl<W: Debug> DispatchQueue<W> {
         self.waiting
     }
 
-    /// What those who wait take, in nanoseconds of one slot, by class.
-    pub fn waiting_work(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.lanes.iter().map(|lane| (lane.class, lane.work_ns()))
+    /// How many wait and what they take, in nanoseconds of one slot, by class; a class may come several times.
+    pub fn waiting_by_class(&self) -> impl Iterator<Item = (usize, usize, u64)> {
+        self.lanes.iter().map(|lane| (lane.class, lane.waiting(), lane.work_ns()))
     }
 
     /// How many requests are at each upstream.

@@ -102,6 +102,7 @@ async function slowly(signal) {
       }
     }
     await diagnose();
+    showDispatch(await (await ask("dispatch?format=json", "application/json")).json());
     for (const [name, none] of Object.entries(REPORTS)) {
       const report = await (await ask(name, "text/plain")).text();
       at(`${name}-panel`).hidden = report.startsWith(none);
@@ -112,20 +113,30 @@ async function slowly(signal) {
   }
 }
 
+// The queue in front of the upstreams; `null` while it is off.
+function showDispatch(queue) {
+  at("dispatch-panel").hidden = !queue;
+  if (!queue) return;
+  at("dispatch-state").textContent = dispatchState(queue);
+  replace("dispatch-classes", waitingTable(queue));
+  replace("dispatch-upstreams", slotsTable(queue));
+  panel("replay", queue.replayed, () => replayTable(queue.replayed));
+}
+
 // The first routes of the diagnosis. What is open stays open.
 async function diagnose() {
   if (page.isUndiagnosed) return;
-  let routes, missing;
+  let routes, missing, levers;
   try {
-    ({ routes, missing = [] } = await (await ask("diagnosis?format=json", "application/json")).json());
+    ({ routes, missing = [], levers = [] } = await (await ask("diagnosis?format=json", "application/json")).json());
   } catch (error) {
     if (error.status !== 404) throw error;
     page.isUndiagnosed = true;
     return;
   }
   const open = new Set([...at("diagnosis").children].filter((one) => one.open).map((one) => one.dataset.key));
-  at("diagnosis-panel").hidden = !routes.length && !missing.length;
-  replace("diagnosis", ...missing.map(missingOf), ...routes.slice(0, MOST_DIAGNOSED).map((route) => diagnosisOf(route, key(route), open.has(key(route)))));
+  at("diagnosis-panel").hidden = !routes.length && !missing.length && !levers.length;
+  replace("diagnosis", ...missing.map(missingOf), ...levers.map(leverOf), ...routes.slice(0, MOST_DIAGNOSED).map((route) => diagnosisOf(route, key(route), open.has(key(route)))));
 }
 
 const find = (wanted) => page.latest && page.latest.series.find((series) => key(series) === wanted);

@@ -111,6 +111,33 @@ function plainTable(object) {
   return table(["", ""], Object.entries(object).filter(([, value]) => value !== null && typeof value !== "object").map(([key, value]) => [key, shown(key, value)]));
 }
 
+// Whether requests wait in front of the upstreams.
+function dispatchState({ is_on, is_rechecking, waiting }) {
+  if (!is_on) return "It observes: requests pass as they come.";
+  return is_rechecking ? "It is on; for a moment all pass, to see how many requests upstreams work on at once." : `It is on; ${count(waiting)} waiting.`;
+}
+
+function waitingTable({ classes }) {
+  return table(["class", "waiting", "work"], classes.map((of) => [of.name, count(of.waiting), time(of.waiting_work_ns)]));
+}
+
+// The slots of each upstream, or why nothing waits in front of it.
+function slotsTable({ upstreams }) {
+  const why = (of) => make("span", { class: "why" }, `nothing waits: ${of.reason}`);
+  const running = (of) => (of.is_ejected ? make("span", { class: "bad" }, "left alone") : count(of.running));
+  return table(["upstream", "slots", "running", "speed"], upstreams.map((of) => [of.upstream, of.slots ?? why(of), running(of), three(of.speed)]));
+}
+
+// What requests took as they came, and what they would take through the queue.
+function replayTable({ requests, covered_ns, without, with: queued }) {
+  const names = { mean_ns: "mean", p99_ns: "p99", small_p99_ns: "p99 of the small half", large_p99_ns: "p99 of the largest twentieth" };
+  const rows = Object.entries(names).map(([key, name]) => {
+    const change = without[key] ? Math.round(100 * (queued[key] / without[key] - 1)) : 0;
+    return [name, time(without[key]), time(queued[key]), `${change > 0 ? "+" : ""}${change} %`];
+  });
+  return table([`${count(requests)} requests of ${time(covered_ns)}`, "as they came", "queued", ""], rows);
+}
+
 const STATUSES = { healthy: "healthy", failing: "failing", over_budget: "over budget", slow_tail: "slow tail (no budget)", not_enough_evidence: "not enough evidence" };
 const MEASURES = { seconds: (value) => time(1e9 * value), ratio: (value) => (value >= 0 && value <= 1 ? percent(value) : `${three(value)}×`) };
 
@@ -147,6 +174,9 @@ function outcomesTable(series) {
 
 // What does not arrive, with the one change that brings it.
 const missingOf = ({ sentence, change }) => make("p", { class: "missing" }, make("strong", {}, "missing"), ` ${sentence}. `, make("span", { class: "said" }, `${change}.`));
+
+// What would help, with what turns it on.
+const leverOf = ({ sentence, change }) => make("p", { class: "lever" }, `${sentence}: `, make("span", { class: "said" }, `${change}.`));
 
 const bound = (verdict) => `${verdict.bound.replaceAll("_", "-")}-bound`;
 

@@ -8,6 +8,7 @@ use opentelemetry_proto::tonic::metrics::v1::Metric;
 
 use self::otlp::OtlpEncoder;
 use super::diagnosis::DiagnosisSurface;
+use super::dispatch::{self as queue, DispatchView};
 use super::inferred::InferredSeries;
 use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_metrics::Counter;
@@ -17,6 +18,7 @@ use lapwing_shadow::split::SplitStatus;
 use lapwing_shadow::switchback::TrialStatus;
 
 mod diagnosis;
+mod dispatch;
 mod inferred;
 mod otlp;
 mod shadow;
@@ -65,6 +67,7 @@ struct AdminFamilies {
     upstreams: Vec<UpstreamState>,
     split: Option<SplitStatus>,
     trial: Option<TrialStatus>,
+    dispatch: Option<DispatchView>,
     inferred: Option<InferredSeries>,
     /// Requests in flight.
     in_flight: u64,
@@ -80,6 +83,7 @@ impl AdminFamilies {
             upstreams: (surfaces.upstreams)(),
             split: surfaces.split.as_ref().map(|split| split.lock().status()),
             trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
+            dispatch: surfaces.dispatch.as_ref().and_then(|dispatch| queue::view(dispatch, &labels)),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
             in_flight: surfaces.counters.get(Counter::InFlight),
@@ -105,7 +109,10 @@ impl Extras for AdminFamilies {
         if let Some(split) = &self.split {
             split::encode(split, encoder)?;
         }
-        self.trial.as_ref().map_or(Ok(()), |trial| trials::encode(trial, encoder))
+        if let Some(trial) = &self.trial {
+            trials::encode(trial, encoder)?;
+        }
+        self.dispatch.as_ref().map_or(Ok(()), |view| dispatch::encode(view, encoder))
     }
 }
 

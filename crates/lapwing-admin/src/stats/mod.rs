@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 
 use self::debt::DebtView;
+use super::dispatch::{self, DispatchSummary};
 use super::hosted::Engine;
 use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_diagnosis::InferredStages;
@@ -16,7 +17,7 @@ pub(crate) use debt::{SeriesDebt, debts};
 /// A series with what is inferred of it, and its debt.
 pub(crate) type Series = SeriesView<InferredStages, DebtView>;
 /// The document.
-pub(crate) type Stats = StatsView<Series, Engine, UpstreamState>;
+pub(crate) type Stats = StatsView<Series, Engine, UpstreamState, DispatchSummary>;
 
 /// The series of copies, since the start, as `/stats` has those of clients.
 pub(crate) fn series_of_copies(registry: &Mutex<Registry>, upstream: &str) -> Vec<Series> {
@@ -44,5 +45,7 @@ pub(crate) fn stats(surfaces: &Surfaces, window: Window, names: &Names) -> Stats
     let series = series.into_iter().flatten().collect();
     let Surfaces { registry, counters, limits, started, .. } = surfaces;
     let engine = Engine::of(&surfaces.engine);
-    StatsView::of(registry, counters, *limits.load(), *started, window, series, engine).with_upstreams((surfaces.upstreams)())
+    let stats = StatsView::of(registry, counters, *limits.load(), *started, window, series, engine);
+    let dispatch = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::summary(dispatch));
+    stats.with_upstreams((surfaces.upstreams)()).with_dispatch(dispatch)
 }

@@ -277,5 +277,7 @@ pub(crate) fn busy() -> Surfaces {
     };
     let diagnosis = Some(diagnosis(excess(&surfaces)).with_inference(inference));
     let (split, trials) = (Some(super::split::one_split(&surfaces)), Some(super::trials::one_trial(4)));
-    Surfaces { shadow, diagnosis, split, trials, ..surfaces }
+    let labels = surfaces.registry.lock().labels().clone();
+    let dispatch = Some(super::dispatch::one_queue("observe", false, &labels));
+    Surfaces { shadow, diagnosis, split, trials, dispatch, ..surfaces }
 }

@@ -2,6 +2,7 @@
 
 mod debt;
 mod diagnosis;
+mod dispatch;
 pub(crate) mod fixture;
 mod openapi;
 mod otlp;

@@ -3,8 +3,8 @@
 use super::words::ROUTES;
 use super::*;
 use lapwing_diagnosis::{
-    BoundVerdict, Cause, Evidence, FailureKind, FailureVerdict, GapCause, HostLoad, LatencyBound, MeasuredBudget, Missing,
-    RouteDiagnosis, RouteOutcomes, TailShare, TelemetryGap,
+    BoundVerdict, Cause, Evidence, FailureKind, FailureVerdict, GapCause, HostLoad, LatencyBound, LeverAdvice, MeasuredBudget,
+    Missing, RouteDiagnosis, RouteOutcomes, TailShare, TelemetryGap,
 };
 
 fn verdict() -> BoundVerdict {
@@ -135,10 +135,25 @@ fn what_is_missing_and_how_requests_end_come_first() {
         change: "continue traceparent".to_owned(),
     };
     let host = HostLoad { busy_share: 0.5, steal_share: 0.0, pressure_share: None };
-    let text = words(&Diagnosis { missing: vec![gap], host: Some(host), ..all(vec![route, of(Status::SlowTail, 9)]) });
+    let lever = LeverAdvice {
+        lever: "dispatch".to_owned(),
+        sentence: "dispatch would take 31 % off\u{202e}".to_owned(),
+        change: "set dispatch.mode to on".to_owned(),
+        gain: 0.31,
+        requests: 2_048,
+        covered_seconds: 40.0,
+    };
+    let text = words(&Diagnosis {
+        missing: vec![gap],
+        levers: vec![lever],
+        host: Some(host),
+        ..all(vec![route, of(Status::SlowTail, 9)])
+    });
     let expected = "\
 missing: 650 of 650 spans
   change: continue traceparent
+
+dispatch would take 31 % off\\u{202e}: set dispatch.mode to on
 
 GET /x (): failing
   ! it fails: 4 of 4; the latest 2.00 s ago

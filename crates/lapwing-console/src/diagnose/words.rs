@@ -7,8 +7,8 @@ use crate::printable::printable;
 use crate::table::series_title;
 use crate::units::{duration, percent};
 use lapwing_diagnosis::{
-    BoundVerdict, Diagnosis, Evidence, FailureVerdict, FittedValue, HostLoad, InferredStages, Missing, Notice, RouteDiagnosis,
-    RouteOutcomes, Status, TailShare, TcpState, TelemetryGap,
+    BoundVerdict, Diagnosis, Evidence, FailureVerdict, FittedValue, HostLoad, InferredStages, LeverAdvice, Missing, Notice,
+    RouteDiagnosis, RouteOutcomes, Status, TailShare, TcpState, TelemetryGap,
 };
 
 /// The most routes; the ones that lost most time come first.
@@ -28,6 +28,7 @@ pub fn words(diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     let window = duration(diagnosis.window_seconds * 1e9);
     missing(&mut out, &diagnosis.missing);
+    levers(&mut out, &diagnosis.levers);
     if diagnosis.routes.is_empty() {
         let _ = writeln!(out, "not enough evidence: no request of this kind in the last {window}");
     }
@@ -58,6 +59,16 @@ fn missing(out: &mut String, missing: &[TelemetryGap]) {
         let _ = writeln!(out, "  change: {}", printable(change, SENTENCE));
     }
     if !missing.is_empty() {
+        out.push('\n');
+    }
+}
+
+/// What would help, whatever the routes.
+fn levers(out: &mut String, levers: &[LeverAdvice]) {
+    for LeverAdvice { sentence, change, .. } in levers.iter().take(ENTRIES) {
+        let _ = writeln!(out, "{}: {}", printable(sentence, SENTENCE), printable(change, SENTENCE));
+    }
+    if !levers.is_empty() {
         out.push('\n');
     }
 }

@@ -19,6 +19,19 @@ pub struct Stats {
     /// Its series.
     pub series: Vec<Series>,
     pub(crate) profiler: ProfilerHealth,
+    /// The queue in front of the upstreams, unless it is off.
+    pub(crate) dispatch: Option<WaitingRequests>,
+}
+
+/// What waits in front of the upstreams.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct WaitingRequests {
+    /// Whether requests wait; else it is only observed what that would bring.
+    pub(crate) is_on: bool,
+    pub(crate) waiting: u64,
+    /// Requests that asked to be sent, and are at an upstream.
+    pub(crate) running: u64,
 }
 
 /// What Lapwing says about itself.

@@ -14,6 +14,8 @@ use form_urlencoded::Serializer;
 pub use self::answer::Figures;
 pub use self::answer::Series;
 pub use self::answer::Stats;
+#[cfg(feature = "top")]
+pub(crate) use self::answer::WaitingRequests;
 pub use self::line::figures_line;
 pub use self::line::{errors, stages_by_share};
 use super::admin_client::{AdminArgs, UNAVAILABLE, block_on};

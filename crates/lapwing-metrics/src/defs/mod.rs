@@ -176,6 +176,22 @@ families! {
         "Blocks that are over: on, off, or not compared as most requests failed (failed).";
     TRIAL_REQUESTS: Counter "lapwing_trial_requests" None, ["lever", "side"],
         "Requests of a trial: on, off, or not counted, in a block's beginning (dropped) or longer than it (outlasting).";
+    DISPATCH_ON: Gauge "lapwing_dispatch_on" None, [],
+        "Whether requests wait in front of the upstreams, by dispatch.mode or a trial: 1, or 0 where what the queue would bring is only observed.";
+    DISPATCH_WAITING: Gauge "lapwing_dispatch_waiting" None, ["class"],
+        "Requests that wait in front of the upstreams, by class of dispatch.";
+    DISPATCH_WAITING_WORK: Gauge "lapwing_dispatch_waiting_work_seconds" Some("seconds"), ["class"],
+        "What they are expected to take of one slot, all together.";
+    DISPATCH_SLOTS: Gauge "lapwing_dispatch_slots" None, ["upstream"],
+        "How many requests an upstream works on at once, as found out or by dispatch.slots; absent where that is not known.";
+    DISPATCH_WINDOW_REFUSED: Gauge "lapwing_dispatch_window_refused" None, ["upstream", "reason"],
+        "Always 1; an upstream in front of which nothing waits, by why: too_few_requests, no_waiting_seen or not_one_by_one (it batches, or all that are in it share something).";
+    DISPATCH_SPEED: Gauge "lapwing_dispatch_speed_ratio" Some("ratio"), ["upstream"],
+        "How fast an upstream works: 1 is the mean of all, 2 takes half the time.";
+    DISPATCH_EJECTED: Gauge "lapwing_dispatch_ejected" None, ["upstream"],
+        "Whether one of several upstreams is sent nothing for now, because it failed several times in a row: 1 or 0.";
+    DISPATCH_EJECTIONS: Counter "lapwing_dispatch_ejections" None, [],
+        "How often an upstream was left alone because it failed.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

@@ -15,14 +15,16 @@ use super::work::WorkView;
 use crate::{Counters, Distribution, HistogramScratch, Measure, Registry, Retired, SeriesSnapshot, SeriesTotals, Window, gather};
 use lapwing_ledger::{ClippedReports, Outcome, Phase, Server, Stage, Stamp};
 
-/// The document, with series of the type `S`, hosted models of the type `E`, and upstreams of the type `U`.
+/// The document, with series of the type `S`, hosted models of the type `E`, upstreams of the type `U`, and the queue in front of them of the type `D`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Stats")]
-pub struct StatsView<S = SeriesView, E = (), U = ()> {
+pub struct StatsView<S = SeriesView, E = (), U = (), D = ()> {
     window: &'static str,
     covered_ns: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     upstreams: Vec<U>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dispatch: Option<D>,
     series: Vec<S>,
     polled: Vec<PolledModel>,
     retired: RetiredSeries,
@@ -50,7 +52,7 @@ impl StatsView {
     }
 }
 
-impl<S, E, U> StatsView<S, E, U> {
+impl<S, E, U, D> StatsView<S, E, U, D> {
     /// `series` with what belongs to no series.
     #[must_use]
     pub fn of(
@@ -68,13 +70,29 @@ impl<S, E, U> StatsView<S, E, U> {
         };
         let polled = polled.into_iter().map(PolledModel::from).collect();
         let profiler = profiler(registry, counters, limits, started);
-        Self { window: window.name(), covered_ns, upstreams: Vec::new(), series, polled, retired, engine, profiler }
+        Self {
+            window: window.name(),
+            covered_ns,
+            upstreams: Vec::new(),
+            dispatch: None,
+            series,
+            polled,
+            retired,
+            engine,
+            profiler,
+        }
     }
 
     /// The same, with the state of several upstreams.
     #[must_use]
     pub fn with_upstreams(self, upstreams: Vec<U>) -> Self {
         Self { upstreams, ..self }
+    }
+
+    /// The same, with the state of the queue in front of the upstreams, if there is one.
+    #[must_use]
+    pub fn with_dispatch(self, dispatch: Option<D>) -> Self {
+        Self { dispatch, ..self }
     }
 }
 

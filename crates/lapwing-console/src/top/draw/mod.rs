@@ -1,4 +1,4 @@
-//! Draws the state: a head, the table, what the letters and keys mean, and over them the slowest requests or the help.
+//! Draws the state: a head, what waits in front of the upstreams if any may, the table, what the letters and keys mean, and over them the slowest requests or the help.
 
 mod stages;
 mod table;
@@ -13,7 +13,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use super::state::{Link, Panel, TopState};
 use crate::inferred::inferred_words;
 use crate::printable::printable;
-use crate::stats::Series;
+use crate::stats::{Series, WaitingRequests};
 use crate::units::{duration, percent};
 
 const KEYS: &str = "↑↓ choose  enter slowest  s sort  r reverse  / filter  ? help  q quit";
@@ -33,9 +33,12 @@ const HELP: &str = "\
 
 /// Draws everything; `address` is the admin address.
 pub(crate) fn view(frame: &mut Frame<'_>, state: &mut TopState, address: &str) {
-    let parts = [1, 1, 0, 1, 1].map(|lines| if lines == 0 { Constraint::Fill(1) } else { Constraint::Length(lines) });
-    let [head, link, body, legend, keys] = Layout::vertical(parts).areas(frame.area());
+    let waiting = state.stats.dispatch.map(waiting_line);
+    let parts = [1, u16::from(waiting.is_some()), 1].map(Constraint::Length).into_iter();
+    let parts = parts.chain([Constraint::Fill(1), Constraint::Length(1), Constraint::Length(1)]);
+    let [head, queue, link, body, legend, keys] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(headline(state, address)), head);
+    waiting.into_iter().for_each(|line| frame.render_widget(Paragraph::new(line), queue));
     frame.render_widget(Paragraph::new(status(state, usize::from(link.width))), link);
     table::draw(frame, state, body);
     frame.render_widget(Paragraph::new(stages::legend()), legend);
@@ -61,6 +64,15 @@ fn headline(state: &TopState, address: &str) -> Line<'static> {
         )));
     }
     Line::from(parts)
+}
+
+/// What waits in front of the upstreams, and what was sent from there.
+fn waiting_line(WaitingRequests { is_on, waiting, running }: WaitingRequests) -> Line<'static> {
+    Line::raw(if is_on {
+        format!("dispatch: {waiting} waiting, {running} running")
+    } else {
+        "dispatch observes: none waits".to_owned()
+    })
 }
 
 /// Whether Lapwing answers, else the order and the filter.

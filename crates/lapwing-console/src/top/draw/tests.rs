@@ -83,6 +83,21 @@ fn rows_have_their_figures_bars_and_history() {
 }
 
 #[test]
+fn what_waits_in_front_of_the_upstreams_has_a_line_of_its_own() {
+    let mut state = live();
+    let without = screen(&mut state, 140, 12);
+    for (queue, line) in [
+        (serde_json::json!({"is_on": true, "waiting": 12, "running": 2}), "dispatch: 12 waiting, 2 running"),
+        (serde_json::json!({"is_on": false, "waiting": 0, "running": 0}), "dispatch observes: none waits"),
+    ] {
+        state.stats.dispatch = serde_json::from_value(queue).unwrap();
+        let with = screen(&mut state, 140, 13);
+        assert_eq!((&*with[0], &*with[1]), (&*without[0], line));
+        assert_eq!(with[2..], without[1..]);
+    }
+}
+
+#[test]
 fn every_size_of_a_terminal_is_drawn() {
     for columns in [0, 1, 5, 20, 39, 60, 80, 101, 130, 250] {
         for lines in [0, 1, 2, 3, 4, 5, 6, 9, 24] {

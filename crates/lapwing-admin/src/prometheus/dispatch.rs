@@ -1,0 +1,34 @@
+//! The families of the queue in front of the upstreams, which are absent while `dispatch` is off.
+
+use std::fmt;
+
+use crate::dispatch::DispatchView;
+use lapwing_metrics::defs;
+use lapwing_metrics::exposition::{Encoder, count, family, gauge, seconds};
+
+/// What waits, and what is known of the upstreams.
+pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Result {
+    let DispatchView { classes, upstreams, .. } = view;
+    family(encoder, &defs::DISPATCH_ON, |metric| gauge(metric, vec![], u64::from(view.is_on)))?;
+    family(encoder, &defs::DISPATCH_WAITING, |metric| {
+        classes.iter().try_for_each(|one| gauge(metric, vec![("class", &*one.name)], one.waiting as u64))
+    })?;
+    family(encoder, &defs::DISPATCH_WAITING_WORK, |metric| {
+        classes.iter().try_for_each(|one| gauge(metric, vec![("class", &*one.name)], seconds(one.waiting_work_ns)))
+    })?;
+    family(encoder, &defs::DISPATCH_SLOTS, |metric| {
+        let known = upstreams.iter().filter_map(|one| Some((&*one.upstream, one.slots?)));
+        known.into_iter().try_for_each(|(name, slots)| gauge(metric, vec![("upstream", name)], u64::from(slots)))
+    })?;
+    family(encoder, &defs::DISPATCH_WINDOW_REFUSED, |metric| {
+        let refused = upstreams.iter().filter_map(|one| Some((&*one.upstream, one.refused?)));
+        refused.into_iter().try_for_each(|(name, why)| gauge(metric, vec![("upstream", name), ("reason", why)], 1))
+    })?;
+    family(encoder, &defs::DISPATCH_SPEED, |metric| {
+        upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], one.speed))
+    })?;
+    family(encoder, &defs::DISPATCH_EJECTED, |metric| {
+        upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_ejected)))
+    })?;
+    family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))
+}
