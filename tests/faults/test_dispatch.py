@@ -1,0 +1,696 @@
+"""Requests that wait in Lapwing rather than in their upstream (`dispatch`): whatever ends meanwhile, none is lost, altered or sent twice."""
+
+import json
+import signal
+import threading
+import time
+
+import pytest
+from fake import await_true
+from http2 import Client
+from one_by_one import ON, PATH, OneByOne, taught
+from test_shutdown import SLOW
+from test_upstream_faults import is_own
+from wire import LIMIT, chunk
+
+
+def ended_as(calls, *statuses):
+    assert {call.result() for call in calls} <= set(statuses), {call.tag: (call.status, call.answer) for call in calls}
+
+
+# === the window ===
+
+
+def test_an_upstream_has_what_it_works_on_and_one_more():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        up.most = 0
+        statuses = callers.load([1, 8, 2, 12, 4, 1] * 20, connections=12)
+        assert list(statuses.values()) == [200] * 120
+        assert up.most == 2, "one that it works on, and one to go on with"
+        results = callers.results()
+        assert results["queued"] > 60, results
+        callers.check(up)
+
+
+def test_nothing_waits_before_it_is_known_what_requests_take():
+    with OneByOne() as up, taught(up, is_taught=False) as (proxy, callers):
+        up.gate(False)
+        calls = [callers.call(2) for _ in range(8)]
+        assert await_true(lambda: len(up.waiting) == 8), callers.view()
+        assert callers.view()["upstreams"][0]["refused"] == "too_few_requests"
+        up.gate(True)
+        ended_as(calls, 200)
+        assert callers.results() == {"unknown": 8}
+        assert len(callers.check(up)) == 8
+        proxy.settled(ok=8)
+
+
+def test_where_it_is_off_nothing_waits_and_nothing_is_counted():
+    with OneByOne() as up, taught(up, is_taught=False, dispatch={"mode": "off"}) as (proxy, callers):
+        up.gate(False)
+        calls = [callers.call(2) for _ in range(8)]
+        assert await_true(lambda: len(up.waiting) == 8)
+        up.gate(True)
+        ended_as(calls, 200)
+        assert callers.results() == {} and callers.view() is None
+        proxy.settled(ok=8)
+
+
+def test_where_it_observes_all_pass():
+    with OneByOne() as up, taught(up, dispatch={"mode": "observe"}) as (proxy, callers):
+        up.gate(False)
+        calls = [callers.call(2) for _ in range(8)]
+        assert await_true(lambda: len(up.waiting) == 8)
+        up.gate(True)
+        ended_as(calls, 200)
+        assert callers.results() == {} and not callers.view()["is_on"]
+        callers.check(up)
+
+
+# === upstreams end ===
+
+
+def test_the_upstream_dies_with_requests_queued_and_comes_back():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = [callers.wait(work) for work in (3, 1, 8, 2, 1, 5)]
+        up.die()
+        ended_as(there, 502)
+        ended_as(queued, 502)
+        assert all(is_own(call.answer, 502, "connect_refused") for call in queued), [call.answer for call in queued]
+        assert callers.waiting() == 0 and callers.view()["upstreams"][0]["running"] == 0
+        with OneByOne(port=up.port) as again:
+            assert await_true(lambda: proxy.get("/readyz").startswith(b"ready"))
+            callers.occupy(again)
+            for work in (4, 1, 2):
+                callers.wait(work)
+            again.gate(True)
+            ended_as(callers.calls[-5:], 200)
+            came = callers.check(up, again)
+            assert not {call.tag for call in queued} & set(came)
+            proxy.settled(plain=False, ok=len(callers.sent) - 8, unreachable=6, broken=2)
+
+
+def test_one_of_three_dies_with_requests_queued_and_comes_back():
+    servers = {name: OneByOne(name) for name in "abc"}
+    with servers["a"] as a, servers["b"] as b, servers["c"] as c, taught(servers) as (proxy, callers):
+        there = callers.occupy(a, b, c)
+        assert all(server.most >= 2 for server in servers.values())
+        queued = [callers.wait(work) for work in (3, 1, 8, 2, 1, 5, 2, 4, 1)]
+        at_b = b.tags[-2:]
+        b.die()
+        assert await_true(lambda: sum(call.status is not None for call in there) == 2), "what b worked on is lost at once"
+        a.gate(True), c.gate(True)
+        ended_as(queued, 200)
+        assert {call.tag: call.result() for call in there if call.status != 200} == dict.fromkeys(at_b, 502)
+        came = callers.check(a, b, c)
+        assert {call.tag for call in queued} <= set(came)
+        with OneByOne("b", port=b.port) as again:
+            up = 'lapwing_upstream_up{upstream="b"}'
+            assert await_true(lambda: proxy.metric(up) == 1)
+            statuses = callers.load([4] * 60, connections=9)
+            assert set(statuses.values()) == {200}
+            assert len(again.received) >= 10, "it has its share again"
+            callers.check(a, b, c, again)
+        assert [one["running"] for one in callers.view()["upstreams"]] == [0, 0, 0]
+
+
+def test_one_of_two_is_never_there():
+    """Whom nobody answers gets nothing, and holds nobody up."""
+    with OneByOne("a") as a, OneByOne("b") as b, taught({"a": a, "b": b}) as (proxy, callers):
+        b.die()
+        statuses = callers.load([1, 4, 2, 8] * 10, connections=8)
+        # on what was a kept connection, a request may meet the end of it
+        assert list(statuses.values()).count(200) >= 38, statuses
+        assert set(statuses.values()) <= {200, 502}
+        callers.check(a, b)
+        assert [one["running"] for one in callers.view()["upstreams"]] == [0, 0]
+
+
+def serves_an_error(peer):
+    peer.send(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 4\r\n\r\noops")
+
+
+def resets_before_it_answers(peer):
+    peer.reset()
+
+
+def resets_amid(peer):
+    peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
+    time.sleep(0.05)
+    peer.reset()
+
+
+def cuts_its_chunks(peer):
+    peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunk(b"half"))
+    time.sleep(0.05)
+    peer.close()
+
+
+def never_begins(peer):
+    peer.closed_within(LIMIT)
+
+
+def never_ends(peer):
+    peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
+    peer.closed_within(LIMIT)
+
+
+def is_no_http(peer):
+    peer.send(b"\0\1\2\3 what\r\n\r\n")
+
+
+FAULTS = {
+    serves_an_error: 500,
+    resets_before_it_answers: 502,
+    resets_amid: 0,
+    cuts_its_chunks: 0,
+    never_begins: 504,
+    never_ends: 0,
+    is_no_http: 502,
+}
+
+
+@pytest.mark.parametrize("script", FAULTS, ids=lambda script: script.__name__)
+def test_an_upstream_that_fails_gets_the_next_request(script):
+    """What failed holds no place: with `max_wait` at a minute, the others are sent only as places are given back."""
+    limits = {"header_timeout": "1s", "idle_timeout": "1s"} if script in (never_begins, never_ends) else {}
+    with OneByOne() as up, taught(up, **limits) as (proxy, callers):
+        up.gate(False)
+        bad = [callers.call(1, tag) for tag in ("bad1", "bad2")]
+        up.instead = dict.fromkeys(["bad1", "bad2"], script)
+        assert await_true(lambda: len(up.waiting) == 2, 6), callers.view()
+        queued = [callers.wait(work) for work in (2, 1, 4, 1)]
+        up.gate(True)
+        ended_as(queued, 200)
+        ended_as(bad, FAULTS[script])
+        callers.check(up)
+        assert callers.view()["upstreams"][0]["running"] == callers.waiting() == 0
+
+
+# === clients leave ===
+
+
+@pytest.mark.parametrize("by_reset", [False, True], ids=["closes", "resets"])
+def test_clients_that_leave_while_they_wait_are_never_sent(by_reset):
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = [callers.wait(work) for work in (3, 1, 8, 2, 1, 5)]
+        leave, stay = queued[::2], queued[1::2]
+        for n, call in enumerate(leave):
+            call.leave(by_reset)
+            assert await_true(lambda n=n: callers.waiting() == 5 - n), callers.view()
+        assert sum(one["waiting_work_ns"] for one in callers.view()["classes"]) > 0
+        up.gate(True)
+        ended_as(there + stay, 200)
+        came = callers.check(up)
+        assert not {call.tag for call in leave} & set(came)
+        assert {call.tag for call in stay} <= set(came)
+        assert callers.waiting() == 0 and callers.view()["classes"][0]["waiting_work_ns"] == 0
+        assert await_true(lambda: proxy.outcomes().get("cancelled") == 3), proxy.outcomes()
+
+
+def test_all_clients_leave():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = [callers.wait(work) for work in (3, 1, 8, 2)]
+        for call in queued:
+            call.leave()
+        assert await_true(lambda: callers.waiting() == 0)
+        up.gate(True)
+        ended_as(there, 200)
+        ended_as([callers.call(2) for _ in range(4)], 200)
+        assert not {call.tag for call in queued} & set(callers.check(up))
+        assert callers.view()["upstreams"][0]["running"] == 0
+
+
+def test_a_client_that_leaves_while_it_is_served_gives_its_place_back():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = [callers.wait(work) for work in (3, 1)]
+        for call in there:
+            call.leave()
+        assert await_true(lambda: callers.waiting() == 0), callers.view()
+        up.gate(True)
+        ended_as(queued, 200)
+        callers.check(up)
+        assert callers.view()["upstreams"][0]["running"] == 0
+
+
+def ask_by_http2(client, callers, work, tag=None):
+    """A stream that asks for so much work; its number."""
+    tag, body = callers.new(work, tag)
+    extra = [("x-tag", tag), ("x-takes", "1"), ("content-type", "application/json")]
+    return tag, client.ask(PATH, "POST", body, extra=extra)
+
+
+def test_streams_that_are_reset_while_they_wait_are_never_sent_and_hold_up_no_other():
+    with OneByOne() as up, taught(up) as (proxy, callers), Client(proxy) as client:
+        there = callers.occupy(up)
+        streams = []
+        for n, work in enumerate((3, 1, 8, 2, 1, 5)):
+            streams.append(ask_by_http2(client, callers, work))
+            assert await_true(lambda n=n: callers.waiting() == n + 1), callers.view()
+        assert client.get("/x").body == b"ok", "a stream that does not wait goes past those that do"
+        leave, stay = streams[::2], streams[1::2]
+        for _, number in leave:
+            client.reset(number, 8)
+        assert await_true(lambda: callers.waiting() == 3), callers.view()
+        assert client.get("/x").body == b"ok"
+        up.gate(True)
+        for tag, number in stay:
+            stream = client.await_(number)
+            assert (stream.status, json.loads(stream.body)["id"]) == (200, tag)
+        ended_as(there, 200)
+        came = callers.check(up)
+        assert not {tag for tag, _ in leave} & set(came) and {tag for tag, _ in stay} <= set(came)
+
+
+def test_a_connection_that_ends_takes_its_waiting_streams_with_it():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        there = callers.occupy(up)
+        with Client(proxy) as client:
+            gone = [ask_by_http2(client, callers, 2)[0] for _ in range(5)]
+            assert await_true(lambda: callers.waiting() == 5)
+            stays = callers.wait(3)
+        assert await_true(lambda: callers.waiting() == 1), callers.view()
+        up.gate(True)
+        ended_as([*there, stays], 200)
+        assert not set(gone) & set(callers.check(up))
+
+
+def test_clients_that_do_not_read_their_answer_hold_no_place():
+    """The upstream has answered whole: whether the client reads it is not its matter."""
+    size = 64 * 1024
+
+    def answers_at_length(peer):
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        up.gate(False)
+        up.instead = {f"unread{n}": answers_at_length for n in range(6)}
+        unread = [callers.call(1, tag, reads=False, rcvbuf=4_096) for tag in up.instead]
+        assert await_true(lambda: len(up.waiting) == 2, 6)
+        queued = [callers.call(work) for work in (2, 1, 4)]
+        up.gate(True)
+        ended_as(queued, 200)
+        assert await_true(lambda: callers.view()["upstreams"][0]["running"] == 0)
+        ended_as(unread, 200)
+        assert all(len(call.answer.body) == size for call in unread)
+        callers.check(up)
+
+
+def test_answers_too_large_to_be_taken_do_not_stop_the_queue():
+    """Two clients that take nothing of 32 MiB each keep the upstream from ending; others wait for `max_wait` at most."""
+    size = 32 * 1024 * 1024
+
+    def answers_at_length(peer):
+        peer.sock.settimeout(25)
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+
+    with OneByOne() as up, taught(up, dispatch={"max_wait": "1s"}) as (proxy, callers):
+        up.instead = dict.fromkeys(["unread1", "unread2"], answers_at_length)
+        unread = [callers.call(1, tag, reads=False, rcvbuf=4_096) for tag in up.instead]
+        assert await_true(lambda: {"unread1", "unread2"} <= set(up.tags), 6)
+        queued = [callers.call(work) for work in (2, 1, 4)]
+        ended_as(queued, 200)
+        ended_as(unread, 200)
+        assert all(len(call.answer.body) == size for call in unread)
+        callers.check(up)
+
+
+# === reload amid ===
+
+
+@pytest.mark.parametrize("by_signal", [True, False], ids=["SIGHUP", "watched"])
+def test_off_and_on_again_amid(by_signal):
+    sections = {} if by_signal else {"config": {"watch": "1s"}}
+    with OneByOne() as up, taught(up, sections=sections) as (proxy, callers):
+        callers.occupy(up)
+        waited = [callers.wait(work) for work in (3, 1, 8, 2)]
+        proxy.reload(by_signal, dispatch={**ON, "mode": "off"})
+        assert await_true(lambda: len(up.waiting) == 6), "those who waited go, though nothing has ended"
+        passing = [callers.call(2) for _ in range(3)]
+        assert await_true(lambda: len(up.waiting) == 9), "nobody waits any more"
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        before = callers.results()
+        proxy.reload(by_signal, dispatch=ON)
+        callers.teach()
+        callers.occupy(up)
+        again = [callers.wait(work) for work in (3, 1)]
+        assert callers.results()["queued"] >= before["queued"] + 2
+        up.gate(True)
+        ended_as(waited + passing + again, 200)
+        assert len(callers.check(up)) == len(callers.sent)
+        assert callers.view()["upstreams"][0]["running"] == 0
+
+
+def test_observe_amid_lets_those_go_who_come():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        callers.occupy(up)
+        waited = [callers.wait(work) for work in (3, 1)]
+        proxy.reload(dispatch={**ON, "mode": "observe"})
+        callers.call(2)
+        assert await_true(lambda: len(up.waiting) >= 3)
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        assert callers.waiting() == 0 and {call.tag for call in waited} <= set(callers.check(up))
+
+
+CLASSES = [
+    {"name": "gold", "match": {"header": "x-tier: gold"}, "weight": 4},
+    {"name": "late", "match": {"header": "x-tier: late"}, "background": "on"},
+]
+
+
+def test_classes_change_amid():
+    with OneByOne() as up, taught(up, dispatch={"classes": CLASSES}) as (proxy, callers):
+        callers.occupy(up)
+        for tier in ("gold", "late", "none") * 2:
+            callers.wait(2, fields=f"x-tier: {tier}\r\n")
+        for classes in (CLASSES[1:], [], [{"name": "m", "match": {"model": "m"}, "weight": 7}], CLASSES):
+            proxy.reload(dispatch={**ON, "classes": classes})
+            for tier in ("gold", "late", "none"):
+                callers.wait(2, fields=f"x-tier: {tier}\r\n")
+        assert [one["name"] for one in callers.view()["classes"]] == ["gold", "late", "other"]
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        assert len(callers.check(up)) == len(callers.sent)
+        assert callers.waiting() == 0
+        assert all(one["waiting_work_ns"] == 0 for one in callers.view()["classes"])
+
+
+def test_swaps_under_load_lose_nothing():
+    with OneByOne("a") as a, OneByOne("b") as b, taught({"a": a, "b": b}) as (proxy, callers):
+        statuses = {}
+        load = threading.Thread(target=lambda: statuses.update(callers.load([1, 8, 2, 4] * 200, connections=8)), daemon=True)
+        load.start()
+        modes = ["off", "on", "observe", "on"]
+        for swap in range(8):
+            dispatch = {**ON, "mode": modes[swap % 4], "classes": CLASSES[: swap % 3], "order": ["due", "fifo"][swap % 2]}
+            proxy.reload(dispatch=dispatch)
+            time.sleep(0.1)
+        load.join()
+        assert list(statuses.values()) == [200] * 800
+        assert len(callers.check(a, b)) == len(callers.sent)
+        assert [one["running"] for one in callers.view()["upstreams"]] == [0, 0]
+
+
+# === shutdown amid ===
+
+
+def test_a_shutdown_empties_the_queue():
+    with OneByOne() as up, taught(up, drain_timeout="20s") as (proxy, callers):
+        callers.occupy(up)
+        for work in (3, 1, 8, 2, 5):
+            callers.wait(work)
+        proxy.process.send_signal(signal.SIGTERM)
+        assert await_true(lambda: not proxy.get("/readyz").startswith(b"ready"))
+        time.sleep(0.3)
+        assert all(call.status is None for call in callers.calls), "nobody is refused who has come"
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        assert proxy.process.wait(SLOW) == 0
+        assert len(callers.check(up)) == len(callers.sent)
+        assert "panicked" not in proxy.log()
+        proxy.ended_on_purpose = True
+
+
+def test_a_shutdown_that_takes_too_long_cuts_the_queue_off():
+    with OneByOne() as up, taught(up, drain_timeout="1s") as (proxy, callers):
+        callers.occupy(up)
+        queued = [callers.wait(work) for work in (3, 1, 8)]
+        proxy.process.send_signal(signal.SIGTERM)
+        assert proxy.process.wait(SLOW) == 0
+        ended_as(callers.calls, 0, 502, 503, 504)
+        assert not {call.tag for call in queued} & set(callers.check(up)), "they were not sent in a hurry"
+        assert "panicked" not in proxy.log()
+        proxy.ended_on_purpose = True
+
+
+# === bounds ===
+
+
+def test_no_more_wait_than_may():
+    with OneByOne() as up, taught(up, dispatch={"max_waiting": 3}) as (proxy, callers):
+        callers.occupy(up)
+        waiting = [callers.wait(work) for work in (3, 1, 8)]
+        full = [callers.call(2) for _ in range(2)]
+        assert await_true(lambda: {call.tag for call in full} <= set(up.tags)), "they go at once"
+        assert callers.results()["full"] == 2 and callers.waiting() == 3
+        up.gate(True)
+        ended_as(waiting + full, 200)
+        callers.check(up)
+
+
+def test_nobody_waits_longer_than_may_be():
+    with OneByOne() as up, taught(up, dispatch={"max_wait": "700ms"}) as (proxy, callers):
+        callers.occupy(up)
+        waiting = [callers.wait(work) for work in (3, 1)]
+        assert await_true(lambda: {call.tag for call in waiting} <= set(up.tags)), "they go, though nothing has ended"
+        came = {tag: at for tag, _, at in up.received}
+        assert all(came[call.tag] - call.began > 0.69 for call in waiting)
+        assert callers.overdue("max_wait") == 2 and callers.waiting() == 0
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        callers.check(up)
+        assert callers.view()["upstreams"][0]["running"] == 0
+
+
+# === what cannot be held goes as it comes ===
+
+
+def send_apart(callers, tag, fields, *pieces, pause=0.0, body=b""):
+    """Sends a request's body in pieces, as they are."""
+    callers.sent[tag] = body
+    head = f"POST {PATH} HTTP/1.1\r\nHost: m\r\nx-tag: {tag}\r\nx-takes: 1\r\ncontent-type: application/json\r\n{fields}\r\n"
+    peer = callers.proxy.client()
+    peer.send(head)
+    for piece in pieces:
+        time.sleep(pause)
+        peer.send(piece)
+    return peer
+
+
+def large(callers, tag):
+    return json.dumps({"id": tag, "inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [0.5]}], "pad": "y" * 9_000}).encode()
+
+
+def is_large(callers, tag):
+    body = large(callers, tag)
+    return send_apart(callers, tag, f"content-length: {len(body)}\r\n", body, body=body)
+
+
+def is_large_in_chunks(callers, tag):
+    body = large(callers, tag)
+    chunks = [chunk(body[at : at + 1_500]) for at in range(0, len(body), 1_500)]
+    return send_apart(callers, tag, "transfer-encoding: chunked\r\n", *chunks, b"0\r\n\r\n", pause=0.02, body=body)
+
+
+def comes_slowly(callers, tag):
+    body = large(callers, tag)[:2_000]
+    return send_apart(callers, tag, f"content-length: {len(body)}\r\n", body[:900], body[900:], pause=0.6, body=body)
+
+
+def has_an_unknown_coding(callers, tag):
+    body = b"\1\2\3" * 50
+    return send_apart(callers, tag, f"content-encoding: x-own\r\ncontent-length: {len(body)}\r\n", body, body=body)
+
+
+def expects_to_be_told_to_go_on(callers, tag):
+    body = large(callers, tag)[:1_000]
+    peer = send_apart(callers, tag, f"expect: 100-continue\r\ncontent-length: {len(body)}\r\n", body=body)
+    assert peer.head().status == 100
+    return peer.send(body)
+
+
+UNHELD = [is_large, is_large_in_chunks, comes_slowly, has_an_unknown_coding, expects_to_be_told_to_go_on]
+
+
+@pytest.mark.parametrize("send", UNHELD, ids=lambda send: send.__name__)
+def test_what_cannot_be_held_goes_untouched_and_is_counted(send):
+    with OneByOne() as up, taught(up, hold={"max_body": "4KiB", "max_time": "300ms"}) as (proxy, callers):
+        before = callers.results()
+        callers.occupy(up)
+        waits = callers.wait(2)
+        up_to_now = callers.results()
+        if send is expects_to_be_told_to_go_on:
+            peer = send(callers, "own")  # the upstream says 100 before it is its turn
+        else:
+            peer = send(callers, "own")
+        assert await_true(lambda: "own" in up.tags), "it goes past those who wait"
+        assert waits.tag not in up.tags
+        changed = {name: n - up_to_now.get(name, 0) for name, n in callers.results().items() if n != up_to_now.get(name, 0)}
+        assert changed == {"unheld": 1}, (before, changed)
+        up.gate(True)
+        assert peer.response().status == 200
+        ended_as(callers.calls, 200)
+        callers.check(up)
+
+
+def test_what_is_no_call_of_a_known_protocol_never_waits():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        callers.occupy(up)
+        callers.wait(2)
+        before = callers.results()
+        for target in ("/x", PATH.replace("infer", "ready"), "/v2/health/ready", "/metrics"):
+            assert proxy.get_path(target).body == b"ok", target
+        posted = proxy.ask("POST /unknown HTTP/1.1\r\nHost: m\r\ncontent-length: 2\r\n\r\n{}")
+        assert posted.body == b"ok"
+        assert callers.results() == before and callers.waiting() == 1
+        up.gate(True)
+        ended_as(callers.calls, 200)
+
+
+def test_what_has_no_known_work_goes_as_it_comes():
+    """Its body is no call: nobody knows what it takes. The upstream judges it."""
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        callers.occupy(up)
+        before = callers.results().get("unknown", 0)
+        odd = [callers.call(1, f"odd{n}", body=body) for n, body in enumerate((b"{}", b"not json", b'{"inputs": []}', b'{"inputs": 7'))]
+        assert await_true(lambda: {call.tag for call in odd} <= set(up.tags)), (up.tags[-6:], callers.view())
+        assert callers.results()["unknown"] == before + 4
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        callers.check(up)
+
+
+# === deadlines ===
+
+HEADER = {"deadline_header": "x-latency-budget-ms"}
+
+
+def budget(ms):
+    return f"x-latency-budget-ms: {ms}\r\n"
+
+
+def by_header(callers, ms, **options):
+    return callers.call(1, fields=budget(ms), **options)
+
+
+def by_parameter(callers, ms, **options):
+    tag = f"p{next(callers.numbers)}"
+    body = json.dumps({"id": tag, "parameters": {"timeout": ms * 1_000}, "inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [0.5]}]})
+    return callers.call(1, tag, body=body.encode(), **options)
+
+
+@pytest.mark.parametrize("ask", [by_header, by_parameter], ids=["header", "parameter"])
+def test_who_would_be_late_is_refused_at_once(ask):
+    with OneByOne() as up, taught(up, **HEADER) as (proxy, callers):
+        there = callers.occupy(up, work=20_000)  # 20 s are predicted for each
+        queued = callers.wait(1)
+        late = ask(callers, 500)
+        assert late.result() == 429 and is_own(late.answer, 429, "late"), late.answer
+        assert 1 <= int(late.answer.one("retry-after")) <= 120, late.answer
+        assert b"dispatch.reject" in late.answer.body
+        patient = ask(callers, 3_600_000)
+        assert await_true(lambda: callers.waiting() == 2), callers.view()
+        up.gate(True)
+        ended_as([*there, queued, patient], 200)
+        assert late.tag not in callers.check(up)
+        assert callers.results()["refused"] == 1
+        assert await_true(lambda: proxy.outcomes().get("shed") == 1)
+
+
+def test_the_budget_of_all_is_that_of_who_names_none():
+    with OneByOne() as up, taught(up, dispatch={"budget": "1s"}, **HEADER) as (proxy, callers):
+        callers.occupy(up, work=20_000, fields=budget(3_600_000))
+        assert callers.call(1).result() == 429
+        patient = callers.call(1, fields=budget(3_600_000))
+        assert await_true(lambda: callers.waiting() == 1)
+        up.gate(True)
+        assert patient.result() == 200
+        callers.check(up)
+
+
+def test_nobody_is_refused_where_that_is_settled():
+    with OneByOne() as up, taught(up, dispatch={"reject": "never"}, **HEADER) as (proxy, callers):
+        callers.occupy(up, work=20_000)
+        late = callers.wait(1, fields=budget(10_000))
+        up.gate(True)
+        assert late.result() == 200
+        assert "refused" not in callers.results()
+
+
+def test_who_can_no_longer_be_in_time_is_told_then_and_never_sent():
+    """All servers stand still, so it is told without any end of another request."""
+    with OneByOne() as up, taught(up, **HEADER) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = callers.wait(1)
+        dropped = callers.wait(1, fields=budget(2_500))
+        assert dropped.result() == 504 and is_own(dropped.answer, 504, "overdue"), dropped.answer
+        assert queued.status is None
+        assert callers.overdue("deadline") == 1 and callers.waiting() == 1
+        up.gate(True)
+        ended_as([*there, queued], 200)
+        assert dropped.tag not in callers.check(up)
+        assert await_true(lambda: proxy.outcomes().get("shed") == 1)
+
+
+def test_who_is_over_when_a_place_is_free_is_never_sent():
+    with OneByOne() as up, taught(up, **HEADER) as (proxy, callers):
+        there = callers.occupy(up)
+        queued = callers.wait(1)
+        dropped = callers.wait(1, fields=budget(2_500))
+        time.sleep(2.6)
+        up.gate(True)
+        assert dropped.result() == 504
+        ended_as([*there, queued], 200)
+        assert dropped.tag not in callers.check(up) and callers.overdue("deadline") == 1
+
+
+# === what is seen of it ===
+
+
+def test_what_was_waited_is_the_stage_queue_by_its_phase():
+    with OneByOne() as up, taught(up) as (proxy, callers):
+        callers.occupy(up)
+        one = callers.wait(3)
+        known = time.monotonic()
+        time.sleep(0.5)
+        opened = time.monotonic()
+        up.gate(True)
+        assert one.result() == 200
+        assert await_true(lambda: proxy.outcomes().get("ok") == len(callers.sent)), proxy.outcomes()
+        came = next(at for tag, _, at in up.received if tag == one.tag)
+        slowest = max(proxy.exchanges(), key=lambda exchange: stage(exchange, "queue"))
+        others = [e for e in proxy.exchanges() if stage(e, "queue") >= (opened - known) * 1e9]
+        assert len(others) == 1 and others[0] == slowest, others
+        assert (opened - known) * 1e9 <= stage(slowest, "queue") <= (came - one.began) * 1e9
+        assert any(part["phase"] == "dispatch" for part in phases(slowest)), slowest
+        for exchange in proxy.exchanges():
+            assert sum(s["ns"] for s in exchange["stages"]) == exchange["total_ns"], exchange
+
+
+def stage(exchange, name):
+    return sum(s["ns"] for s in exchange["stages"] if s["stage"] == name)
+
+
+def phases(exchange):
+    return exchange.get("phases", [])
+
+
+def test_counters_agree_with_what_was_sent():
+    with OneByOne() as up, taught(up, dispatch={"max_waiting": 2}, **HEADER) as (proxy, callers):
+        before, sent_before = callers.results(), len(callers.sent)
+        assert sum(before.values()) == sent_before
+        callers.occupy(up, work=20_000)
+        late = callers.call(1, fields=budget(300))
+        assert late.result() == 429
+        queued = [callers.wait(1) for _ in range(2)]
+        full = callers.call(1)
+        assert await_true(lambda: full.tag in up.tags)
+        up.gate(True)
+        ended_as([*queued, full], 200)
+        after = callers.results()
+        assert sum(after.values()) - sum(before.values()) == len(callers.sent) - sent_before == 6, (before, after)
+        assert after["refused"] == 1 and after["full"] == 1
+        assert after["queued"] - before.get("queued", 0) in (2, 3), "the one that was next may have waited for that"
+        expected = {"ok": len(callers.sent) - 1, "shed": 1}
+        assert await_true(lambda: proxy.outcomes() == expected), proxy.outcomes()
+        assert len(callers.check(up)) == len(callers.sent) - 1
+        (series,) = [one for one in proxy.stats()["series"] if one["route"].endswith(PATH.split("/")[-1]) or "infer" in one["route"]]
+        assert series["outcomes"]["ok"] == expected["ok"]
+
+
