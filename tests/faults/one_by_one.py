@@ -38,6 +38,9 @@ class OneByOne(Upstream):
     def serve(self, peer):
         while True:
             request = peer.head()
+            if request.method == "PRI":  # whether it speaks HTTP/2
+                peer.send(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+                return
             if request.one("expect"):
                 peer.send("HTTP/1.1 100 Continue\r\n\r\n")
             peer.body(request)
@@ -230,10 +233,13 @@ class Callers:
         raise AssertionError(f"not taught: {self.view()}")
 
     def occupy(self, *servers, work=1, **options):
-        """Closes the gates, and sends each server what it works on and one that is next, so that all others wait. Returns their calls."""
+        """Closes the gates, and sends each server what it works on, for so much work, and one that is next, so that all others wait. Returns their
+        calls."""
         for server in servers:
             server.gate(False)
-        calls = [self.call(work, takes=1, **options) for _ in range(2 * len(servers))]
+        calls = [self.call(work, takes=1, **options) for _ in servers]
+        assert await_true(lambda: all(len(server.waiting) == 1 for server in servers), 6), self.view()
+        calls += [self.call(1, takes=1, **options) for _ in servers]
         full = lambda: all(len(server.waiting) == 2 for server in servers)  # noqa: E731
         assert await_true(full, 6), (self.view(), [server.tags[-3:] for server in servers])
         return calls
