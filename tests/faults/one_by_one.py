@@ -61,7 +61,7 @@ class OneByOne(Upstream):
 
     @staticmethod
     def work_of(request):
-        """What it takes in units; a request whose tag ends with a mark takes none, whatever it asks for."""
+        """What it takes in units, whatever it asks for."""
         return int(request.one("x-takes") or 0)
 
     @contextlib.contextmanager
@@ -219,6 +219,8 @@ class Callers:
 
     def is_taught(self, upstreams):
         view = self.view()
+        if not view:  # it has not been told yet that it is on
+            return False
         has_line = any(one["samples"] >= 64 for one in view["series"])
         return has_line and [one["slots"] for one in view["upstreams"]] == [1] * upstreams
 

@@ -11,6 +11,12 @@ WEIGHTS = [
 TIER = "x-tier: {}\r\n"
 
 
+def assert_in_order(order, expected):
+    """Two are at the upstream at once, whose threads may read the second before the first: each may be one place off."""
+    assert sorted(order) == sorted(expected)
+    assert all(abs(order.index(tag) - at) <= 1 for at, tag in enumerate(expected)), order
+
+
 def sent_after(up, callers, count):
     """Opens the gate, and returns the tags in the order in which they went, but those of what was there already."""
     there = len(up.tags)
@@ -26,9 +32,9 @@ def sent_after(up, callers, count):
 def test_small_requests_overtake_a_large_one():
     with OneByOne() as up, taught(up) as (_, callers):
         callers.occupy(up)
-        callers.wait(8_000, "large")
+        callers.wait(8_000, "large", takes=30)
         for tag in ("small1", "small2", "small3"):
-            callers.wait(1, tag)
+            callers.wait(1, tag, takes=30)
         assert sent_after(up, callers, 4) == ["small1", "small2", "small3", "large"]
 
 
@@ -36,7 +42,7 @@ def test_the_larger_waits_longer():
     with OneByOne() as up, taught(up) as (_, callers):
         callers.occupy(up)
         for work in (60_000, 30_000, 15_000):
-            callers.wait(work, str(work))
+            callers.wait(work, str(work), takes=30)
         assert sent_after(up, callers, 3) == ["15000", "30000", "60000"]
 
 
@@ -44,14 +50,14 @@ def test_a_large_one_is_overtaken_only_by_what_comes_within_its_patience():
     """About 2 s are predicted for it, so by default it lets others pass for 4 s."""
     with OneByOne() as up, taught(up) as (_, callers):
         callers.occupy(up)
-        large = callers.wait(2_000, "large")
+        large = callers.wait(2_000, "large", takes=30)
         for tag in ("early1", "early2"):
-            callers.wait(1, tag)
+            callers.wait(1, tag, takes=30)
         waited = time.monotonic() - large.began
         assert waited < 2, f"the machine stood still for {waited} s"
         time.sleep(large.began + 7 - time.monotonic())
         for tag in ("late1", "late2"):
-            callers.wait(1, tag)
+            callers.wait(1, tag, takes=30)
         assert sent_after(up, callers, 5) == ["early1", "early2", "large", "late1", "late2"]
 
 
@@ -59,7 +65,7 @@ def test_without_patience_they_go_as_they_came():
     with OneByOne() as up, taught(up, dispatch={"patience": 0}) as (_, callers):
         callers.occupy(up)
         for work in (8_000, 1, 30_000, 2):
-            callers.wait(work, str(work))
+            callers.wait(work, str(work), takes=30)
         assert sent_after(up, callers, 4) == ["8000", "1", "30000", "2"]
 
 
@@ -67,15 +73,15 @@ def test_by_fifo_they_go_as_they_came():
     with OneByOne() as up, taught(up, dispatch={"order": "fifo"}) as (_, callers):
         callers.occupy(up)
         for work in (8_000, 1, 30_000, 2):
-            callers.wait(work, str(work))
+            callers.wait(work, str(work), takes=30)
         assert sent_after(up, callers, 4) == ["8000", "1", "30000", "2"]
 
 
 def test_equal_ones_go_as_they_came():
     with OneByOne() as up, taught(up) as (_, callers):
         callers.occupy(up)
-        tags = [callers.wait(3).tag for _ in range(8)]
-        assert sent_after(up, callers, 8) == tags
+        tags = [callers.wait(3, takes=5).tag for _ in range(8)]
+        assert_in_order(sent_after(up, callers, 8), tags)
 
 
 def test_classes_share_the_time_by_weight():
@@ -83,12 +89,11 @@ def test_classes_share_the_time_by_weight():
         callers.occupy(up)
         for n in range(12):
             for tier in "ba":
-                callers.wait(4, f"{tier}{n}", fields=TIER.format(tier))
+                callers.wait(4, f"{tier}{n}", takes=5, fields=TIER.format(tier))
         order = sent_after(up, callers, 24)
         assert 8 <= sum(tag[0] == "a" for tag in order[:12]) <= 10, order
         for tier in "ab":
-            of_tier = [tag for tag in order if tag[0] == tier]
-            assert of_tier == [f"{tier}{n}" for n in range(12)], "within a class they go as they came"
+            assert_in_order([tag for tag in order if tag[0] == tier], [f"{tier}{n}" for n in range(12)])
 
 
 def test_weights_are_of_time_and_not_of_requests():
@@ -97,9 +102,9 @@ def test_weights_are_of_time_and_not_of_requests():
     with OneByOne() as up, taught(up, dispatch={"classes": classes}) as (_, callers):
         callers.occupy(up)
         for n in range(6):
-            callers.wait(12, f"b{n}", fields=TIER.format("b"))
+            callers.wait(12, f"b{n}", takes=5, fields=TIER.format("b"))
         for n in range(20):
-            callers.wait(1, f"a{n}", fields=TIER.format("a"))
+            callers.wait(1, f"a{n}", takes=5, fields=TIER.format("a"))
         order = sent_after(up, callers, 26)
         before = [tag[0] for tag in order[: order.index("a19")]].count("b")
         assert 1 <= before <= 4, order
@@ -109,10 +114,10 @@ def test_background_classes_yield():
     classes = [{"name": "later", "match": {"header": "x-tier: later"}, "background": "on", "weight": 1_000}]
     with OneByOne() as up, taught(up, dispatch={"classes": classes}) as (_, callers):
         callers.occupy(up)
-        later = [callers.wait(1, fields=TIER.format("later")).tag for _ in range(4)]
-        now = [callers.wait(4).tag for _ in range(6)]
+        later = [callers.wait(1, takes=5, fields=TIER.format("later")).tag for _ in range(4)]
+        now = [callers.wait(4, takes=5).tag for _ in range(6)]
         assert [one["name"] for one in callers.view()["classes"]] == ["later", "other"]
-        assert sent_after(up, callers, 10) == now + later
+        assert_in_order(sent_after(up, callers, 10), now + later)
 
 
 def test_classes_by_model_route_and_size():
