@@ -26,12 +26,12 @@ BATCH = 40
 
 
 class OneByOne(Upstream):
-    """`received` are (tag, work, when) of all requests in the order in which they came whole. `instead` are scripts by tag, which answer in place of
-    the usual answer. Its `name` is in each answer."""
+    """`received` are (tag, work, when) of all requests in the order in which they came whole. `instead` are scripts by tag, and `always`
+    is one for all, which answer in place of the usual answer. Its `name` is in each answer."""
 
     def __init__(self, name="m", port=0):
         super().__init__(*[self.serve] * 2_000, port=port)
-        self.name, self.received, self.instead = name, [], {}
+        self.name, self.received, self.instead, self.always = name, [], {}, None
         self.turns, self.waiting, self.most, self.is_open, self.is_dead = threading.Condition(), collections.deque(), 0, True, False
         self.bodies = {}
 
@@ -51,7 +51,7 @@ class OneByOne(Upstream):
             with self.take_turn(tag, request) as is_alive:
                 if not is_alive:
                     return
-                script = self.instead.get(tag)
+                script = self.instead.get(tag, self.always)
                 time.sleep(UNIT_S * self.work_of(request))
             if script:
                 script(peer)

@@ -214,7 +214,7 @@ def test_a_server_that_batches_is_never_starved(behind, tmp_path):
     """`fwd` takes 8 ms a batch of up to 32 rows: a window would take most of its throughput."""
     file = tmp_path / "lapwing.yaml"
     file.write_text("dispatch: {mode: on}\n")
-    served = behind(Triton, config=file, env=NO_SPANS)
+    served = behind(Triton, otlp="otlp_http", config=file)
     lapwing, triton = served.lapwing, served.server
     batched_load(lapwing.port, 600)
     wait_for(lambda: view(lapwing)["upstreams"][0]["refused"] != "too_few_requests", 20, "it is judged")
