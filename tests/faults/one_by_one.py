@@ -234,14 +234,14 @@ class Callers:
                 return self
         raise AssertionError(f"not taught: {self.view()}")
 
-    def occupy(self, *servers, work=1, **options):
+    def occupy(self, *servers, work=1, takes=1, **options):
         """Closes the gates, and sends each server what it works on, for so much work, and one that is next, so that all others wait. Returns their
         calls."""
         for server in servers:
             server.gate(False)
-        calls = [self.call(work, takes=1, **options) for _ in servers]
+        calls = [self.call(work, takes=takes, **options) for _ in servers]
         assert await_true(lambda: all(len(server.waiting) == 1 for server in servers), 6), self.view()
-        calls += [self.call(1, takes=1, **options) for _ in servers]
+        calls += [self.call(1, takes=takes, **options) for _ in servers]
         full = lambda: all(len(server.waiting) == 2 for server in servers)  # noqa: E731
         assert await_true(full, 6), (self.view(), [server.tags[-3:] for server in servers])
         return calls

@@ -8,6 +8,8 @@ WEIGHTS = [
     {"name": "a", "match": {"header": "x-tier: a"}, "weight": 3},
     {"name": "b", "match": {"header": "x-tier: b"}, "weight": 1},
 ]
+APART = 40
+"""Requests that take so long are read one after the other by the upstream's threads, however busy the machine."""
 TIER = "x-tier: {}\r\n"
 
 
@@ -31,62 +33,62 @@ def sent_after(up, callers, count):
 
 def test_small_requests_overtake_a_large_one():
     with OneByOne() as up, taught(up) as (_, callers):
-        callers.occupy(up)
-        callers.wait(8_000, "large", takes=30)
+        callers.occupy(up, takes=APART)
+        callers.wait(8_000, "large", takes=APART)
         for tag in ("small1", "small2", "small3"):
-            callers.wait(1, tag, takes=30)
+            callers.wait(1, tag, takes=APART)
         assert sent_after(up, callers, 4) == ["small1", "small2", "small3", "large"]
 
 
 def test_the_larger_waits_longer():
     with OneByOne() as up, taught(up) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         for work in (60_000, 30_000, 15_000):
-            callers.wait(work, str(work), takes=30)
+            callers.wait(work, str(work), takes=APART)
         assert sent_after(up, callers, 3) == ["15000", "30000", "60000"]
 
 
 def test_a_large_one_is_overtaken_only_by_what_comes_within_its_patience():
     """About 2 s are predicted for it, so by default it lets others pass for 4 s."""
     with OneByOne() as up, taught(up) as (_, callers):
-        callers.occupy(up)
-        large = callers.wait(2_000, "large", takes=30)
+        callers.occupy(up, takes=APART)
+        large = callers.wait(2_000, "large", takes=APART)
         for tag in ("early1", "early2"):
-            callers.wait(1, tag, takes=30)
+            callers.wait(1, tag, takes=APART)
         waited = time.monotonic() - large.began
         assert waited < 2, f"the machine stood still for {waited} s"
         time.sleep(large.began + 7 - time.monotonic())
         for tag in ("late1", "late2"):
-            callers.wait(1, tag, takes=30)
+            callers.wait(1, tag, takes=APART)
         assert sent_after(up, callers, 5) == ["early1", "early2", "large", "late1", "late2"]
 
 
 def test_without_patience_they_go_as_they_came():
     with OneByOne() as up, taught(up, dispatch={"patience": 0}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         for work in (8_000, 1, 30_000, 2):
-            callers.wait(work, str(work), takes=30)
+            callers.wait(work, str(work), takes=APART)
         assert sent_after(up, callers, 4) == ["8000", "1", "30000", "2"]
 
 
 def test_by_fifo_they_go_as_they_came():
     with OneByOne() as up, taught(up, dispatch={"order": "fifo"}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         for work in (8_000, 1, 30_000, 2):
-            callers.wait(work, str(work), takes=30)
+            callers.wait(work, str(work), takes=APART)
         assert sent_after(up, callers, 4) == ["8000", "1", "30000", "2"]
 
 
 def test_equal_ones_go_as_they_came():
     with OneByOne() as up, taught(up) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         tags = [callers.wait(3, takes=5).tag for _ in range(8)]
         assert_in_order(sent_after(up, callers, 8), tags)
 
 
 def test_classes_share_the_time_by_weight():
     with OneByOne() as up, taught(up, dispatch={"classes": WEIGHTS}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         for n in range(12):
             for tier in "ba":
                 callers.wait(4, f"{tier}{n}", takes=5, fields=TIER.format(tier))
@@ -100,7 +102,7 @@ def test_weights_are_of_time_and_not_of_requests():
     """Of equal weight; one class asks for many small ones, the other for some that take about as long as eight of these."""
     classes = [{**one, "weight": 1} for one in WEIGHTS]
     with OneByOne() as up, taught(up, dispatch={"classes": classes}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         for n in range(6):
             callers.wait(12, f"b{n}", takes=5, fields=TIER.format("b"))
         for n in range(20):
@@ -113,7 +115,7 @@ def test_weights_are_of_time_and_not_of_requests():
 def test_background_classes_yield():
     classes = [{"name": "later", "match": {"header": "x-tier: later"}, "background": "on", "weight": 1_000}]
     with OneByOne() as up, taught(up, dispatch={"classes": classes}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         later = [callers.wait(1, takes=5, fields=TIER.format("later")).tag for _ in range(4)]
         now = [callers.wait(4, takes=5).tag for _ in range(6)]
         assert [one["name"] for one in callers.view()["classes"]] == ["later", "other"]
@@ -128,7 +130,7 @@ def test_classes_by_model_route_and_size():
         {"name": "named", "match": {"model": "m"}},
     ]
     with OneByOne() as up, taught(up, dispatch={"classes": classes}) as (_, callers):
-        callers.occupy(up)
+        callers.occupy(up, takes=APART)
         named, routed, sized, other = (lambda: [one["waiting_work_ns"] > 0 for one in callers.view()["classes"]] for _ in range(4))
         callers.wait(5)
         assert named() == [False, False, True, False]
