@@ -15,7 +15,7 @@ import time
 
 from fake import Upstream, await_true
 from sidecar import Sidecar
-from wire import LIMIT, Closed, connect
+from wire import Closed, connect
 
 PATH = "/v2/models/m/infer"
 UNIT_S = 0.001
@@ -140,6 +140,10 @@ class Call:
                 self.peer.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             self.peer.sock.shutdown(socket.SHUT_RDWR)
         self.peer.sock.close()
+
+
+def ended_as(calls, *statuses):
+    assert {call.result() for call in calls} <= set(statuses), {call.tag: (call.status, call.answer) for call in calls}
 
 
 def body_of(tag, work, **more):
@@ -277,6 +281,3 @@ def taught(server, is_taught=True, dispatch=None, **settings):
         if is_taught:
             callers.teach(len(server) if several else 1)
         yield proxy, callers
-
-
-__all__ = ["LIMIT", "ON", "PATH", "Call", "Callers", "OneByOne", "body_of", "taught"]
