@@ -40,8 +40,9 @@ def binary():
 class Sidecar:
     """A running Lapwing. `settings` are those under `proxy:`, except `drain_timeout` and `grace`; values are YAML scalars.
 
-    `metrics` are those under `metrics:`, `hold` those under `hold:`, `attribution` those under `attribution:`, `flags` further flags. With `otlp` it listens for spans too, over HTTP and gRPC, and requests wait for theirs up to
-    `grace`. `descriptors` is its RLIMIT_NOFILE, or the soft and the hard one: `64:4096`.
+    `metrics` are those under `metrics:`, `hold` those under `hold:`, `attribution` those under `attribution:`, `flags` further flags,
+    `sections` whole sections by name. The upstream is an address, or several by name. With `otlp` it listens for spans too, over HTTP and gRPC,
+    and requests wait for theirs up to `grace`. `descriptors` is its RLIMIT_NOFILE, or the soft and the hard one: `64:4096`.
     """
 
     ended_on_purpose = False
@@ -65,7 +66,7 @@ class Sidecar:
     def _start(self, settings):
         self.port, self.admin = free_port(), free_port()
         self.dir = tempfile.TemporaryDirectory(prefix="lapwing-faults-")
-        command = [binary(), "--upstream", self.url, "--listen", f"127.0.0.1:{self.port}"]
+        command = [binary(), *([] if isinstance(self.url, dict) else ["--upstream", self.url]), "--listen", f"127.0.0.1:{self.port}"]
         self.otlp_http, self.otlp_grpc = free_port(), free_port()
         command += ["--admin", f"127.0.0.1:{self.admin}"]
         command += ["--otlp-http", f"127.0.0.1:{self.otlp_http}" if self.otlp else "off"]
@@ -75,20 +76,39 @@ class Sidecar:
         if drain := settings.pop("drain_timeout", None):
             command += ["--drain-timeout", drain]
         command += settings.pop("flags", [])
-        path = pathlib.Path(self.dir.name, "lapwing.yaml")
+        self.sections = settings.pop("sections", {})
+        if isinstance(self.url, dict):
+            self.sections["upstreams"] = {name: {"url": url} for name, url in self.url.items()}
+        self.path = pathlib.Path(self.dir.name, "lapwing.yaml")
         proxy = "".join(f"  {k}: {v}\n" for k, v in settings.items())
         metrics = "".join(f"  {k}: {v}\n" for k, v in metrics.items())
         hold = "".join(f"  {k}: {v}\n" for k, v in hold.items())
         sections = (("proxy", proxy), ("metrics", metrics), ("hold", hold))
         attribution = "".join(f"  {k}: {v}\n" for k, v in attribution.items())
-        path.write_text(f"attribution:\n  grace: {grace}\n{attribution}" + "".join(f"{name}:\n{rows}" for name, rows in sections if rows))
-        command += ["--config", str(path)]
+        self.text = f"attribution:\n  grace: {grace}\n{attribution}" + "".join(f"{name}:\n{rows}" for name, rows in sections if rows)
+        self._write()
+        command += ["--config", str(self.path)]
         self.log_path = pathlib.Path(self.dir.name, "log")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LAPWING_")}  # they are settings
         with self.log_path.open("w") as log:
             if self.descriptors:
                 command = ["prlimit", f"--nofile={self.descriptors}" if ":" in str(self.descriptors) else f"--nofile={self.descriptors}:{self.descriptors}", *command]  # which becomes the command
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+    def _write(self):
+        """The file as a whole: a reader never sees a part of it."""
+        new = self.path.with_suffix(".new")
+        new.write_text(self.text + "".join(f"{name}: {json.dumps(section)}\n" for name, section in self.sections.items()))
+        new.rename(self.path)
+
+    def reload(self, by_signal=True, **sections):
+        """Replaces sections of the configuration, until they are in force."""
+        before = json.loads(self.get("/config"))["generation"]
+        self.sections.update(sections)
+        self._write()
+        if by_signal:
+            self.process.send_signal(signal.SIGHUP)
+        assert await_true(lambda: json.loads(self.get("/config"))["generation"] > before, 20), self.log()
 
     def __exit__(self, *_):
         ended = self.process.poll()

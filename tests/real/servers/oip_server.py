@@ -25,6 +25,7 @@ from fastapi.responses import JSONResponse  # noqa: E402
 threads = onnxruntime.SessionOptions()
 threads.intra_op_num_threads = threads.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession(options.model, threads, providers=["CPUExecutionProvider"])
+of_input = {one.name: np.int32 if one.type == "tensor(int32)" else np.float32 for one in session.get_inputs()}
 app = FastAPI()
 seen = []
 answers = {}
@@ -47,7 +48,7 @@ async def infer(model: str, request: Request):
     seen.append(dict(request.headers))
     began = time.perf_counter_ns()
     asked = await request.json()
-    feeds = {one["name"]: np.asarray(one["data"], np.float32).reshape(one["shape"]) for one in asked["inputs"]}
+    feeds = {one["name"]: np.asarray(one["data"], of_input[one["name"]]).reshape(one["shape"]) for one in asked["inputs"]}
     ready = time.perf_counter_ns()
     outputs = session.run(None, feeds)
     least_ms = options.forward_ms if options.only_model in (None, model) else 0.0
