@@ -1,0 +1,2 @@
+def batchers(bench, folder):
+    pass
