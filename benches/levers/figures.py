@@ -112,6 +112,8 @@ def compared(runs, base, columns):
 
 def shown(cell, column):
     form = column.form.format
+    if math.isnan(cell["value"]):
+        return "none"
     if "ratio" in cell:
         return f"{cell['ratio']:.2f}× ({cell['low']:.2f} to {cell['high']:.2f})"
     within = f" ({form(cell['low'])} to {form(cell['high'])})" if "low" in cell else ""

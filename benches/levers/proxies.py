@@ -24,10 +24,12 @@ http {
 """
 HAPROXY = """
 global
-  maxconn 16384
+  maxconn 4096
   nbthread 1
 defaults
   mode http
+  maxconn 4096
+  timeout queue %(queue)s
   timeout connect 1m
   timeout client 10m
   timeout server 10m
@@ -65,9 +67,10 @@ def nginx(upstream):
     return Filed([found("nginx"), "-p", "{folder}", "-c", "{file}"], "nginx.conf", lambda port: NGINX % {"port": port, **values})
 
 
-def haproxy(upstreams, policy):
-    servers = "\n".join(f"  server s{n} 127.0.0.1:{port} pool-purge-delay 3s" for n, port in enumerate(upstreams))
-    text = lambda port: HAPROXY % {"port": port, "policy": policy, "servers": servers}
+def haproxy(upstreams, policy, at_once=0, queue="10m"):
+    """`at_once` requests at each server, or any number; the others wait, all together and so long at most."""
+    servers = "\n".join(f"  server s{n} 127.0.0.1:{port} maxconn {at_once} pool-purge-delay 3s" for n, port in enumerate(upstreams))
+    text = lambda port: HAPROXY % {"port": port, "policy": policy, "servers": servers, "queue": queue}
     return Filed([found("haproxy"), "-db", "-f", "{file}"], "haproxy.cfg", text)
 
 
@@ -92,7 +95,7 @@ def adaptive(interval, least, window):
 
 
 def envoy(upstreams, policy="ROUND_ROBIN", filters=()):
-    """Without limits of its own."""
+    """Without limits of its own, but for those of the filters."""
     http = f"{ENVOY}.upstreams.http.v3.HttpProtocolOptions"
     route = {"match": {"prefix": "/"}, "route": {"cluster": "servers", "timeout": "0s"}}
     router = {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{ENVOY}.filters.http.router.v3.Router"}}

@@ -115,7 +115,7 @@ class Bench:
             print(f"WARNING: the load was late by more than {LATE_MS} ms: the machine is too busy for these figures.")
         for name, system in systems.items():
             if system.lapwing:
-                print(f"{name} says: {lapwing_says(system.lapwing)}")
+                print(f"{name} says: {self.lapwing_says(system.lapwing)}")
         self.results[key] = {"table": table, "late_p99_ms": late, "others": others, "said": said}
         return table
 
@@ -132,17 +132,17 @@ class Bench:
             lost = sum(answer.status != 200 for block in one.blocks.values() for answer in block)
             self.verdicts.append((f"{what}, {name}: requests not answered", lost, 0, lost == 0))
 
-
-def lapwing_says(lapwing):
-    """What became of requests, by outcome, and what dispatch counted."""
-    sums = {}
-    for series in lapwing.series():
-        for outcome, n in series["outcomes"].items():
-            sums[outcome] = sums.get(outcome, 0) + n
-    said = ", ".join(f"{outcome} {n}" for outcome, n in sums.items() if n)
-    with contextlib.suppress(SystemExit):
-        return f"{said}; /dispatch {lapwing.get('/dispatch')}"
-    return said
+    @staticmethod
+    def lapwing_says(lapwing):
+        """What became of requests, by outcome, and what dispatch counted."""
+        sums = {}
+        for series in lapwing.series():
+            for outcome, n in series["outcomes"].items():
+                sums[outcome] = sums.get(outcome, 0) + n
+        said = ", ".join(f"{outcome} {n}" for outcome, n in sums.items() if n)
+        with contextlib.suppress(SystemExit):
+            return f"{said}; /dispatch {lapwing.get('/dispatch')}"
+        return said
 
 
 def order(bench, kind):
@@ -191,6 +191,7 @@ def overload(bench, kind):
         proxied = [
             ("envoy, adaptive as documented", lambda: proxies.envoy(ports, filters=[proxies.adaptive("60s", 3, "0.1s")]), True),
             ("envoy, adaptive, tuned", lambda: proxies.envoy(ports, filters=[proxies.adaptive("30s", 1, "1s")]), True),
+            ("haproxy, 2 at once, queue for the budget", lambda: proxies.haproxy(ports, "leastconn", 2, f"{budget_ms}ms"), False),
             ("lapwing, dispatch", lambda: proxies.lapwing(options, ports, dispatch=True, deadlines=True), True),
         ]
         systems = {"direct": System(server), **bench.systems(stack, proxied)}
@@ -231,6 +232,7 @@ def placement(bench, kind, speeds):
         cost_ms = lambda units: fixed + per_unit * units
         named = [
             ("haproxy, leastconn", lambda: proxies.haproxy(ports, "leastconn"), False),
+            ("haproxy, leastconn, 2 at once", lambda: proxies.haproxy(ports, "leastconn", 2), False),
             ("envoy, ROUND_ROBIN", lambda: proxies.envoy(ports), False),
             ("envoy, LEAST_REQUEST", lambda: proxies.envoy(ports, "LEAST_REQUEST"), False),
             ("lapwing, round_robin", lambda: proxies.lapwing(options, ports, policy="round_robin"), False),

@@ -10,7 +10,10 @@ from load import message
 from parts import Child, free_port
 
 HERE = pathlib.Path(__file__).parent
-MAGIKA_FILE = "import glob, magika, os; print(glob.glob(os.path.join(os.path.dirname(magika.__file__), 'models/*/model.onnx'))[0])"
+MAGIKA_FILE = """
+import glob, importlib.util
+print(glob.glob(importlib.util.find_spec("magika").submodule_search_locations[0] + "/models/*/model.onnx")[0])
+"""
 
 
 class Kind:
