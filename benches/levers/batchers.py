@@ -77,7 +77,7 @@ def throughput(bench, stack, key, server):
     named = [("lapwing", lambda: proxies.lapwing(options, ports), False)]
     named.append(("lapwing, dispatch", lambda: proxies.lapwing(options, ports, dispatch=True), True))
     systems = {"direct": server, **bench.systems(stack, named)}
-    each, answers = options.seconds / 3, {name: [] for name in systems}
+    each, answers, others = options.seconds / 3, {name: [] for name in systems}, []
     for name, system in systems.items():
         for clients in (1, 4, options.clients) if getattr(system, "learns", False) else (options.clients,):
             load.closed_loop(system.port, clients, options.warm_up / 3, server.draw(0), server.messages)
@@ -86,9 +86,11 @@ def throughput(bench, stack, key, server):
         # the order turns, so that nobody always follows the same one
         at = turn % len(names)
         for name in names[at:] + names[:at]:
-            got = load.closed_loop(systems[name].port, options.clients, each, server.draw(turn), server.messages)
+            run = lambda: load.closed_loop(systems[name].port, options.clients, each, server.draw(turn), server.messages)
+            got, share = bench.calmly(run)
             answers[name].append(got)
-            bench.say(f"batchers, {server.name}, round {turn}, {name}: {len(got)} answers")
+            others.append(share)
+            bench.say(f"batchers, {server.name}, round {turn}, {name}: {len(got)} answers, others took {share:.0%} of the machine")
     rate = lambda got: sum(one.units for one in got if one.status == 200) / max(one.due + one.took_ms / 1e3 for one in got)
     rates = {name: [rate(got) for got in of] for name, of in answers.items()}
     rows, base = [], "lapwing"
@@ -104,6 +106,7 @@ def throughput(bench, stack, key, server):
             bench.verdicts.append(timed(f"batchers, {server.name}: {server.units}/s with dispatch to without", f"{quantile(ratios, 0.5):.3f}", "at least 0.98", quantile(ratios, 0.5) >= 0.98))
     header = ["", f"{server.units}/s", "to the base: median (least to greatest)", "p50, ms", "p99, ms", "failed"]
     figures.markdown(f"Batchers, {server.name}, {options.clients} clients, {3 * options.seeds} rounds", header, rows)
+    print(f"Other processes took up to {max(others):.0%} of the machine.")
     for name, system in systems.items():
         if getattr(system, "lapwing", None):
             print(f"{name} says: {bench.lapwing_says(system.lapwing)}", flush=True)

@@ -213,8 +213,8 @@ async def _closed_loop(port, clients, seconds, units_of, message_of):
             status, head = await client.ask(message_of[units])
             took_ms = 1e3 * (time.perf_counter() - start - begun)
             answers.append(Answer(begun, units, 0.0, took_ms, status, why(head)))
-            if status == 0:
-                await asyncio.sleep(0.01)
+            if status != 200:
+                await asyncio.sleep(0.01)  # as a client that is refused does
 
     await asyncio.gather(*(one() for _ in range(clients)))
     client.close()
