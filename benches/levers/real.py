@@ -13,7 +13,8 @@ A run in which other processes took more than a share of the machine is repeated
 - overload: the same at 1.3 times that, each request with a budget of ten times the mean cost or 100 ms. Goodput: rows answered in
   budget. Refused: an answer other than 200 within a quarter of the budget; what fails later was admitted. False refusals: see
   figures.py.
-- placement: three servers, equal, then one at half speed, at 70 %.
+- placement: three servers, equal, then one at half speed, at 70 %. There a slow server's queue grows as long as the run by turns, so
+  that round robin's figures say little but that.
 - batchers: throughput of a closed loop before Triton with dynamic batching, llama.cpp, and a scripted server that batches.
 
 Needs nginx, haproxy, Envoy (.venv), .venv-triton and .venv-llama, as tests/run installs them. Exit code 1 if a count misses its
