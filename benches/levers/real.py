@@ -24,6 +24,7 @@ bound, 3 if only a time does.
 import argparse
 import contextlib
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -163,6 +164,7 @@ class Bench:
     def bound(self, what, table, system, title, most=None, least=None, part="ratio"):
         """A verdict on a cell: not above `most`, not below `least`."""
         value = table[system][title][part] if system in table else None
+        value = None if value is not None and math.isnan(value) else value
         limit = f"at most {most}" if least is None else f"at least {least}"
         holds = None if value is None else (value <= most if least is None else value >= least)
         self.verdicts.append(timed(what, "not measured" if value is None else f"{value:.3f}", limit, holds))
