@@ -184,7 +184,8 @@ class Bench:
                 sums[outcome] = sums.get(outcome, 0) + n
         said = ", ".join(f"{outcome} {n}" for outcome, n in sums.items() if n)
         with contextlib.suppress(SystemExit):
-            said += f"; /dispatch {json.dumps(lapwing.get('/dispatch'))}"
+            if (dispatch := lapwing.get("/dispatch")) is not None:
+                said += f"; /dispatch {json.dumps(dispatch)}"
         return said
 
 
