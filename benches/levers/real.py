@@ -239,6 +239,7 @@ def overload(bench, kind):
         systems = {"direct": System(server), **bench.systems(stack, proxied)}
         answers, plans, others = bench.interleaved(f"overload, {kind.name}", systems, kind, 1.3, cost_ms, messages)
         judged = {name: {seed: figures.refused_falsely(of, budget_ms, cost_ms) for seed, of in by.items()} for name, by in answers.items()}
+        judged["simulated: in order, what fits"] = figures.known_ahead(plans, budget_ms, cost_ms)
         runs = {name: Runs(of, plans) for name, of in judged.items()}
         units = [one.units for planned in plans.values() for one in planned if one.is_measured]
         capacity = 1e3 * sum(units) / sum(map(cost_ms, units))
