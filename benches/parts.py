@@ -89,15 +89,16 @@ class Child:
 
 
 class Lapwing(Child):
-    """Lapwing in front of an upstream, with all profiling on and free ports; `config` is the text of a YAML file."""
+    """Lapwing with all profiling on and free ports, in front of an upstream or, if its port is None, of those that `config` names, the
+    text of a YAML file."""
 
     def __init__(self, binary, upstream_port, port=None, core=None, config=None, scheme="http"):
         if not os.access(binary, os.X_OK):
             raise SystemExit(f"no binary at {binary}: run cargo build --profile dist, or name one by --lapwing PATH")
         self.admin, self.otlp_grpc, self.otlp_http = free_port(), free_port(), free_port()
         port = port or free_port()
-        command = [binary, "--upstream", f"{scheme}://127.0.0.1:{upstream_port}", "--listen", f"127.0.0.1:{port}"]
-        command += ["--admin", f"127.0.0.1:{self.admin}"]
+        command = [binary, "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{self.admin}"]
+        command += ["--upstream", f"{scheme}://127.0.0.1:{upstream_port}"] if upstream_port else []
         command += ["--otlp-grpc", f"127.0.0.1:{self.otlp_grpc}", "--otlp-http", f"127.0.0.1:{self.otlp_http}"]
         if config:
             self.config = tempfile.NamedTemporaryFile("w", suffix=".yaml")

@@ -89,7 +89,6 @@ def test_the_upstream_dies_with_requests_queued_and_comes_back():
             proxy.settled(plain=False, ok=len(callers.sent) - 8, unreachable=6, broken=2)
 
 
-@pytest.mark.xfail(strict=True, reason="the queue goes on to send to an upstream that refuses connections: it is told who is away only when another request asks")
 def test_one_of_three_dies_with_requests_queued_and_comes_back():
     servers = {name: OneByOne(name) for name in "abc"}
     with servers["a"] as a, servers["b"] as b, servers["c"] as c, taught(servers) as (proxy, callers):

@@ -86,11 +86,10 @@ def expects_to_be_told_to_go_on(callers, tag):
     return peer.send(body)
 
 
-COUNTED_AS_UNKNOWN = pytest.mark.xfail(strict=True, reason="what passes a bound while its body comes is counted as `unknown`, not as `unheld`")
 UNHELD = [
     is_large,
-    pytest.param(is_large_in_chunks, marks=COUNTED_AS_UNKNOWN),
-    pytest.param(comes_slowly, marks=COUNTED_AS_UNKNOWN),
+    is_large_in_chunks,
+    comes_slowly,
     has_an_unknown_coding,
     expects_to_be_told_to_go_on,
 ]
@@ -159,10 +158,7 @@ def by_parameter(callers, ms, **options):
     return callers.call(1, tag, body=body.encode(), **options)
 
 
-NOT_READ = pytest.mark.xfail(strict=True, reason="the timeout of the Open Inference Protocol is written into the ledger only when it closes")
-
-
-@pytest.mark.parametrize("ask", [by_header, pytest.param(by_parameter, marks=NOT_READ)], ids=["header", "parameter"])
+@pytest.mark.parametrize("ask", [by_header, by_parameter], ids=["header", "parameter"])
 def test_who_would_be_late_is_refused_at_once(ask):
     with OneByOne() as up, taught(up, **HEADER) as (proxy, callers):
         there = callers.occupy(up, work=20_000)  # for which 20 s are predicted
@@ -200,7 +196,6 @@ def test_nobody_is_refused_where_that_is_settled():
         assert "refused" not in callers.results()
 
 
-@pytest.mark.xfail(strict=True, reason="who waits is looked at again only when a place is given back, or after max_wait: not at its deadline")
 def test_who_can_no_longer_be_in_time_is_told_then_and_never_sent():
     """All servers stand still, so it is told without any end of another request."""
     with OneByOne() as up, taught(up, **HEADER) as (proxy, callers):

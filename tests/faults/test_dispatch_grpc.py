@@ -164,7 +164,6 @@ def test_what_expires_while_it_waits_never_reaches_the_server():
         assert tag not in server.received
 
 
-@pytest.mark.xfail(strict=True, reason="who waits is looked at again only when a place is given back, or after max_wait: not at its deadline")
 def test_a_client_that_does_not_look_at_its_deadline_is_told_of_it():
     with Server() as server, calling(server) as (proxy, callers), Client(proxy) as client:
         there = callers.occupy(server)

@@ -66,7 +66,7 @@ pub struct Dispatch {
 impl Dispatch {
     /// Puts `config` in force.
     pub(crate) fn new(plane: &Arc<DispatchPlane>, config: &Config, lever: &LeverSwitch) -> Self {
-        plane.with(|queue| queue.apply(config.queue()));
+        plane.with(|queue, _| queue.apply(config.queue()));
         Self {
             plane: plane.clone(),
             is_on: config.mode == DispatchMode::On,
@@ -135,8 +135,7 @@ impl Dispatch {
     /// A request goes to the upstream at this place without having asked.
     #[must_use]
     pub fn pass(&self, at: usize, series: WorkSeries, work: Option<u64>) -> Dispatched {
-        let now = Stamp::now();
-        let id = self.plane.with(|queue| queue.pass(at, series, work, now));
+        let id = self.plane.with(|queue, now| queue.pass(at, series, work, now));
         Dispatched::new(self.plane.clone(), at, id)
     }
 }

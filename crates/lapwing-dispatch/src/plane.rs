@@ -52,18 +52,12 @@ impl DispatchPlane {
 
     /// Takes what is known of services.
     pub fn publish(&self, models: ServiceModels) {
-        let now = Stamp::now();
-        let away = self.away();
-        self.with(|queue| {
-            queue.note_away(away, now);
-            queue.publish(models, now);
-        });
+        self.with(|queue, now| queue.publish(models, now));
     }
 
     /// Lets everybody pass for now, or no longer.
     pub(crate) fn open(&self, is_open: bool) {
-        let now = Stamp::now();
-        self.with(|queue| queue.open(is_open, now));
+        self.with(|queue, now| queue.open(is_open, now));
     }
 
     /// What waits and runs now.
@@ -89,8 +83,7 @@ impl DispatchPlane {
 
     /// How one who waits stands; it leaves its waker if it waits on.
     pub(crate) fn poll(&self, ticket: Ticket, waker: &Waker) -> TicketState {
-        let now = Stamp::now();
-        self.with(|queue| queue.poll(ticket, now, || waker.clone()))
+        self.with(|queue, now| queue.poll(ticket, now, || waker.clone()))
     }
 
     /// Until when one waits at most.
@@ -100,22 +93,18 @@ impl DispatchPlane {
 
     /// A request asks to be sent.
     pub(crate) fn ask(&self, request: &QueueRequest) -> Ask {
-        let (now, away) = (Stamp::now(), self.away());
-        self.with(|queue| {
-            queue.note_away(away, now);
-            queue.ask(request, now)
-        })
+        self.with(|queue, now| queue.ask(request, now))
     }
 
-    fn away(&self) -> UpstreamSet {
-        (self.away.0)()
-    }
-
-    /// Does something to the queue, and wakes whom that concerns once it is done.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut DispatchQueue<Waker>) -> T) -> T {
+    /// Does something to the queue, which knows by now who is away, and wakes whom that concerns once it is done.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut DispatchQueue<Waker>, Stamp) -> T) -> T {
+        let away = (self.away.0)();
         let (done, woken) = {
             let queue = &mut *self.queue.lock();
-            (act(queue), queue.take_woken())
+            // while it is locked, so that the queue's time never goes back
+            let now = Stamp::now();
+            queue.note_away(away, now);
+            (act(queue, now), queue.take_woken())
         };
         woken.into_iter().for_each(Waker::wake);
         done

@@ -23,8 +23,8 @@ struct Waiter<W> {
     state: TicketState,
     lane: usize,
     due: Stamp,
-    /// Until when it waits at most.
-    until: Stamp,
+    /// Until when it waits at most, and what becomes of it then.
+    until: (Stamp, Overdue),
     waker: Option<W>,
 }
 
@@ -151,7 +151,7 @@ impl<W: Debug> DispatchQueue<W> {
         let sound = if sound.is_empty() { eligible } else { sound };
         // nobody waits where there is room, but maybe for the next place
         if let Some(at) = self.freest(sound, due <= now) {
-            let id = self.begin(at, predicted, now);
+            let id = self.begin(at, Some(predicted), now);
             return Ask::Go(at, id);
         }
         if self.waiting >= self.settings.max_waiting {
@@ -164,7 +164,8 @@ impl<W: Debug> DispatchQueue<W> {
             Stamp::from_ns(deadline.as_ns().saturating_sub(predicted.service_ns + predicted.q99_more_ns)).unwrap_or_default()
         });
         self.lanes[lane].push(ticket, Waiting { due, latest, deadline: asked.deadline, predicted });
-        let waiter = Waiter { state: TicketState::Waiting, lane, due, until: now.plus(self.settings.max_wait_ns), waker: None };
+        let until = self.until_at_most(asked.deadline, predicted, now);
+        let waiter = Waiter { state: TicketState::Waiting, lane, due, until, waker: None };
         self.waiters.insert(ticket, waiter);
         self.waiting += 1;
         Ask::Wait(Ticket(ticket))
@@ -173,11 +174,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// A request was sent to the upstream at this place without asking.
     pub fn pass(&mut self, at: usize, series: WorkSeries, units: Option<u64>, now: Stamp) -> RunId {
         let predicted = units.and_then(|units| self.predict(series, units));
-        let id = RunId(self.number());
-        if let Some(upstream) = self.upstreams.get_mut(at) {
-            upstream.begin(id, predicted, now);
-        }
-        id
+        self.begin(at, predicted, now)
     }
 
     /// A request has ended at its upstream, or never began there.
@@ -202,20 +199,20 @@ impl<W: Debug> DispatchQueue<W> {
         (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_ejected(now)).collect()
     }
 
-    /// Upstreams that are sent nothing that can go elsewhere: those that are ejected, and those that stand still; at most half of all.
+    /// Upstreams that are sent nothing that can go elsewhere: those that are ejected, have just failed or stand still; at most half of all.
     fn unsound(&self, now: Stamp) -> UpstreamSet {
         let ejected = self.ejected(now);
-        let stalled: UpstreamSet = (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_stalled(now)).collect();
-        let all = ejected.and(stalled);
+        let is_unsound = |one: &Upstream| one.is_stalled(now) || one.is_doubtful(now);
+        let unsound: UpstreamSet = (0..self.upstreams.len()).filter(|at| is_unsound(&self.upstreams[*at])).collect();
+        let all = ejected.and(unsound);
         if all.len() <= self.upstreams.len() / 2 { all } else { ejected }
     }
 
     /// A request goes to another upstream, because its own takes no connection.
     pub fn moved(&mut self, id: RunId, to: usize, now: Stamp) {
-        if self.upstreams.iter_mut().any(|upstream| upstream.end(id, now))
-            && let Some(upstream) = self.upstreams.get_mut(to)
-        {
-            upstream.begin(id, None, now);
+        let moved = self.upstreams.iter_mut().find_map(|upstream| upstream.take(id, now));
+        if let (Some(predicted), Some(upstream)) = (moved, self.upstreams.get_mut(to)) {
+            upstream.begin(id, predicted, now);
         }
         self.fill(now);
     }
@@ -223,8 +220,9 @@ impl<W: Debug> DispatchQueue<W> {
     /// How one who waits stands. If it waits on, `waker` wakes it, once; else its ticket is gone.
     pub fn poll(&mut self, Ticket(ticket): Ticket, now: Stamp, waker: impl FnOnce() -> W) -> TicketState {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
-        if waiter.state == TicketState::Waiting && now >= waiter.until {
-            self.overdue(ticket, Overdue::Wait);
+        let (until, why) = waiter.until;
+        if waiter.state == TicketState::Waiting && now >= until {
+            self.overdue(ticket, why);
         }
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
         let state = waiter.state;
@@ -239,7 +237,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// Until when one waits at most.
     #[must_use]
     pub fn until(&self, Ticket(ticket): Ticket) -> Option<Stamp> {
-        Some(self.waiters.get(&ticket)?.until)
+        Some(self.waiters.get(&ticket)?.until.0)
     }
 
     /// One who waits leaves.
@@ -316,7 +314,7 @@ impl<W: Debug> DispatchQueue<W> {
     fn send(&mut self, lane: usize, ticket: u64, at: usize, now: Stamp) {
         let Some(due) = self.waiters.get(&ticket).map(|waiter| waiter.due) else { return };
         let Some(one) = self.lanes[lane].remove(ticket, due) else { return };
-        let id = self.begin(at, one.predicted, now);
+        let id = self.begin(at, Some(one.predicted), now);
         self.settle(ticket, TicketState::Go(at, id));
     }
 
@@ -351,10 +349,10 @@ impl<W: Debug> DispatchQueue<W> {
         Some(best)
     }
 
-    fn begin(&mut self, at: usize, predicted: Prediction, now: Stamp) -> RunId {
+    fn begin(&mut self, at: usize, predicted: Option<Prediction>, now: Stamp) -> RunId {
         let id = RunId(self.number());
         if let Some(upstream) = self.upstreams.get_mut(at) {
-            upstream.begin(id, Some(predicted), now);
+            upstream.begin(id, predicted, now);
         }
         id
     }
@@ -375,6 +373,15 @@ impl<W: Debug> DispatchQueue<W> {
             self.lanes.push(Lane::new(class, upstreams));
             self.lanes.len() - 1
         })
+    }
+
+    /// Until when one waits at most, and what becomes of it then: nothing that can no longer be in time is sent.
+    fn until_at_most(&self, deadline: Option<Stamp>, predicted: Prediction, now: Stamp) -> (Stamp, Overdue) {
+        let wait = (now.plus(self.settings.max_wait_ns), Overdue::Wait);
+        let Some(deadline) = deadline else { return wait };
+        let needed = if self.settings.rejects { predicted.service_ns } else { 0 };
+        let in_time = Stamp::from_ns(deadline.as_ns().saturating_sub(needed).saturating_add(1)).unwrap_or_default();
+        if in_time < wait.0 { (in_time, Overdue::Deadline) } else { wait }
     }
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]

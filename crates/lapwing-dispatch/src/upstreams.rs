@@ -66,9 +66,8 @@ pub struct RunId(pub(crate) u64);
 #[derive(Clone, Copy, Debug)]
 struct Run {
     id: RunId,
-    predicted_ns: u64,
-    /// What 99 of 100 take at most, in nanoseconds.
-    limit_ns: u64,
+    /// What it takes an upstream of mean speed, if that is known.
+    predicted: Option<Prediction>,
     /// Since when the server works on it, if its slots are taken in order; `None` while it waits there.
     began: Option<Stamp>,
 }
@@ -94,6 +93,8 @@ pub(crate) struct Upstream {
     /// When a request last ended.
     ended: Stamp,
     failures: u32,
+    /// When one last failed, since the last answer.
+    failed: Option<Stamp>,
     /// Until when it is sent nothing that can go elsewhere; then one at a time, until it answers.
     ejected: Option<Stamp>,
     /// How often in a row.
@@ -116,10 +117,21 @@ const EJECT_AFTER: u32 = 5;
 /// For how long, the first time; further ones in a row as many times as long, up to [`MOST_TIMES`].
 const EJECT_NS: u64 = 5_000_000_000;
 const MOST_TIMES: u32 = 6;
+/// For so long after a failure others are preferred: until then it shows whether the upstream has gone.
+const DOUBT_NS: u64 = 100_000_000;
 
 impl Upstream {
     pub(crate) fn new() -> Self {
-        Self { slots: None, speed: 1.0, runs: VecDeque::new(), ended: Stamp::default(), failures: 0, ejected: None, times: 0 }
+        Self {
+            slots: None,
+            speed: 1.0,
+            runs: VecDeque::new(),
+            ended: Stamp::default(),
+            failures: 0,
+            failed: None,
+            ejected: None,
+            times: 0,
+        }
     }
 
     /// How many requests are there.
@@ -146,15 +158,22 @@ impl Upstream {
 
     pub(crate) fn begin(&mut self, id: RunId, predicted: Option<Prediction>, now: Stamp) {
         let began = (self.runs.len() < self.slots_or_all()).then_some(now);
-        let limit_ns = predicted.map_or(u64::MAX, |predicted| predicted.service_ns + predicted.q99_more_ns);
-        let predicted_ns = predicted.map_or(0, |predicted| predicted.service_ns);
-        self.runs.push_back(Run { id, predicted_ns, limit_ns, began });
+        self.runs.push_back(Run { id, predicted, began });
     }
 
     /// Whether nothing has ended since the oldest request took longer than 99 of 100 do.
     pub(crate) fn is_stalled(&self, now: Stamp) -> bool {
-        let oldest = self.runs.front().and_then(|run| Some(run.began?.plus(run.limit_ns)));
+        let limit = |run: &Run| {
+            let predicted = run.predicted?;
+            Some(run.began?.plus(self.takes(predicted.service_ns + predicted.q99_more_ns)))
+        };
+        let oldest = self.runs.front().and_then(limit);
         oldest.is_some_and(|limit| now > limit && self.ended < limit)
+    }
+
+    /// Whether a request has just failed there: it may be leaving, and nobody knows yet.
+    pub(crate) fn is_doubtful(&self, now: Stamp) -> bool {
+        self.failed.is_some_and(|failed| now.since(failed) < DOUBT_NS)
     }
 
     /// Whether it is sent nothing for now that can go elsewhere.
@@ -167,10 +186,10 @@ impl Upstream {
         match how {
             RunEnd::Left => return false,
             RunEnd::Answered => {
-                (self.failures, self.ejected, self.times) = (0, None, 0);
+                (self.failures, self.failed, self.ejected, self.times) = (0, None, None, 0);
                 return false;
             }
-            RunEnd::Failed => self.failures = self.failures.saturating_add(1),
+            RunEnd::Failed => (self.failures, self.failed) = (self.failures.saturating_add(1), Some(now)),
         }
         // the first that it is sent again may fail too
         if (self.failures < EJECT_AFTER && self.ejected.is_none()) || !may_eject || self.is_ejected(now) {
@@ -182,25 +201,35 @@ impl Upstream {
         true
     }
 
+    /// What it takes here, in nanoseconds, what takes an upstream of mean speed so long.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
+    fn takes(&self, ns: u64) -> u64 {
+        (ns as f64 / self.speed.max(1e-3)) as u64
+    }
+
     /// Returns whether it ran here.
     pub(crate) fn end(&mut self, id: RunId, now: Stamp) -> bool {
-        let Some(at) = self.runs.iter().position(|run| run.id == id) else { return false };
-        self.runs.remove(at);
+        self.take(id, now).is_some()
+    }
+
+    /// Takes it away, if it ran here, with what it takes, if that is known.
+    pub(crate) fn take(&mut self, id: RunId, now: Stamp) -> Option<Option<Prediction>> {
+        let at = self.runs.iter().position(|run| run.id == id)?;
+        let run = self.runs.remove(at)?;
         self.ended = now;
         let slots = self.slots_or_all();
         for run in self.runs.iter_mut().take(slots) {
             run.began.get_or_insert(now);
         }
-        true
+        Some(run.predicted)
     }
 
     /// What is left of the work that is there, in nanoseconds of one slot.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
     pub(crate) fn rest_ns(&self, now: Stamp) -> u64 {
         let of = |run: &Run| {
-            let whole = run.predicted_ns as f64 / self.speed.max(1e-3);
-            run.began.map_or(whole, |began| (whole - now.since(began) as f64).max(0.0))
+            let whole = run.predicted.map_or(0, |predicted| self.takes(predicted.service_ns));
+            run.began.map_or(whole, |began| whole.saturating_sub(now.since(began)))
         };
-        self.runs.iter().map(of).sum::<f64>() as u64
+        self.runs.iter().map(of).sum()
     }
 }

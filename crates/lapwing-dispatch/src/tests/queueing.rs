@@ -87,6 +87,7 @@ fn what_is_late_is_refused_and_what_gets_late_is_not_sent() {
     );
     let ticket = waits(queue.ask(&with(20, 10.0, 63.0), at_ms(10.0)));
     let _ = queue.poll(ticket, at_ms(10.0), || 7);
+    assert_eq!(queue.until(ticket), Some(at_ms(53.0).plus(1)), "it needs 20 ms");
     // the running one takes longer than expected
     queue.end(run, RunEnd::Answered, at_ms(54.0));
     assert_eq!(queue.take_woken(), [7]);
@@ -335,7 +336,7 @@ proptest! {
         for (_, ticket) in waiting {
             match queue.poll(ticket, at, || 0) {
                 TicketState::Go(_, id) => queue.end(id, RunEnd::Answered, at),
-                state => prop_assert_eq!(state, TicketState::Overdue(Overdue::Wait)),
+                state => prop_assert!(matches!(state, TicketState::Overdue(_)), "{:?}", state),
             }
         }
         for id in running {

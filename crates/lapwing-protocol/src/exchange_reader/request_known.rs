@@ -8,6 +8,7 @@ use crate::detect::Family;
 use crate::media::Media;
 use crate::plan::{ReadPlan, WatchedFields};
 use lapwing_compression::Codings;
+use lapwing_ledger::Deadline;
 
 /// Whether a request's body tells something that is to be known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,12 @@ impl ExchangeReader {
             return None;
         }
         this.facts.asked_work(plan, bytes)
+    }
+
+    /// How long a request may take by its body, after [`Self::asked_work`] has read that to its end.
+    #[must_use]
+    pub fn asked_deadline(&self) -> Option<Deadline> {
+        self.0.facts.timeout().deadline()
     }
 }
 

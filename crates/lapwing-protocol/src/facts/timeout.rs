@@ -33,12 +33,15 @@ impl TimeoutParameter {
         self.is_malformed
     }
 
+    /// How long the request may take, if it says so.
+    pub(crate) fn deadline(&self) -> Option<Deadline> {
+        let budget_ns = self.micros.saturating_mul(1_000);
+        (budget_ns > 0).then_some(Deadline { budget_ns, source: DeadlineSource::Parameter })
+    }
+
     /// Writes it into the ledger, unless the request's head says how long it may take.
     pub(crate) fn write(&self, ledger: &mut Ledger) {
-        if self.micros > 0 && ledger.deadline.is_none() {
-            let budget_ns = self.micros.saturating_mul(1_000);
-            ledger.deadline = Some(Deadline { budget_ns, source: DeadlineSource::Parameter });
-        }
+        ledger.deadline = ledger.deadline.or_else(|| self.deadline());
     }
 }
 

@@ -29,6 +29,13 @@ impl RequestAccount {
         });
     }
 
+    /// Notes how long the request may take by its body, after [`Self::asked_work`], unless its head says so.
+    pub(crate) fn note_asked_deadline(&self) {
+        if let Some(asked) = self.ask_reader(|reader| reader.asked_deadline()) {
+            self.write_ledger(|ledger| ledger.deadline = ledger.deadline.or(Some(asked)));
+        }
+    }
+
     /// How much the request asks for, whose body has passed to its end.
     pub(crate) fn asked_work(&self) -> Option<u64> {
         let bytes = self.stamps.request_bytes();

@@ -86,11 +86,7 @@ where
             return Either::Right(Box::pin(place_held(self.inner.clone(), choice, tracked)));
         }
         let at = placement.as_ref().map(|placement| place(placement, &mut tracked, KnownRequest::default()));
-        if let Some(dispatch) = dispatch {
-            let account = &tracked.in_flight.account;
-            account.context.counters.bump(Counter::DispatchPassedUnheld);
-            account.take_place(pass(dispatch, at.unwrap_or(0), account, None));
-        }
+        dispatch.iter().for_each(|dispatch| go_unheld(dispatch, at, &tracked.in_flight.account));
         Either::Left(self.inner.call(tracked))
     }
 }
@@ -137,12 +133,12 @@ where
         _ => None,
     };
     let known = KnownRequest { key: key.as_deref(), ..known };
-    match choice.dispatch {
-        Some(dispatch) => dispatched(&dispatch, choice.placement.as_ref(), held.tracked(), known).await?,
-        None => {
-            choice.placement.iter().for_each(|placement| {
-                place(placement, held.tracked(), known);
-            });
+    let Choice { placement, dispatch } = &choice;
+    match dispatch {
+        Some(dispatch) if held.is_whole() => dispatched(dispatch, placement.as_ref(), held.tracked(), known).await?,
+        _ => {
+            let at = placement.as_ref().map(|placement| place(placement, held.tracked(), known));
+            dispatch.iter().for_each(|dispatch| go_unheld(dispatch, at, &held.tracked().in_flight.account));
         }
     }
     held.note_queue(ObservedEvent::Dispatch);
@@ -161,6 +157,7 @@ async fn dispatched(
     if let Some(model) = known.model {
         account.count_under(model);
     }
+    account.note_asked_deadline();
     let pool = placement.and_then(|placement| placement.pool_of(&tracked.request, known));
     // where a split has chosen, only the time is left to choose
     let placed = match (placement, pool) {
@@ -204,6 +201,12 @@ async fn dispatched(
     };
     account.take_place(goes.unwrap_or_else(|| pass(dispatch, at, account, known.work)));
     Ok(())
+}
+
+/// A request that could not be held goes to the upstream at this place, or to the only one.
+fn go_unheld(dispatch: &Dispatch, at: Option<usize>, account: &RequestAccount) {
+    account.context.counters.bump(Counter::DispatchPassedUnheld);
+    account.take_place(pass(dispatch, at.unwrap_or(0), account, None));
 }
 
 /// A request goes to the upstream at this place without having asked.

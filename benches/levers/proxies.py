@@ -1,0 +1,144 @@
+"""The proxies that the levers are measured beside, each as a child process before servers on the given ports."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from parts import ROOT, Child, Lapwing, free_port
+
+ENVOY = "type.googleapis.com/envoy.extensions"
+LAPWING = "attribution: {poll: off, expect_spans: never}\n"
+"""The servers here send no spans."""
+NGINX = """
+daemon off; worker_processes 1; %(user)s pid nginx.pid; error_log stderr; worker_rlimit_nofile 65536;
+events { worker_connections 16384; }
+http {
+  access_log off; client_max_body_size 64m; client_body_buffer_size 1m; client_body_temp_path body; proxy_temp_path proxy;
+  keepalive_requests 1000000; proxy_http_version 1.1;
+  upstream servers { server 127.0.0.1:%(upstream)d; keepalive 64; keepalive_timeout 3s; keepalive_requests 1000000; }
+  server { listen 127.0.0.1:%(port)d backlog=4096;
+    location / { proxy_pass http://servers; proxy_set_header Connection ""; proxy_read_timeout 10m; proxy_connect_timeout 1m; } }
+}
+"""
+HAPROXY = """
+global
+  maxconn 4096
+  nbthread 1
+defaults
+  mode http
+  maxconn 4096
+  timeout queue %(queue)s
+  timeout connect 1m
+  timeout client 10m
+  timeout server 10m
+  timeout http-keep-alive 1m
+frontend in
+  bind 127.0.0.1:%(port)d
+  default_backend servers
+backend servers
+  balance %(policy)s
+%(servers)s
+"""
+
+
+def found(name):
+    """The program's path."""
+    path = shutil.which(name, path=f"{ROOT}/.venv/bin:/usr/sbin:/usr/bin:/usr/local/bin") or shutil.which(name)
+    if not path:
+        raise SystemExit(f"{name} is missing: install it, or leave it out with --without {name}")
+    return path
+
+
+class Filed(Child):
+    """A child with a configuration file of its own; `%(port)d` in its text is where it listens."""
+
+    def __init__(self, command, name, text):
+        self.folder = tempfile.TemporaryDirectory()
+        port, path = free_port(), pathlib.Path(self.folder.name) / name
+        path.write_text(text(port))
+        super().__init__([part.format(file=path, folder=self.folder.name) for part in command], port)
+
+
+def nginx(upstream):
+    is_root = pathlib.Path.home() == pathlib.Path("/root")
+    values = {"upstream": upstream, "user": "user root;" if is_root else ""}
+    return Filed([found("nginx"), "-p", "{folder}", "-c", "{file}"], "nginx.conf", lambda port: NGINX % {"port": port, **values})
+
+
+def haproxy(upstreams, policy, at_once=0, queue="10m"):
+    """`at_once` requests at each server, or any number; the others wait, all together and so long at most."""
+    servers = "\n".join(f"  server s{n} 127.0.0.1:{port} maxconn {at_once} pool-purge-delay 3s" for n, port in enumerate(upstreams))
+    text = lambda port: HAPROXY % {"port": port, "policy": policy, "servers": servers, "queue": queue}
+    return Filed([found("haproxy"), "-db", "-f", "{file}"], "haproxy.cfg", text)
+
+
+def address(port):
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+def adaptive(interval, least, window):
+    """Envoy's filter that finds how many requests may be out. Its documents' example has 60 s, 50 requests and windows of 0.1 s."""
+    return {
+        "name": "envoy.filters.http.adaptive_concurrency",
+        "typed_config": {
+            "@type": f"{ENVOY}.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency",
+            "gradient_controller_config": {
+                "sample_aggregate_percentile": {"value": 90},
+                "concurrency_limit_params": {"concurrency_update_interval": window},
+                "min_rtt_calc_params": {"jitter": {"value": 10}, "interval": interval, "request_count": 50, "min_concurrency": least},
+            },
+            "enabled": {"default_value": True, "runtime_key": "adaptive_concurrency.enabled"},
+        },
+    }
+
+
+def envoy(upstreams, policy="ROUND_ROBIN", filters=()):
+    """Without limits of its own, but for those of the filters."""
+    http = f"{ENVOY}.upstreams.http.v3.HttpProtocolOptions"
+    route = {"match": {"prefix": "/"}, "route": {"cluster": "servers", "timeout": "0s"}}
+    router = {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{ENVOY}.filters.http.router.v3.Router"}}
+    manager = {
+        "@type": f"{ENVOY}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "in",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+        "http_filters": [*filters, router],
+    }
+    most = dict.fromkeys(("max_connections", "max_pending_requests", "max_requests"), 1_000_000)
+    cluster = {
+        "name": "servers",
+        "lb_policy": policy,
+        "circuit_breakers": {"thresholds": [most]},
+        "load_assignment": {"cluster_name": "servers", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(p)}} for p in upstreams]}]},
+        "typed_extension_protocol_options": {
+            http.split("/")[1]: {"@type": http, "common_http_protocol_options": {"idle_timeout": "3s"}, "explicit_http_config": {"http_protocol_options": {}}}
+        },
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+
+    def text(port):
+        listener = {"address": address(port), "filter_chains": [chain]}
+        return json.dumps({"static_resources": {"listeners": [listener], "clusters": [cluster]}})
+
+    return Filed([found("envoy"), "-c", "{file}", "--use-dynamic-base-id", "--concurrency", "1", "-l", "error"], "envoy.json", text)
+
+
+def lapwing(options, upstreams, dispatch=False, policy=None, deadlines=False):
+    """`dispatch` turns the lever on as the options say."""
+    config = LAPWING + ("proxy: {deadline_header: x-latency-budget-ms}\n" if deadlines else "")
+    if len(upstreams) > 1:
+        config += "upstreams:\n" + "".join(f"  s{n}: {{url: 'http://127.0.0.1:{port}'}}\n" for n, port in enumerate(upstreams))
+    config += f"upstream_policy: {policy}\n" if policy else ""
+    if dispatch:
+        config += f"dispatch: {{mode: on, slots: {options.slots}, order: {options.order}, patience: {options.patience}, reject: late}}\n"
+    return Lapwing(options.lapwing, upstreams[0] if len(upstreams) == 1 else None, config=config)
+
+
+def knows_dispatch(binary):
+    """Whether the binary has the lever; what it says if not."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write("upstream: http://127.0.0.1:1\ndispatch: {mode: on}\n")
+        file.flush()
+        checked = subprocess.run([binary, "check", "--config", file.name], capture_output=True, text=True, check=False)
+    return checked.returncode == 0, (checked.stdout + checked.stderr).strip()
