@@ -110,7 +110,7 @@ class Fleet:
             part.__enter__()
         raw = self.parts[0]
         raw.canned["upgrade"] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUE})
+        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUE, "LAPWING_DISPATCH__SLOTS": "1"})
         wait_listening(self.engine, 60)
         wait_for(self.ranker.is_ready, 60, "the engine's models are ready")
         self.over, self.faults = threading.Event(), []

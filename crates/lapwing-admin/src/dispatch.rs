@@ -210,7 +210,7 @@ impl fmt::Display for DispatchView {
             (true, true) => {
                 writeln!(f, "dispatch is on; for a moment all pass, to see how many requests upstreams work on at once")?
             }
-            (true, false) => writeln!(f, "dispatch is on; {} wait", requests(self.waiting))?,
+            (true, false) => writeln!(f, "dispatch is on; {} waiting", requests(self.waiting))?,
             (false, _) => writeln!(f, "dispatch observes: requests pass as they come")?,
         }
         for one in self.upstreams.iter().filter_map(|one| Some((one, one.slots?))) {
