@@ -199,13 +199,13 @@ impl<W: Debug> DispatchQueue<W> {
         (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_ejected(now)).collect()
     }
 
-    /// Upstreams that are sent nothing that can go elsewhere: those that are ejected, have just failed or stand still; at most half of all.
+    /// Upstreams that are sent nothing that can go elsewhere: at most half of those that are ejected, have just failed or stand still,
+    /// in this order.
     fn unsound(&self, now: Stamp) -> UpstreamSet {
-        let ejected = self.ejected(now);
-        let is_unsound = |one: &Upstream| one.is_stalled(now) || one.is_doubtful(now);
-        let unsound: UpstreamSet = (0..self.upstreams.len()).filter(|at| is_unsound(&self.upstreams[*at])).collect();
-        let all = ejected.and(unsound);
-        if all.len() <= self.upstreams.len() / 2 { all } else { ejected }
+        let of = |is_so: &dyn Fn(&Upstream) -> bool| (0..self.upstreams.len()).filter(|at| is_so(&self.upstreams[*at])).collect();
+        let kinds: [UpstreamSet; 3] = [self.ejected(now), of(&|one| one.is_doubtful(now)), of(&|one| one.is_stalled(now))];
+        let most = self.upstreams.len() / 2;
+        kinds.into_iter().fold(UpstreamSet::default(), |all, more| if all.and(more).len() <= most { all.and(more) } else { all })
     }
 
     /// A request goes to another upstream, because its own takes no connection.
