@@ -18,7 +18,7 @@ pub(crate) struct DispatchView {
     pub(crate) mode: DispatchMode,
     /// Whether requests wait: by the settings, or by a trial.
     pub(crate) is_on: bool,
-    /// Whether all pass for a moment, to see how many requests upstreams work on at once.
+    /// Whether upstreams are sent more for a moment, to see how many requests they work on at once.
     pub(crate) is_rechecking: bool,
     /// Requests that wait.
     pub(crate) waiting: usize,
@@ -156,7 +156,8 @@ pub(crate) fn advice(dispatch: &Mutex<DispatchLearning>) -> Option<LeverAdvice> 
 
 /// What is known until now; `None` if it is off.
 pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Option<DispatchView> {
-    let DispatchSnapshot { config, is_on, is_open, models, labels: upstreams, state, ghost, .. } = dispatch.lock().snapshot()?;
+    let DispatchSnapshot { config, is_on, is_rechecking, models, labels: upstreams, state, ghost, .. } =
+        dispatch.lock().snapshot()?;
     let class = |(at, name): (usize, &str)| {
         let WaitingClass { waiting, work_ns } = state.classes.get(at).copied().unwrap_or_default();
         DispatchClassView { name: name.to_owned(), waiting, waiting_work_ns: work_ns }
@@ -187,7 +188,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
     Some(DispatchView {
         mode: config.mode,
         is_on,
-        is_rechecking: is_open,
+        is_rechecking,
         waiting: state.waiting,
         ejections: state.ejections,
         classes: config.class_names().enumerate().map(class).collect(),
@@ -207,9 +208,10 @@ impl fmt::Display for DispatchView {
             writeln!(f, "{} has failed several times in a row, and is left alone for a moment", one.upstream)?;
         }
         match (self.is_on, self.is_rechecking) {
-            (true, true) => {
-                writeln!(f, "dispatch is on; for a moment all pass, to see how many requests upstreams work on at once")?
-            }
+            (true, true) => writeln!(
+                f,
+                "dispatch is on; for a moment upstreams are sent more, to see how many requests they work on at once"
+            )?,
             (true, false) => writeln!(f, "dispatch is on; {} waiting", requests(self.waiting))?,
             (false, _) => writeln!(f, "dispatch observes: requests pass as they come")?,
         }

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use lapwing_ledger::Stamp;
 
-use crate::ask::{Ask, QueueRequest};
+use crate::ask::{Ask, QueueOrder, QueueRequest};
+use crate::lane::Urgency;
 use crate::queue::DispatchQueue;
 use crate::service::{Prediction, WorkSeries};
 use crate::upstreams::UpstreamSet;
@@ -24,7 +25,24 @@ impl<W: Debug> DispatchQueue<W> {
         let left = deadline.since(now);
         let needed = predicted.service_ns + predicted.q99_more_ns;
         let wait_ns = self.wait_ns(asked.upstreams, class, due, now, left);
-        (wait_ns.saturating_add(needed) > left).then(|| Ask::Late { wait_ns, drain_ns: self.drain_ns(asked.upstreams, now) })
+        let is_late = wait_ns.saturating_add(needed) > left || !self.has_time_for(asked, class, predicted, now);
+        is_late.then(|| Ask::Late { wait_ns, drain_ns: self.drain_ns(asked.upstreams, now) })
+    }
+
+    /// Whether those of its class who wait already can still meet their deadlines beside it.
+    fn has_time_for(&self, asked: &QueueRequest, class: usize, predicted: Prediction, now: Stamp) -> bool {
+        let lane = self.lanes.iter().find(|lane| lane.class == class && lane.upstreams == asked.upstreams);
+        let Some((lane, (latest, deadline))) = lane.zip(self.latest(asked, predicted).zip(asked.deadline)) else { return true };
+        let Some((slots, rest)) = self.slots_and_rest(asked.upstreams, now) else { return true };
+        let more = Urgency { deadline, latest, due: latest, service_ns: predicted.service_ns };
+        lane.has_time_for(more, now.plus(rest / slots), slots, now)
+    }
+
+    /// Until when a request must begin to meet its deadline, if that counts.
+    pub(crate) fn latest(&self, asked: &QueueRequest, predicted: Prediction) -> Option<Stamp> {
+        let deadline = asked.deadline.filter(|_| self.settings.rejects && self.settings.order == QueueOrder::Due)?;
+        let needed = predicted.service_ns + predicted.q99_more_ns;
+        Some(Stamp::from_ns(deadline.as_ns().saturating_sub(needed)).unwrap_or_default())
     }
 
     /// Whether a request that comes now would be refused, if requests were.

@@ -73,7 +73,7 @@ pub struct Config {
     pub max_waiting: usize,
     /// How long one may wait; then it goes to its upstream, whatever is there.
     pub max_wait: Period,
-    /// Each minute the queue is open for so long, to see whether upstreams still work on so many at once.
+    /// Each minute, for so long, upstreams are sent three more requests at once, to see whether they still work on no more.
     pub recheck: Switch<Period>,
 }
 

@@ -174,6 +174,8 @@ impl Ghost {
 pub(crate) struct Replayed {
     /// `None` if it was refused, or dropped.
     pub(crate) latency_ns: Option<u64>,
+    /// Whether it was refused when it came.
+    pub(crate) is_refused: bool,
     /// Whether admission would have refused it.
     pub(crate) is_foreseen_late: bool,
 }
@@ -218,7 +220,7 @@ impl Replay<'_> {
                 self.waiting.insert(at, ticket);
                 self.look(at, arrived);
             }
-            Ask::Late { .. } => {}
+            Ask::Late { .. } => self.done[at].is_refused = true,
             Ask::Unknown | Ask::Full => {
                 let id = self.queue.pass(0, series, Some(units), arrived);
                 self.send(at, 0, id, arrived);

@@ -18,7 +18,7 @@ const PUBLISH_NS: u64 = 1_000_000_000;
 const LEARN_NS: u64 = 5_000_000_000;
 /// How often what passed is replayed.
 const REPLAY_NS: u64 = 15_000_000_000;
-/// How often the queue is open for `dispatch.recheck`.
+/// How often upstreams are sent more for `dispatch.recheck`.
 const RECHECK_NS: u64 = 60_000_000_000;
 
 /// Learns for the queue of a data plane. One thread feeds it; others may read.
@@ -36,9 +36,9 @@ pub struct DispatchLearning {
     published: Stamp,
     learnt: Stamp,
     replayed: Stamp,
-    /// When the queue was last opened.
+    /// When they last were.
     rechecked: Stamp,
-    is_open: bool,
+    is_rechecking: bool,
 }
 
 /// What is known of the queue.
@@ -50,8 +50,8 @@ pub struct DispatchSnapshot {
     pub is_on: bool,
     /// Whether a trial turns it on and off.
     pub is_on_trial: bool,
-    /// Whether the queue is open to see how many requests upstreams work on at once.
-    pub is_open: bool,
+    /// Whether upstreams are sent more for a moment, to see how many they work on at once.
+    pub is_rechecking: bool,
     /// What requests take, and how many upstreams work on at once.
     pub models: ServiceModels,
     /// The labels of the upstreams, by their places.
@@ -79,7 +79,7 @@ impl DispatchLearning {
             learnt: now,
             replayed: now,
             rechecked: now,
-            is_open: false,
+            is_rechecking: false,
         }
     }
 
@@ -118,7 +118,7 @@ impl DispatchLearning {
 
     /// Lets time pass: learns, publishes and replays what is due.
     pub fn tick(&mut self, now: Stamp) {
-        if now.since(self.published) < PUBLISH_NS && !(self.is_open && self.is_recheck_over(now)) {
+        if now.since(self.published) < PUBLISH_NS && !(self.is_rechecking && self.is_recheck_over(now)) {
             return;
         }
         self.published = now;
@@ -149,7 +149,7 @@ impl DispatchLearning {
             config: self.applied.clone(),
             is_on: self.is_on(),
             is_on_trial: self.lever.is_turned(),
-            is_open: self.is_open,
+            is_rechecking: self.is_rechecking,
             models: self.models.clone(),
             labels: self.labels.clone(),
             state: self.dispatching.plane().state(),
@@ -161,20 +161,20 @@ impl DispatchLearning {
         self.applied.recheck.on().is_none_or(|length| now.since(self.rechecked) >= length.as_nanos())
     }
 
-    /// Opens the queue for a moment. In a trial it is off in turn anyway.
+    /// Lets more through for a moment. In a trial all pass in turn anyway.
     fn recheck(&mut self, now: Stamp) {
-        let is_open = if self.is_open {
+        let is_rechecking = if self.is_rechecking {
             !self.is_recheck_over(now)
         } else {
             let is_due = now.since(self.rechecked) >= RECHECK_NS && self.is_on() && !self.lever.is_turned();
             is_due && self.applied.recheck.is_on()
         };
-        if is_open != self.is_open {
-            self.is_open = is_open;
-            if is_open {
+        if is_rechecking != self.is_rechecking {
+            self.is_rechecking = is_rechecking;
+            if is_rechecking {
                 self.rechecked = now;
             }
-            self.dispatching.plane().open(is_open);
+            self.dispatching.plane().recheck(is_rechecking);
         }
     }
 
@@ -184,7 +184,8 @@ impl DispatchLearning {
             self.learner = ServiceLearner::default();
             self.models = ServiceModels::default();
             self.ghost = None;
-            self.is_open = false;
+            self.is_rechecking = false;
+            self.dispatching.plane().recheck(false);
             self.dispatching.plane().publish(ServiceModels::default());
         }
     }

@@ -55,9 +55,9 @@ impl DispatchPlane {
         self.with(|queue, now| queue.publish(models, now));
     }
 
-    /// Lets everybody pass for now, or no longer.
-    pub(crate) fn open(&self, is_open: bool) {
-        self.with(|queue, now| queue.open(is_open, now));
+    /// Sends upstreams more than they are known to work on at once, or no longer.
+    pub(crate) fn recheck(&self, more: bool) {
+        self.with(|queue, now| queue.recheck(more, now));
     }
 
     /// What waits and runs now.

@@ -17,6 +17,8 @@ use crate::upstreams::{Room, RunEnd, RunId, Upstream, UpstreamSet};
 
 /// Models that are older than this, in nanoseconds, are not believed: who makes them is gone.
 const STALE_NS: u64 = 10_000_000_000;
+/// So many more requests an upstream is sent in a recheck.
+const RECHECK_MORE: usize = 3;
 
 #[derive(Debug)]
 struct Waiter<W> {
@@ -41,8 +43,6 @@ pub struct DispatchQueue<W> {
     waiting: usize,
     /// Upstreams that take no connections.
     away: UpstreamSet,
-    /// Whether nobody waits for now.
-    is_open: bool,
     numbers: u64,
     /// Of equal upstreams, the one that is looked at first.
     turn: usize,
@@ -65,7 +65,6 @@ impl<W: Debug> DispatchQueue<W> {
             waiters: FxHashMap::default(),
             waiting: 0,
             away: UpstreamSet::default(),
-            is_open: false,
             numbers: 0,
             turn: 0,
             ejections: 0,
@@ -94,9 +93,9 @@ impl<W: Debug> DispatchQueue<W> {
         self.fill(now);
     }
 
-    /// Lets everybody pass for now, or no longer: so it shows how many upstreams work on at once if more are there.
-    pub fn open(&mut self, is_open: bool, now: Stamp) {
-        self.is_open = is_open;
+    /// Sends upstreams more than they are known to work on at once, or no longer: it shows whether they batch, or work on more.
+    pub fn recheck(&mut self, more: bool, now: Stamp) {
+        self.upstreams.iter_mut().for_each(|upstream| upstream.more = if more { RECHECK_MORE } else { 0 });
         self.fill(now);
     }
 
@@ -124,9 +123,9 @@ impl<W: Debug> DispatchQueue<W> {
         self.upstreams.iter().map(Upstream::running)
     }
 
-    /// Whether requests may wait: what is known of services is from a short while ago, and nobody lets all pass.
+    /// Whether requests may wait: what is known of services is from a short while ago.
     pub(crate) fn is_fresh(&self, now: Stamp) -> bool {
-        !self.is_open && self.models.made != Stamp::default() && now.since(self.models.made) <= STALE_NS
+        self.models.made != Stamp::default() && now.since(self.models.made) <= STALE_NS
     }
 
     /// What a request takes; `None` if that is not known.
@@ -159,10 +158,7 @@ impl<W: Debug> DispatchQueue<W> {
         }
         let ticket = self.number();
         let lane = self.lane(class, asked.upstreams);
-        let deadline = asked.deadline.filter(|_| self.settings.rejects && self.settings.order == QueueOrder::Due);
-        let latest = deadline.map(|deadline| {
-            Stamp::from_ns(deadline.as_ns().saturating_sub(predicted.service_ns + predicted.q99_more_ns)).unwrap_or_default()
-        });
+        let latest = self.latest(asked, predicted);
         self.lanes[lane].push(ticket, Waiting { due, latest, deadline: asked.deadline, predicted });
         let until = self.until_at_most(asked.deadline, predicted, now);
         let waiter = Waiter { state: TicketState::Waiting, lane, due, until, waker: None };

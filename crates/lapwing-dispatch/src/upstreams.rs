@@ -89,6 +89,8 @@ pub(crate) struct Upstream {
     /// How many requests it works on at once; `None`: as many as come.
     pub(crate) slots: Option<u32>,
     pub(crate) speed: f64,
+    /// How many more it is sent for now, to see how it takes them.
+    pub(crate) more: usize,
     runs: VecDeque<Run>,
     /// When a request last ended.
     ended: Stamp,
@@ -125,6 +127,7 @@ impl Upstream {
         Self {
             slots: None,
             speed: 1.0,
+            more: 0,
             runs: VecDeque::new(),
             ended: Stamp::default(),
             failures: 0,
@@ -145,7 +148,7 @@ impl Upstream {
         if self.ejected.is_some() {
             return if self.runs.is_empty() { Room::Idle } else { Room::None };
         }
-        match self.runs.len().cmp(&(slots as usize)) {
+        match self.runs.len().cmp(&(slots as usize + self.more)) {
             Ordering::Less => Room::Idle,
             Ordering::Equal => Room::Next,
             Ordering::Greater => Room::None,

@@ -154,10 +154,11 @@ fn without_a_fresh_model_nobody_waits() {
     queue.publish(models(1, at_ms(10_001.0)), at_ms(10_001.0));
     let ticket = waits(queue.ask(&asked(5, 10_001.0), at_ms(10_001.0)));
     let _ = queue.poll(ticket, at_ms(10_001.0), || 2);
-    queue.open(true, at_ms(10_001.5));
+    queue.recheck(true, at_ms(10_001.5));
     assert_eq!(queue.take_woken(), [2], "to see how the upstream takes it");
-    assert_eq!(queue.ask(&asked(5, 10_001.5), at_ms(10_001.5)), Ask::Unknown);
-    queue.open(false, at_ms(10_001.6));
+    goes(queue.ask(&asked(5, 10_001.5), at_ms(10_001.5)));
+    queue.recheck(false, at_ms(10_001.6));
+    waits(queue.ask(&asked(5, 10_001.6), at_ms(10_001.6)));
     let refused = SlotsOf { upstream: 0, slots: Err(NoWindow::NotOneByOne { unexplained: 1.0 }), speed: 1.0 };
     queue.publish(ServiceModels { upstreams: vec![refused], ..models(1, at_ms(10_002.0)) }, at_ms(10_002.0));
     assert_eq!(queue.ask(&asked(5, 10_003.0), at_ms(10_003.0)), Ask::Unknown);
