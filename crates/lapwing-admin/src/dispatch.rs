@@ -234,7 +234,7 @@ impl fmt::Display for DispatchView {
         let ReplayView { requests: count, covered_ns, without, with, misses } = replayed;
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
         let row = |name: &str, without: u64, with: u64| {
-            let change = (with as f64 / without.max(1) as f64 - 1.0) * 100.0;
+            let change = if without == 0 { 0.0 } else { (with as f64 / without as f64 - 1.0) * 100.0 };
             format!("  {name:<18} {:>9} {:>9}  {change:+.0} %", duration(without as f64), duration(with as f64))
         };
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]

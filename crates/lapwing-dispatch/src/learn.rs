@@ -284,6 +284,11 @@ fn pool(samples: FxHashMap<WorkSeries, Vec<Sample>>, upstreams: &mut [SlotsOf]) 
         ratios.sort_unstable_by(f64::total_cmp);
         upstream.speed = 1.0 / quantile(&ratios, 0.5).clamp(1e-3, 1e3);
     }
+    // 1 is the mean of those who say anything
+    let known: Vec<f64> = upstreams.iter().filter(|one| one.slots.is_ok()).map(|one| one.speed).collect();
+    #[allow(clippy::cast_precision_loss, reason = "at most 16")]
+    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+    upstreams.iter_mut().filter(|one| one.slots.is_ok()).for_each(|one| one.speed /= mean);
     samples.into_iter().filter(|(_, all)| all.len() >= NEEDED).map(|(series, all)| (series, described(&all, upstreams))).collect()
 }
 

@@ -100,6 +100,8 @@ impl DispatchLearning {
         }
         let Some(upstream) = self.labels.iter().position(|label| *label == ledger.series.upstream) else { return };
         let (Some(window), Some(units)) = (ledger.window, asked_units(ledger)) else { return };
+        let budget_ns = ledger.deadline.map(|deadline| deadline.budget_ns);
+        let budget_ns = budget_ns.or_else(|| self.applied.budget.on().map(|budget| budget.as_nanos()));
         self.learner.take(Departure {
             series: ledger.series.into(),
             upstream,
@@ -107,7 +109,7 @@ impl DispatchLearning {
             arrived: ledger.started,
             sent: ledger.started.plus(window.start_ns),
             ended: ledger.started.plus(window.end_ns),
-            deadline: ledger.deadline.map(|deadline| ledger.started.plus(deadline.budget_ns)),
+            deadline: budget_ns.map(|ns| ledger.started.plus(ns)),
         });
     }
 
