@@ -238,6 +238,10 @@ impl Placement {
         in_body: KnownRequest<'_>,
         pieces: impl IntoIterator<Item = &'p [u8]>,
     ) -> Option<Vec<u8>> {
+        // to find the route takes longer than all else here
+        if self.split.is_none() && !self.pools.iter().any(|pool| pool.key_in_body().is_some()) {
+            return None;
+        }
         match self.route_of(request, in_body) {
             Some(route) => self.pools.get(route)?.key_in_body()?.find(pieces),
             None => self.split.as_ref()?.0.awaits_body()?.find(pieces),
