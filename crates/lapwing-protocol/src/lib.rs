@@ -63,7 +63,7 @@ pub use bytes_codec::BytesCodec;
 pub use config::Config;
 pub use exchange_reader::{DetectedProtocol, ExchangeReader, Protocols, ToldByBody};
 pub use families::matches_glob;
-pub use media::Media;
+pub use media::{Media, is_grpc};
 pub use output::OutputKind;
 pub use passing_body::UnreadBody;
 pub use recognise::{Recognised, Recogniser, WholeBody};

@@ -96,6 +96,13 @@ fn ends(kind: &[u8], with: &[u8]) -> bool {
     kind.len() >= with.len() && kind[kind.len() - with.len()..].eq_ignore_ascii_case(with)
 }
 
+/// Whether a content type is gRPC's own, with or without the name of a format; gRPC-Web's is none.
+#[must_use]
+pub fn is_grpc(headers: &HeaderMap) -> bool {
+    let rest = headers.get(CONTENT_TYPE).and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,31 @@ pub struct KnownRequest<'a> {
     pub key: Option<&'a [u8]>,
 }
 
+/// What a body has to tell before it is known where its request goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AwaitedOfBody {
+    /// The model.
+    pub model: bool,
+    /// The work.
+    pub work: bool,
+    /// A key that divides requests.
+    pub key: bool,
+}
+
+impl AwaitedOfBody {
+    /// The same and the work, and with `and_model` the model.
+    #[must_use]
+    pub const fn and_work(self, and_model: bool) -> Self {
+        Self { work: true, model: self.model || and_model, ..self }
+    }
+
+    /// `None` if nothing is awaited.
+    #[must_use]
+    pub fn if_any(self) -> Option<Self> {
+        (self != Self::default()).then_some(self)
+    }
+}
+
 /// What a request must be. What is `None` may be anything.
 #[derive(Debug)]
 pub struct RequestMatch {

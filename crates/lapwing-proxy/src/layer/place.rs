@@ -15,15 +15,14 @@ use tower::Service;
 
 use crate::body::{ResponseBody, TrackedRequest, hold, passes_unheld};
 use crate::error::Error;
-use crate::head::is_grpc;
 use crate::hold::HoldPassed;
 use crate::in_flight::RequestAccount;
-use crate::placement::{AwaitedOfBody, Placement};
+use crate::placement::Placement;
 use lapwing_dispatch::{Answered, AskingAccount, Dispatch, Dispatched, Overdue, UpstreamSet};
 use lapwing_ledger::ObservedEvent;
 use lapwing_metrics::Counter;
-use lapwing_protocol::ToldByBody;
-use lapwing_protocol::request_match::KnownRequest;
+use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest};
+use lapwing_protocol::{ToldByBody, is_grpc};
 
 /// Applies [`Place`].
 #[derive(Clone, Debug)]

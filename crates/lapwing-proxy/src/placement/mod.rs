@@ -10,7 +10,6 @@
 //!
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
-mod awaited;
 mod candidates;
 mod config;
 mod pool;
@@ -27,7 +26,6 @@ pub use candidates::{PlacedUpstream, PoolMember};
 pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
-pub(crate) use self::awaited::AwaitedOfBody;
 use self::candidates::{Candidates, PlacedRequest};
 use self::config::is_meant;
 use self::pool::{Candidate, Pool, WeightedPlace};
@@ -36,7 +34,7 @@ use crate::in_flight::RequestAccount;
 use lapwing_dispatch::{Affinity, Dispatching, UpstreamSet};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
-use lapwing_protocol::request_match::{KnownRequest, RequestMatch, model_in_path};
+use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest, RequestMatch, model_in_path};
 use lapwing_settings::{ConfigHandle, LeverSwitch, SplitKey};
 
 /// One in so many of the requests in flight may be one that goes to another upstream because its own took no connection: Envoy's 20 %.

@@ -39,11 +39,12 @@ use crate::config::UpstreamProtocol;
 use crate::connection::Greeting;
 use crate::error::Error;
 use crate::error::response::keep_error_field_apart;
-use crate::head::{is_grpc, normalise_response};
+use crate::head::normalise_response;
 use crate::health::Route;
 use crate::in_flight::{InFlight, RequestAccount};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
+use lapwing_protocol::is_grpc;
 use trust::Framing;
 
 type Answered = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Error>> + Send>>;
