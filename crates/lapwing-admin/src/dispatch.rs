@@ -24,6 +24,8 @@ pub(crate) struct DispatchView {
     pub(crate) waiting: usize,
     /// How often an upstream was left alone because it failed several times in a row.
     pub(crate) ejections: u64,
+    /// How often the queue panicked: who waited was sent, and it began afresh.
+    pub(crate) panics: u64,
     pub(crate) classes: Vec<DispatchClassView>,
     pub(crate) upstreams: Vec<DispatchUpstreamView>,
     /// What requests take, by route and model.
@@ -191,6 +193,7 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
         is_rechecking,
         waiting: state.waiting,
         ejections: state.ejections,
+        panics: state.panics,
         classes: config.class_names().enumerate().map(class).collect(),
         upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
         series,

@@ -8,7 +8,7 @@ use crate::ask::{Ask, QueueRequest};
 use crate::config::{Config, DispatchMode};
 use crate::plane::DispatchPlane;
 use crate::service::WorkSeries;
-use crate::upstreams::UpstreamSet;
+use crate::upstreams::{RunId, UpstreamSet};
 use crate::waiting::{Dispatched, Queued};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::{Counter, Counters};
@@ -66,7 +66,7 @@ pub struct Dispatch {
 impl Dispatch {
     /// Puts `config` in force.
     pub(crate) fn new(plane: &Arc<DispatchPlane>, config: &Config, lever: &LeverSwitch) -> Self {
-        plane.with(|queue, _| queue.apply(config.queue()));
+        plane.with((), |queue, _| queue.apply(config.queue()));
         Self {
             plane: plane.clone(),
             is_on: config.mode == DispatchMode::On,
@@ -135,7 +135,7 @@ impl Dispatch {
     /// A request goes to the upstream at this place without having asked.
     #[must_use]
     pub fn pass(&self, at: usize, series: WorkSeries, work: Option<u64>) -> Dispatched {
-        let id = self.plane.with(|queue, now| queue.pass(at, series, work, now));
+        let id = self.plane.with(RunId::NONE, |queue, now| queue.pass(at, series, work, now));
         Dispatched::new(self.plane.clone(), at, id)
     }
 }

@@ -31,6 +31,7 @@ mod learn;
 mod learning;
 mod plane;
 mod queue;
+mod seen;
 mod service;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,13 @@
 //! The queue of a data plane, for all its workers and whatever settings are in force.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::ask::{Ask, QueueRequest, Ticket, TicketState};
+use crate::ask::{Ask, Overdue, QueueRequest, Ticket, TicketState};
 use crate::config::Config;
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
@@ -18,6 +20,8 @@ pub struct DispatchPlane {
     queue: Mutex<DispatchQueue<Waker>>,
     /// Which upstreams take no connections.
     away: Away,
+    /// How often it panicked.
+    panics: AtomicU64,
 }
 
 /// What waits and what runs.
@@ -33,6 +37,8 @@ pub struct DispatchState {
     pub ejected: UpstreamSet,
     /// How often an upstream was.
     pub ejections: u64,
+    /// How often the queue panicked: who waited was sent, and it began afresh.
+    pub panics: u64,
 }
 
 /// Those of a class who wait.
@@ -47,17 +53,18 @@ pub struct WaitingClass {
 impl DispatchPlane {
     /// A queue in front of so many upstreams.
     pub(crate) fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static) -> Self {
-        Self { queue: Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams)), away: Away(Box::new(away)) }
+        let queue = Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams));
+        Self { queue, away: Away(Box::new(away)), panics: AtomicU64::new(0) }
     }
 
     /// Takes what is known of services.
     pub fn publish(&self, models: ServiceModels) {
-        self.with(|queue, now| queue.publish(models, now));
+        self.with((), |queue, now| queue.publish(models, now));
     }
 
     /// Sends upstreams more than they are known to work on at once, or no longer.
     pub(crate) fn recheck(&self, more: bool) {
-        self.with(|queue, now| queue.recheck(more, now));
+        self.with((), |queue, now| queue.recheck(more, now));
     }
 
     /// What waits and runs now.
@@ -70,6 +77,7 @@ impl DispatchPlane {
             classes: Vec::new(),
             ejected: queue.ejected(Stamp::now()),
             ejections: queue.ejections(),
+            panics: self.panics.load(Relaxed),
         };
         for (class, waiting, work_ns) in queue.waiting_by_class() {
             if state.classes.len() <= class {
@@ -83,7 +91,7 @@ impl DispatchPlane {
 
     /// How one who waits stands; it leaves its waker if it waits on.
     pub(crate) fn poll(&self, ticket: Ticket, waker: &Waker) -> TicketState {
-        self.with(|queue, now| queue.poll(ticket, now, || waker.clone()))
+        self.with(TicketState::Overdue(Overdue::Wait), |queue, now| queue.poll(ticket, now, || waker.clone()))
     }
 
     /// Until when one waits at most.
@@ -93,18 +101,25 @@ impl DispatchPlane {
 
     /// A request asks to be sent.
     pub(crate) fn ask(&self, request: &QueueRequest) -> Ask {
-        self.with(|queue, now| queue.ask(request, now))
+        self.with(Ask::Unknown, |queue, now| queue.ask(request, now))
     }
 
-    /// Does something to the queue, which knows by now who is away, and wakes whom that concerns once it is done.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut DispatchQueue<Waker>, Stamp) -> T) -> T {
+    /// Does something to the queue, which knows by now who is away, and wakes whom that concerns once it is done. If it panics, the answer is
+    /// `otherwise`, and who waits goes as without a queue.
+    pub(crate) fn with<T>(&self, otherwise: T, act: impl FnOnce(&mut DispatchQueue<Waker>, Stamp) -> T) -> T {
         let away = (self.away.0)();
         let (done, woken) = {
             let queue = &mut *self.queue.lock();
             // while it is locked, so that the queue's time never goes back
             let now = Stamp::now();
-            queue.note_away(away, now);
-            (act(queue, now), queue.take_woken())
+            let acted = catch_unwind(AssertUnwindSafe(|| {
+                queue.note_away(away, now);
+                (act(queue, now), queue.take_woken())
+            }));
+            acted.unwrap_or_else(|_| {
+                self.panics.fetch_add(1, Relaxed);
+                (otherwise, queue.begin_afresh())
+            })
         };
         woken.into_iter().for_each(Waker::wake);
         done
@@ -117,5 +132,62 @@ struct Away(Box<dyn Fn() -> UpstreamSet + Send + Sync>);
 impl fmt::Debug for Away {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Away").finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::task::Wake;
+
+    use super::*;
+    use crate::service::{RatioQuantiles, ServiceLine, SlotsOf, WorkSeries};
+    use lapwing_ledger::SeriesKey;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn models() -> ServiceModels {
+        let ratios = vec![RatioQuantiles { q95: 1.0, q98: 1.0, q99: 1.0 }; 25];
+        let line = ServiceLine { fixed_ns: 1e6, per_unit_ns: 1e6, samples: 100, unexplained: 0.0, ratios };
+        ServiceModels {
+            made: Stamp::now(),
+            lines: [(WorkSeries::from(SeriesKey::default()), line)].into_iter().collect(),
+            upstreams: vec![SlotsOf { upstream: 0, slots: Ok(1), speed: 1.0 }],
+        }
+    }
+
+    #[test]
+    fn after_a_panic_who_waits_goes_and_the_queue_begins_afresh() {
+        let plane = DispatchPlane::new(1, UpstreamSet::default);
+        plane.publish(models());
+        let request = QueueRequest {
+            class: 0,
+            upstreams: UpstreamSet::first(1),
+            series: SeriesKey::default().into(),
+            units: 3,
+            arrived: Stamp::now(),
+            deadline: None,
+        };
+        assert!(matches!(plane.ask(&request), Ask::Go(0, _)));
+        let Ask::Wait(ticket) = plane.ask(&request) else { panic!("one is there") };
+        let woken = Arc::new(Woken::default());
+        assert_eq!(plane.poll(ticket, &woken.clone().into()), TicketState::Waiting);
+        assert_eq!(plane.with(7, |_, _| panic!("as a fault would")), 7);
+        assert_eq!((woken.0.load(Relaxed), plane.state().panics), (1, 1));
+        assert_eq!(plane.poll(ticket, Waker::noop()), TicketState::Overdue(Overdue::Wait), "it goes as without a queue");
+        assert_eq!(plane.ask(&request), Ask::Unknown, "nothing is known until it is published again");
+        assert_eq!((plane.state().waiting, plane.state().running), (0, vec![0]));
+        plane.publish(models());
+        assert!(matches!(plane.ask(&request), Ask::Go(0, _)));
+        let Ask::Wait(other) = plane.ask(&request) else { panic!("one is there") };
+        assert_ne!(other, ticket);
     }
 }

@@ -40,14 +40,14 @@ pub struct DispatchQueue<W> {
     turns: Turns,
     waiters: FxHashMap<u64, Waiter<W>>,
     /// How many of them wait.
-    waiting: usize,
+    pub(crate) waiting: usize,
     /// Upstreams that take no connections.
     away: UpstreamSet,
     numbers: u64,
     /// Of equal upstreams, the one that is looked at first.
     turn: usize,
     /// How often an upstream was ejected.
-    ejections: u64,
+    pub(crate) ejections: u64,
     woken: Vec<W>,
 }
 
@@ -105,22 +105,6 @@ impl<W: Debug> DispatchQueue<W> {
             self.away = away;
             self.fill(now);
         }
-    }
-
-    /// How many wait.
-    #[must_use]
-    pub const fn waiting(&self) -> usize {
-        self.waiting
-    }
-
-    /// How many wait and what they take, in nanoseconds of one slot, by class; a class may come several times.
-    pub fn waiting_by_class(&self) -> impl Iterator<Item = (usize, usize, u64)> {
-        self.lanes.iter().map(|lane| (lane.class, lane.waiting(), lane.work_ns()))
-    }
-
-    /// How many requests are at each upstream.
-    pub fn running(&self) -> impl Iterator<Item = usize> {
-        self.upstreams.iter().map(Upstream::running)
     }
 
     /// Whether requests may wait: what is known of services is from a short while ago.
@@ -184,17 +168,6 @@ impl<W: Debug> DispatchQueue<W> {
         self.fill(now);
     }
 
-    /// How often an upstream was ejected.
-    #[must_use]
-    pub const fn ejections(&self) -> u64 {
-        self.ejections
-    }
-
-    /// The upstreams that are sent nothing for now.
-    pub fn ejected(&self, now: Stamp) -> UpstreamSet {
-        (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_ejected(now)).collect()
-    }
-
     /// Upstreams that are sent nothing that can go elsewhere: at most half of those that are ejected, have just failed or stand still,
     /// in this order.
     fn unsound(&self, now: Stamp) -> UpstreamSet {
@@ -247,6 +220,17 @@ impl<W: Debug> DispatchQueue<W> {
             TicketState::Go(_, id) => self.end(id, RunEnd::Left, now),
             TicketState::Overdue(_) => {}
         }
+    }
+
+    /// Forgets everything but its settings, after a panic. Returns whom to wake: who waited goes as without a queue.
+    pub(crate) fn begin_afresh(&mut self) -> Vec<W> {
+        let waiters = std::mem::take(&mut self.waiters).into_values().filter_map(|waiter| waiter.waker);
+        let woken = std::mem::take(&mut self.woken).into_iter().chain(waiters).collect();
+        self.lanes.clear();
+        self.waiting = 0;
+        self.models = ServiceModels::default();
+        self.upstreams.iter_mut().for_each(Upstream::forget);
+        woken
     }
 
     /// Who is to be woken by what has happened since the last call.

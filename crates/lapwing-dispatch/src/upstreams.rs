@@ -63,6 +63,11 @@ impl FromIterator<usize> for UpstreamSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunId(pub(crate) u64);
 
+impl RunId {
+    /// Of a request that nobody counts.
+    pub(crate) const NONE: Self = Self(0);
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Run {
     id: RunId,
@@ -135,6 +140,11 @@ impl Upstream {
             ejected: None,
             times: 0,
         }
+    }
+
+    /// Nothing is there, and nothing known of it.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::new();
     }
 
     /// How many requests are there.

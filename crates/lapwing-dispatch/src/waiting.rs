@@ -54,7 +54,7 @@ impl Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.plane.with(|queue, now| queue.leave(ticket, now));
+            self.plane.with((), |queue, now| queue.leave(ticket, now));
         }
     }
 }
@@ -90,12 +90,12 @@ impl Dispatched {
 
     /// It goes to the upstream at another place, because its own takes no connection.
     pub fn moved(&self, to: usize) {
-        self.plane.with(|queue, now| queue.moved(self.id, to, now));
+        self.plane.with((), |queue, now| queue.moved(self.id, to, now));
     }
 }
 
 impl Drop for Dispatched {
     fn drop(&mut self) {
-        self.plane.with(|queue, now| queue.end(self.id, self.how, now));
+        self.plane.with((), |queue, now| queue.end(self.id, self.how, now));
     }
 }

@@ -30,5 +30,6 @@ pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Res
     family(encoder, &defs::DISPATCH_EJECTED, |metric| {
         upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_ejected)))
     })?;
-    family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))
+    family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))?;
+    family(encoder, &defs::DISPATCH_PANICS, |metric| count(metric, vec![], view.panics))
 }

@@ -192,6 +192,8 @@ families! {
         "Whether one of several upstreams is sent nothing for now, because it failed several times in a row: 1 or 0.";
     DISPATCH_EJECTIONS: Counter "lapwing_dispatch_ejections" None, [],
         "How often an upstream was left alone because it failed.";
+    DISPATCH_PANICS: Counter "lapwing_dispatch_panics" None, [],
+        "How often the queue panicked: who waited was sent as without it, and it began afresh.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],
