@@ -8,13 +8,13 @@ use crate::dispatch::Dispatching;
 use crate::ghost::{Ghost, GhostReport};
 use crate::learn::{Departure, ServiceLearner};
 use crate::plane::DispatchState;
-use crate::service::{ServiceModels, WorkSeries};
+use crate::service::{NoWindow, ServiceModels, SlotsOf, WorkSeries};
 use lapwing_ledger::{ExchangeKind, LabelId, Ledger, Outcome, Stamp, Unit};
 use lapwing_settings::LeverSwitch;
 
 /// How often what is known is published, in nanoseconds.
 const PUBLISH_NS: u64 = 1_000_000_000;
-/// How often it is learnt anew once all is known; until then each time.
+/// How often it is learnt anew; each time while an upstream has answered too few requests.
 const LEARN_NS: u64 = 5_000_000_000;
 /// How often what passed is replayed.
 const REPLAY_NS: u64 = 15_000_000_000;
@@ -130,8 +130,9 @@ impl DispatchLearning {
             return;
         }
         self.learner.set_slots(self.applied.slots.given());
-        let is_known = !self.models.upstreams.is_empty() && self.models.upstreams.iter().all(|one| one.slots.is_ok());
-        if !is_known || now.since(self.learnt) >= LEARN_NS {
+        let is_new = |one: &SlotsOf| matches!(one.slots, Err(NoWindow::TooFewRequests { .. }));
+        let is_new = self.models.upstreams.is_empty() || self.models.upstreams.iter().any(is_new);
+        if is_new || now.since(self.learnt) >= LEARN_NS {
             self.learnt = now;
             self.models = self.learner.learn(now);
         }

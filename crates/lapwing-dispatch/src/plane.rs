@@ -172,7 +172,8 @@ mod tests {
             class: 0,
             upstreams: UpstreamSet::first(1),
             series: SeriesKey::default().into(),
-            units: 3,
+            // an hour: nothing that takes so long is due while this runs
+            units: 3_600_000,
             arrived: Stamp::now(),
             deadline: None,
         };

@@ -16,7 +16,8 @@ pub enum Slots {
 }
 
 text_serde!(Slots, "`auto` or a number of slots", {
-    "title": "`auto` or number", "anyOf": [{"type": "integer", "minimum": 1, "maximum": 256}, {"const": "auto"}]
+    "title": "`auto` or number", "type": ["string", "integer"], "minimum": 1, "maximum": 256,
+    "pattern": r"^\s*(auto|[1-9][0-9]{0,2})\s*$", "examples": ["auto", 1]
 });
 
 impl Slots {
