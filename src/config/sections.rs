@@ -117,7 +117,8 @@ pub struct Config {
     pub config: Reading,
     /// The data plane.
     pub proxy: lapwing_proxy::Config,
-    /// How much may be held, and how long, of requests whose body decides where they go (`routes`) or is changed (`proxy.amend`).
+    /// How much may be held, and how long, of requests whose body decides where they go (`routes`), when (`dispatch`), or is changed
+    /// (`proxy.amend`).
     pub hold: lapwing_proxy::hold::Config,
     /// Whether and in which order requests wait in front of upstreams that work on few at once.
     pub dispatch: lapwing_dispatch::Config,

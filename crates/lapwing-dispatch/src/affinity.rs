@@ -7,7 +7,7 @@ use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use lapwing_protocol::{BodyPointer, RequestKey};
+use lapwing_protocol::{BodyPointer, RequestKey, hash_key};
 use lapwing_settings::{Checks, Form, Ratio, Record, SplitKey};
 
 /// What an affinity is.
@@ -103,17 +103,8 @@ impl Homes {
 /// How much a key likes an upstream: the one with the greatest is its home.
 #[allow(clippy::cast_precision_loss, reason = "a number from 0 to 1")]
 fn score(key: &[u8], home: &Home<'_>) -> f64 {
-    let uniform = ((hash(home.name.as_bytes(), key) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+    let uniform = ((hash_key((hash_key((0, 0), home.name.as_bytes()), 0), key) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(home.weight.max(1)) / uniform.ln()
-}
-
-/// FNV-1a over both, then the finaliser of SplitMix64: each name gives another order of keys, the same in every worker and process.
-fn hash(name: &[u8], key: &[u8]) -> u64 {
-    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let mut z = name.iter().chain([&0]).chain(key).fold(0xcbf2_9ce4_8422_2325, fnv);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

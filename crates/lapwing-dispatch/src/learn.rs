@@ -1,16 +1,16 @@
 //! Learns what requests take from those that were answered, and how many an upstream works on at once.
 //!
-//! A window at an upstream is waiting there and service. With `c` slots that are taken in order, a request begins when all but `c` − 1 of those sent
-//! before it have ended, so each `c` says when each service began: the one is chosen by which times follow their work most closely. It must do so much
-//! better than windows as they are, or the upstream does not work one by one, and nothing waits in front of it. Requests that waited in
-//! Lapwing's own queue say the same: only the time after it counts.
+//! A window at an upstream is waiting there and service. With `c` slots that are taken in order, a request begins when all but `c` − 1 of
+//! those sent before it have ended, so each `c` says when each service began: the one is chosen by which times follow their work most
+//! closely. It must do so much better than windows as they are, or the upstream does not work one by one, and nothing waits in front of it.
+//! Requests that waited in Lapwing's own queue say the same: only the time after it counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lapwing_ledger::Stamp;
+use lapwing_ledger::{Stamp, Work};
 use rustc_hash::FxHashMap;
 
-use crate::service::{CLASSES, NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries, class_of};
+use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries, class_of};
 
 /// How many of an upstream's latest requests are kept.
 const KEPT: usize = 2_048;
@@ -300,7 +300,7 @@ fn line_of(all: &[Sample], upstreams: &[SlotsOf]) -> Line {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "amounts of work")]
 fn described(all: &[Sample], upstreams: &[SlotsOf]) -> ServiceLine {
     let line = line_of(all, upstreams);
-    let mut by_class = vec![Vec::new(); CLASSES];
+    let mut by_class = vec![Vec::new(); Work::CLASSES];
     for one in all {
         by_class[class_of(one.units as u64)].push(one.ns * upstreams[one.upstream].speed / line.at(one.units));
     }

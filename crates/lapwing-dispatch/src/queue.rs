@@ -1,8 +1,8 @@
 //! The queue in front of upstreams: who goes where and when, who waits, and who is refused.
 //!
-//! Each upstream is sent as many requests as it works on at once, and one more if nobody can overtake that one any more. Who waits goes in the order of `arrival + patience × own
-//! time`: one is overtaken only by those who came within `patience` times its own time after it, so nobody starves (Lapwing's own batcher has
-//! the same order). Nothing is sent that can no longer meet its deadline.
+//! Each upstream is sent as many requests as it works on at once, and one more if nobody can overtake that one any more. Who waits goes in
+//! the order of `arrival + patience × own time`: one is overtaken only by those who came within `patience` times its own time after it, so
+//! nobody starves (Lapwing's own batcher has the same order). Nothing is sent that can no longer meet its deadline.
 
 use std::fmt::Debug;
 
@@ -28,6 +28,14 @@ struct Waiter<W> {
     /// Until when it waits at most, and what becomes of it then.
     until: (Stamp, Overdue),
     waker: Option<W>,
+}
+
+/// Who goes next of a lane.
+struct Head {
+    lane: usize,
+    class: usize,
+    ticket: u64,
+    one: Waiting,
 }
 
 /// The queue. `W` is what wakes one who waits.
@@ -262,7 +270,7 @@ impl<W: Debug> DispatchQueue<W> {
         loop {
             let slots = self.upstreams[at].slots.unwrap_or(1);
             let is_unsound = unsound.contains(at);
-            let heads: Vec<(usize, usize, u64, u64, bool)> = self
+            let heads: Vec<Head> = self
                 .lanes
                 .iter()
                 .enumerate()
@@ -271,23 +279,23 @@ impl<W: Debug> DispatchQueue<W> {
                 .filter(|(_, lane)| !is_unsound || lane.upstreams.without(unsound).is_empty())
                 .filter_map(|(place, lane)| {
                     let (ticket, one) = lane.next(now, slots)?;
-                    let end = if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
-                    let is_late = one.deadline.is_some_and(|deadline| end > deadline);
-                    Some((place, lane.class, ticket, one.predicted.service_ns, is_late))
+                    Some(Head { lane: place, class: lane.class, ticket, one: *one })
                 })
                 .collect();
-            if let Some((_, _, ticket, _, _)) = heads.iter().find(|head| head.4) {
-                self.overdue(*ticket, Overdue::Deadline);
+            let end = |one: &Waiting| if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
+            let is_late = |head: &&Head| head.one.deadline.is_some_and(|deadline| end(&head.one) > deadline);
+            if let Some(late) = heads.iter().find(is_late) {
+                self.overdue(late.ticket, Overdue::Deadline);
                 continue;
             }
             let is_background = |class: usize| self.settings.classes.get(class).is_some_and(|class| class.is_background);
-            let only_background = heads.iter().all(|head| is_background(head.1));
+            let only_background = heads.iter().all(|head| is_background(head.class));
             let of_class = |class: usize| {
-                let heads = heads.iter().filter(|head| head.1 == class && (only_background || !is_background(class)));
-                heads.min_by_key(|head| (self.lanes[head.0].next(now, slots).map(|(_, one)| one.due), head.2))
+                let heads = heads.iter().filter(|head| head.class == class && (only_background || !is_background(class)));
+                heads.min_by_key(|head| (head.one.due, head.ticket))
             };
-            let class = self.turns.next(|class| of_class(class).map(|head| head.3))?;
-            return of_class(class).map(|head| (head.0, head.2));
+            let class = self.turns.next(|class| of_class(class).map(|head| head.one.predicted.service_ns))?;
+            return of_class(class).map(|head| (head.lane, head.ticket));
         }
     }
 

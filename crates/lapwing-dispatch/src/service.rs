@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lapwing_ledger::{LabelId, SeriesKey, Stamp};
+use lapwing_ledger::{LabelId, SeriesKey, Stamp, Work};
 use rustc_hash::FxHashMap;
 
 /// Requests of one route and model, whose time follows one line over their work.
@@ -42,7 +42,7 @@ pub struct ServiceLine {
     pub samples: usize,
     /// The mean of |time / line − 1|, the twentieth that differs most left out.
     pub unexplained: f64,
-    /// By class of work (`2^k..2^(k+1)`); empty classes have those of all.
+    /// By cost class; empty classes have those of all.
     pub ratios: Vec<RatioQuantiles>,
 }
 
@@ -55,12 +55,9 @@ pub struct Prediction {
     pub q99_more_ns: u64,
 }
 
-/// How many classes of work there are; the last has no upper bound.
-pub(crate) const CLASSES: usize = 25;
-
-/// The class of an amount of work.
+/// The cost class of an amount of work; of none, the lowest.
 pub(crate) fn class_of(units: u64) -> usize {
-    (units.max(1).ilog2() as usize).min(CLASSES - 1)
+    Work::class_of(units).unwrap_or_default()
 }
 
 impl ServiceLine {

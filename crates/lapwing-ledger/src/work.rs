@@ -191,8 +191,14 @@ impl Work {
     #[must_use]
     #[inline]
     pub fn class(&self) -> Option<usize> {
-        let k = self.primary_amount()?.checked_ilog2()? as usize;
-        Some(k.min(Self::CLASSES - 1))
+        Self::class_of(self.primary_amount()?)
+    }
+
+    /// The cost class of an amount; `None` for zero.
+    #[must_use]
+    #[inline]
+    pub fn class_of(amount: u64) -> Option<usize> {
+        Some((amount.checked_ilog2()? as usize).min(Self::CLASSES - 1))
     }
 
     /// How many cost classes there are; the last one has no upper bound.

@@ -67,7 +67,7 @@ pub use media::{Media, is_grpc};
 pub use output::OutputKind;
 pub use passing_body::UnreadBody;
 pub use recognise::{Recognised, Recogniser, WholeBody};
-pub use request_key::RequestKey;
+pub use request_key::{RequestKey, hash_key};
 pub use route::fold_route;
 pub use share_draw::ShareDraw;
 pub use tokenizer::{EncodedText, ModelError, TextEncoder};

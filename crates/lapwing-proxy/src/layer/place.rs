@@ -134,10 +134,7 @@ where
     let known = KnownRequest { key: key.as_deref(), ..known };
     let Choice { placement, dispatch } = &choice;
     match dispatch {
-        // in a box of its own, for most that are held ask nobody
-        Some(dispatch) if held.is_whole() => {
-            Box::pin(dispatched(dispatch, placement.as_ref(), held.tracked(), known)).await?;
-        }
+        Some(dispatch) if held.is_whole() => dispatched(dispatch, placement.as_ref(), held.tracked(), known).await?,
         _ => {
             let at = placement.as_ref().map(|placement| place(placement, held.tracked(), known));
             dispatch.iter().for_each(|dispatch| go_unheld(dispatch, at, &held.tracked().in_flight.account));

@@ -4,13 +4,12 @@
 //! share grows, keys join the candidate and none leaves it. The hash depends on the candidate's name and the key only: every worker, replica
 //! and restart agrees.
 
-use std::hash::Hasher;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::HeaderMap;
 
-use lapwing_protocol::{BodyPointer, RequestKey};
+use lapwing_protocol::{BodyPointer, RequestKey, hash_key};
 use lapwing_settings::SplitKey;
 
 /// What became of a request that the split was asked about.
@@ -57,7 +56,7 @@ impl TrafficSplit {
     /// A split that sends nothing to `candidate`, an upstream's name, until a share is set.
     #[must_use]
     pub fn new(candidate: &str, key: SplitKey) -> Self {
-        let half = |which: u64| hash((which, 0), candidate.as_bytes());
+        let half = |which: u64| hash_key((which, 0), candidate.as_bytes());
         Self {
             candidate: candidate.to_owned(),
             key: RequestKey::new(key),
@@ -118,16 +117,8 @@ impl TrafficSplit {
 
     /// The place of its key, of 2⁶⁴.
     fn place_of_key(&self, headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<u64> {
-        self.key.with(headers, in_body, |key| hash(self.seed, key))
+        self.key.with(headers, in_body, |key| hash_key(self.seed, key))
     }
-}
-
-/// SipHash-2-4, which keeps those who choose their keys from choosing their side.
-#[allow(deprecated, reason = "its successor may be another function in the next release of Rust, and keys would change sides")]
-fn hash(seed: (u64, u64), key: &[u8]) -> u64 {
-    let mut hasher = std::hash::SipHasher::new_with_keys(seed.0, seed.1);
-    hasher.write(key);
-    hasher.finish()
 }
 
 #[cfg(test)]
@@ -153,7 +144,7 @@ mod tests {
     fn the_hash_is_the_published_one() {
         // the vector of the paper, Aumasson and Bernstein 2012, appendix A: key 00 … 0f, message 00 … 0e
         let message: Vec<u8> = (0..15).collect();
-        assert_eq!(hash((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908), &message), 0xa129_ca61_49be_45e5);
+        assert_eq!(hash_key((0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908), &message), 0xa129_ca61_49be_45e5);
         // if it changes, an update moves users to the other side
         assert_eq!(
             by_user("int8").place_of_key(&headers("x-user", "u"), None),
