@@ -2,6 +2,7 @@
 
 use lapwing_ledger::Stamp;
 
+use crate::hedge::HedgeSettings;
 use crate::service::WorkSeries;
 use crate::upstreams::{RunId, UpstreamSet};
 
@@ -39,6 +40,8 @@ pub struct QueueSettings {
     pub max_wait_ns: u64,
     /// Whether those are refused who would miss their deadline.
     pub rejects: bool,
+    /// Which of those that run are sent a second time.
+    pub hedge: HedgeSettings,
 }
 
 /// A request that asks to be sent.

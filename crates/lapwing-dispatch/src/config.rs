@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{QueueClass, QueueOrder, QueueSettings};
+use crate::hedge::HedgeSettings;
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
-use lapwing_settings::{Checks, Form, Period, Ratio, Record, Section, Slots, Switch, Toggle};
+use lapwing_settings::{Checks, Form, Period, Ratio, Record, Section, Share, Slots, Switch, Toggle};
 
 /// How many classes there may be, besides the last, which takes what no other does.
 const MAX_CLASSES: usize = 8;
@@ -49,6 +50,70 @@ pub enum DispatchRefusal {
     Never,
 }
 
+/// Whether requests that take long are sent to a second upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HedgeMode {
+    /// They are not.
+    #[default]
+    Off,
+    /// They are not; those that would be are counted.
+    Observe,
+    /// They are, and who answers first answers.
+    On,
+}
+
+/// The section `dispatch.hedge`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, expecting = "a section of keys")]
+#[schemars(title = "hedge")]
+pub struct HedgeConfig {
+    /// Whether requests that take long are sent to a second upstream that is idle, if they may be repeated.
+    pub mode: HedgeMode,
+    /// A request takes long once an upstream has worked on it for longer than this share of its class takes.
+    pub quantile: Share,
+    /// How much time second requests may take, as a share of that of all requests, by what they are expected to take.
+    pub budget: Share,
+    /// How many may come at once, while the budget is unused.
+    pub burst: u32,
+    /// Above this share of busy slots, over ten seconds, there is none.
+    pub max_utilisation: Share,
+    /// Requests that are expected to take longer go to two upstreams at once while less than 30% of the slots are busy.
+    pub dual_above: Switch<Period>,
+}
+
+impl Default for HedgeConfig {
+    fn default() -> Self {
+        Self {
+            mode: HedgeMode::Off,
+            quantile: Share::of_percent(98),
+            budget: Share::of_percent(2),
+            burst: 10,
+            max_utilisation: Share::of_percent(90),
+            dual_above: Switch::Off,
+        }
+    }
+}
+
+impl HedgeConfig {
+    fn settings(&self) -> HedgeSettings {
+        HedgeSettings {
+            quantile: self.quantile.get(),
+            budget: self.budget.get(),
+            burst: self.burst,
+            max_utilisation: self.max_utilisation.get(),
+            dual_above_ns: self.dual_above.on().map(|above| above.as_nanos()),
+        }
+    }
+
+    fn check(&self, checks: &mut Checks) {
+        checks.range("quantile", &self.quantile, Share::of_percent(50)..=Share::of_percent(100));
+        checks.range("budget", &self.budget, Share::of_percent(0)..=Share::of_percent(50));
+        checks.range("burst", &self.burst, 1..=1_000);
+        checks.switch_range("dual_above", &self.dual_above, Period::from_millis(1)..=Period::from_secs(3_600));
+    }
+}
+
 /// The section `dispatch`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
@@ -75,6 +140,8 @@ pub struct Config {
     pub max_wait: Period,
     /// Each minute, for so long, upstreams are sent three more requests at once, to see whether they still work on no more.
     pub recheck: Switch<Period>,
+    /// Second requests for those that take long.
+    pub hedge: HedgeConfig,
 }
 
 /// Some of the requests.
@@ -119,6 +186,7 @@ impl Default for Config {
             max_waiting: 1_024,
             max_wait: Period::from_secs(10),
             recheck: Switch::On(Period::from_secs(2)),
+            hedge: HedgeConfig::default(),
         }
     }
 }
@@ -143,6 +211,7 @@ impl Config {
             max_waiting: self.max_waiting,
             max_wait_ns: self.max_wait.as_nanos(),
             rejects: self.reject == DispatchRefusal::Late,
+            hedge: self.hedge.settings(),
         }
     }
 }
@@ -156,6 +225,7 @@ impl Section for Config {
         checks.range("max_waiting", &self.max_waiting, 1..=65_536);
         checks.range("max_wait", &self.max_wait, Period::from_millis(1)..=Period::from_secs(3_600));
         checks.switch_range("recheck", &self.recheck, Period::from_millis(100)..=Period::from_secs(30));
+        checks.section("hedge", |checks| self.hedge.check(checks));
         if self.classes.len() > MAX_CLASSES {
             checks.fault("classes", self.classes.len(), format!("must be at most {MAX_CLASSES}"));
         }
@@ -199,6 +269,9 @@ mod tests {
         for (config, says) in [
             (serde_json::json!({"patience": 200}), "patience: 200: must be between 0 and 100"),
             (serde_json::json!({"max_waiting": 0}), "max_waiting: 0: must be between 1 and 65536"),
+            (serde_json::json!({"hedge": {"quantile": "20%"}}), "hedge.quantile: 20%: must be between 50% and 100%"),
+            (serde_json::json!({"hedge": {"budget": "60%"}}), "hedge.budget: 60%: must be between 0% and 50%"),
+            (serde_json::json!({"hedge": {"burst": 0}}), "hedge.burst: 0: must be between 1 and 1000"),
             (serde_json::json!({"recheck": "1m"}), "recheck: 1m: must be between 100ms and 30s"),
             (serde_json::json!({"classes": [{"match": {"model": "m"}}]}), "classes[0].name: is no name"),
             (serde_json::json!({"classes": [{"name": "other", "match": {"model": "m"}}]}), "is that of another class"),

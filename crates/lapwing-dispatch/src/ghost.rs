@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use lapwing_ledger::Stamp;
 
 use crate::ask::{Ask, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
-use crate::learn::{Departure, ServiceLearner, services};
+use crate::learn::{Departure, DepartureEnd, ServiceLearner, services};
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
 use crate::upstreams::{RunEnd, RunId, UpstreamSet};
@@ -71,7 +71,8 @@ impl Ghost {
         let mut requests = Vec::new();
         for (upstream, sent) in learner.by_upstream(now) {
             let Some((slots, speed)) = models.of(upstream).and_then(|one| Some((one.slots.ok()?, one.speed))) else { continue };
-            requests.extend(sent.iter().copied().zip(services(&sent, slots as usize)).map(|(one, ns)| (one, ns * speed)));
+            let timed = sent.iter().copied().zip(services(&sent, slots as usize)).map(|(one, ns)| (one, ns * speed));
+            requests.extend(timed.filter(|(one, _)| one.end == DepartureEnd::Given));
         }
         requests.sort_unstable_by_key(|(one, _)| one.arrived);
         Self { requests, models: models.clone() }

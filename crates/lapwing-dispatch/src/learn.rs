@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use lapwing_ledger::{Stamp, Work};
 use rustc_hash::FxHashMap;
 
+use crate::hedge::HedgeSettings;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries, class_of};
 
 /// How many of an upstream's latest requests are kept.
@@ -51,18 +52,46 @@ pub struct Departure {
     pub ended: Stamp,
     /// When its client wanted the answer at the latest.
     pub deadline: Option<Stamp>,
+    /// What became of the answer.
+    pub end: DepartureEnd,
+}
+
+/// What became of the answer to a request that an upstream worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DepartureEnd {
+    /// Its client was given it.
+    #[default]
+    Given,
+    /// Another upstream had answered before: it is no request of its own.
+    Lost,
+    /// The same, and the upstream was told to stop: it would have taken longer.
+    Stopped,
 }
 
 /// Learns from requests as they end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ServiceLearner {
     kept: BTreeMap<usize, VecDeque<Departure>>,
     /// The slots that each upstream was last seen to have.
     seen: BTreeMap<usize, u32>,
     given_slots: Option<u32>,
+    /// That of [`RatioQuantiles::hedge`].
+    hedge_quantile: f64,
+}
+
+impl Default for ServiceLearner {
+    fn default() -> Self {
+        let hedge_quantile = HedgeSettings::default().quantile;
+        Self { kept: BTreeMap::new(), seen: BTreeMap::new(), given_slots: None, hedge_quantile }
+    }
 }
 
 impl ServiceLearner {
+    /// The share of requests, in `0..1`, that take no longer than what has one sent a second time.
+    pub const fn set_hedge_quantile(&mut self, quantile: f64) {
+        self.hedge_quantile = quantile;
+    }
+
     /// Takes the number of slots as given, or finds it out.
     pub fn set_slots(&mut self, given: Option<u32>) {
         self.given_slots = given;
@@ -118,13 +147,15 @@ impl ServiceLearner {
             };
             if let Ok(slots) = slots {
                 let place = upstreams.len();
-                for (one, ns) in latest.iter().zip(services(&latest, slots as usize)) {
+                let whole =
+                    latest.iter().zip(services(&latest, slots as usize)).filter(|(one, _)| one.end != DepartureEnd::Stopped);
+                for (one, ns) in whole {
                     samples.entry(one.series).or_default().push(Sample { units: units(one), ns, upstream: place });
                 }
             }
             upstreams.push(SlotsOf { upstream, slots, speed: 1.0 });
         }
-        let lines = pool(samples, &mut upstreams);
+        let lines = pool(samples, &mut upstreams, self.hedge_quantile);
         ServiceModels { made: now, lines, upstreams }
     }
 }
@@ -274,7 +305,11 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 }
 
 /// A line for each series over the times of all upstreams, whose speeds are fitted too.
-fn pool(samples: FxHashMap<WorkSeries, Vec<Sample>>, upstreams: &mut [SlotsOf]) -> FxHashMap<WorkSeries, ServiceLine> {
+fn pool(
+    samples: FxHashMap<WorkSeries, Vec<Sample>>,
+    upstreams: &mut [SlotsOf],
+    hedge_quantile: f64,
+) -> FxHashMap<WorkSeries, ServiceLine> {
     let lines: FxHashMap<_, _> = samples.iter().map(|(series, all)| (*series, line_of(all, upstreams))).collect();
     let mut ratios = vec![Vec::new(); upstreams.len()];
     for (series, all) in &samples {
@@ -289,7 +324,11 @@ fn pool(samples: FxHashMap<WorkSeries, Vec<Sample>>, upstreams: &mut [SlotsOf]) 
     #[allow(clippy::cast_precision_loss, reason = "at most 16")]
     let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
     upstreams.iter_mut().filter(|one| one.slots.is_ok()).for_each(|one| one.speed /= mean);
-    samples.into_iter().filter(|(_, all)| all.len() >= NEEDED).map(|(series, all)| (series, described(&all, upstreams))).collect()
+    samples
+        .into_iter()
+        .filter(|(_, all)| all.len() >= NEEDED)
+        .map(|(series, all)| (series, described(&all, upstreams, hedge_quantile)))
+        .collect()
 }
 
 fn line_of(all: &[Sample], upstreams: &[SlotsOf]) -> Line {
@@ -298,7 +337,7 @@ fn line_of(all: &[Sample], upstreams: &[SlotsOf]) -> Line {
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "amounts of work")]
-fn described(all: &[Sample], upstreams: &[SlotsOf]) -> ServiceLine {
+fn described(all: &[Sample], upstreams: &[SlotsOf], hedge_quantile: f64) -> ServiceLine {
     let line = line_of(all, upstreams);
     let mut by_class = vec![Vec::new(); Work::CLASSES];
     for one in all {
@@ -306,7 +345,7 @@ fn described(all: &[Sample], upstreams: &[SlotsOf]) -> ServiceLine {
     }
     let quantiles = |mut ratios: Vec<f64>| {
         ratios.sort_unstable_by(f64::total_cmp);
-        RatioQuantiles { q95: quantile(&ratios, 0.95), q98: quantile(&ratios, 0.98), q99: quantile(&ratios, 0.99) }
+        RatioQuantiles { hedge: quantile(&ratios, hedge_quantile), q99: quantile(&ratios, 0.99) }
     };
     let whole = quantiles(by_class.iter().flatten().copied().collect());
     let unexplained = trimmed_mean(by_class.iter().flatten().map(|ratio| (ratio - 1.0).abs()).collect());

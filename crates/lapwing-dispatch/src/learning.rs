@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::{Config, DispatchMode};
 use crate::dispatch::Dispatching;
 use crate::ghost::{Ghost, GhostReport};
-use crate::learn::{Departure, ServiceLearner};
+use crate::learn::{Departure, DepartureEnd, ServiceLearner};
 use crate::plane::DispatchState;
 use crate::service::{NoWindow, ServiceModels, SlotsOf, WorkSeries};
 use lapwing_ledger::{ExchangeKind, LabelId, Ledger, Outcome, Stamp, Unit};
@@ -110,6 +110,7 @@ impl DispatchLearning {
             sent: ledger.started.plus(window.start_ns),
             ended: ledger.started.plus(window.end_ns),
             deadline: budget_ns.map(|ns| ledger.started.plus(ns)),
+            end: DepartureEnd::Given,
         });
     }
 

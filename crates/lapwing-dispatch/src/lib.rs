@@ -7,7 +7,7 @@
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
 //! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes,
-//!   `upstreams` is what runs;
+//!   `upstreams` is what runs, and `hedge` says which of that is sent a second time;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
 //! `affinity` sends requests with the same key to the same upstream.
@@ -25,7 +25,9 @@ mod ask;
 mod config;
 mod dispatch;
 mod fair;
+mod freest;
 mod ghost;
+mod hedge;
 mod lane;
 mod learn;
 mod learning;
@@ -40,10 +42,11 @@ mod waiting;
 
 pub use affinity::{AFFINITY, Affinity, Home, Homes};
 pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
-pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal};
+pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal, HedgeConfig, HedgeMode};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
 pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};
-pub use learn::{Departure, ServiceLearner};
+pub use hedge::{Hedge, HedgeSettings, HedgeWithheld};
+pub use learn::{Departure, DepartureEnd, ServiceLearner};
 pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;

@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn models() -> ServiceModels {
-        let ratios = vec![RatioQuantiles { q95: 1.0, q98: 1.0, q99: 1.0 }; 25];
+        let ratios = vec![RatioQuantiles { hedge: 1.0, q99: 1.0 }; 25];
         let line = ServiceLine { fixed_ns: 1e6, per_unit_ns: 1e6, samples: 100, unexplained: 0.0, ratios };
         ServiceModels {
             made: Stamp::now(),

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::{Ask, Overdue, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::fair::Turns;
+use crate::hedge::Hedges;
 use crate::lane::{Lane, Waiting};
 use crate::service::{Prediction, ServiceModels, WorkSeries};
 use crate::upstreams::{Room, RunEnd, RunId, Upstream, UpstreamSet};
@@ -50,13 +51,15 @@ pub struct DispatchQueue<W> {
     /// How many of them wait.
     pub(crate) waiting: usize,
     /// Upstreams that take no connections.
-    away: UpstreamSet,
+    pub(crate) away: UpstreamSet,
+    /// What is counted for second requests.
+    pub(crate) hedges: Hedges<W>,
     numbers: u64,
     /// Of equal upstreams, the one that is looked at first.
-    turn: usize,
+    pub(crate) turn: usize,
     /// How often an upstream was ejected.
     pub(crate) ejections: u64,
-    woken: Vec<W>,
+    pub(crate) woken: Vec<W>,
 }
 
 impl<W: Debug> DispatchQueue<W> {
@@ -73,6 +76,7 @@ impl<W: Debug> DispatchQueue<W> {
             waiters: FxHashMap::default(),
             waiting: 0,
             away: UpstreamSet::default(),
+            hedges: Hedges::default(),
             numbers: 0,
             turn: 0,
             ejections: 0,
@@ -99,6 +103,7 @@ impl<W: Debug> DispatchQueue<W> {
         }
         self.models = models;
         self.fill(now);
+        self.wake_blocked();
     }
 
     /// Sends upstreams more than they are known to work on at once, or no longer: it shows whether they batch, or work on more.
@@ -142,7 +147,7 @@ impl<W: Debug> DispatchQueue<W> {
         let sound = if sound.is_empty() { eligible } else { sound };
         // nobody waits where there is room, but maybe for the next place
         if let Some(at) = self.freest(sound, due <= now) {
-            let id = self.begin(at, Some(predicted), now);
+            let id = self.begin_first(at, Some(predicted), now);
             return Ask::Go(at, id);
         }
         if self.waiting >= self.settings.max_waiting {
@@ -162,11 +167,13 @@ impl<W: Debug> DispatchQueue<W> {
     /// A request was sent to the upstream at this place without asking.
     pub fn pass(&mut self, at: usize, series: WorkSeries, units: Option<u64>, now: Stamp) -> RunId {
         let predicted = units.and_then(|units| self.predict(series, units));
-        self.begin(at, predicted, now)
+        self.begin_first(at, predicted, now)
     }
 
     /// A request has ended at its upstream, or never began there.
     pub fn end(&mut self, id: RunId, how: RunEnd, now: Stamp) {
+        self.hedges.reckon(&self.upstreams, now);
+        self.hedges.end(id, now);
         let Some(at) = self.upstreams.iter_mut().position(|upstream| upstream.end(id, now)) else { return };
         let ejected = self.upstreams.iter().filter(|upstream| upstream.is_ejected(now)).count();
         let may_eject = ejected < self.upstreams.len() / 2;
@@ -174,15 +181,7 @@ impl<W: Debug> DispatchQueue<W> {
             self.ejections += 1;
         }
         self.fill(now);
-    }
-
-    /// Upstreams that are sent nothing that can go elsewhere: at most half of those that are ejected, have just failed or stand still,
-    /// in this order.
-    fn unsound(&self, now: Stamp) -> UpstreamSet {
-        let of = |is_so: &dyn Fn(&Upstream) -> bool| (0..self.upstreams.len()).filter(|at| is_so(&self.upstreams[*at])).collect();
-        let kinds: [UpstreamSet; 3] = [self.ejected(now), of(&|one| one.is_doubtful(now)), of(&|one| one.is_stalled(now))];
-        let most = self.upstreams.len() / 2;
-        kinds.into_iter().fold(UpstreamSet::default(), |all, more| if all.and(more).len() <= most { all.and(more) } else { all })
+        self.wake_blocked();
     }
 
     /// A request goes to another upstream, because its own takes no connection.
@@ -233,11 +232,12 @@ impl<W: Debug> DispatchQueue<W> {
     /// Forgets everything but its settings, after a panic. Returns whom to wake: who waited goes as without a queue.
     pub(crate) fn begin_afresh(&mut self) -> Vec<W> {
         let waiters = std::mem::take(&mut self.waiters).into_values().filter_map(|waiter| waiter.waker);
-        let woken = std::mem::take(&mut self.woken).into_iter().chain(waiters).collect();
+        let woken = std::mem::take(&mut self.woken).into_iter().chain(waiters).chain(self.hedges.take_blocked()).collect();
         self.lanes.clear();
         self.waiting = 0;
         self.models = ServiceModels::default();
         self.upstreams.iter_mut().for_each(Upstream::forget);
+        self.hedges = Hedges::default();
         woken
     }
 
@@ -302,7 +302,7 @@ impl<W: Debug> DispatchQueue<W> {
     fn send(&mut self, lane: usize, ticket: u64, at: usize, now: Stamp) {
         let Some(due) = self.waiters.get(&ticket).map(|waiter| waiter.due) else { return };
         let Some(one) = self.lanes[lane].remove(ticket, due) else { return };
-        let id = self.begin(at, Some(one.predicted), now);
+        let id = self.begin_first(at, Some(one.predicted), now);
         self.settle(ticket, TicketState::Go(at, id));
     }
 
@@ -321,23 +321,16 @@ impl<W: Debug> DispatchQueue<W> {
         }
     }
 
-    /// The upstream with the most room, the fastest of equals; `None` if none has room, with `or_next` for the next place.
-    fn freest(&mut self, eligible: UpstreamSet, or_next: bool) -> Option<usize> {
-        let count = self.upstreams.len();
-        let turn = self.turn;
-        let turned = (0..count).map(|step| (turn + step) % count).filter(|at| eligible.contains(*at));
-        let room = |at: usize| {
-            let one = self.upstreams.get(at)?;
-            let idle = i64::from(one.slots?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
-            (one.room() == Room::Idle || or_next && one.room() == Room::Next).then_some((idle, one.speed))
-        };
-        let by = |a: &(usize, (i64, f64)), b: &(usize, (i64, f64))| a.1.0.cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1));
-        let best = turned.filter_map(|at| Some((at, room(at)?))).reduce(|a, b| if by(&b, &a).is_gt() { b } else { a })?.0;
-        self.turn = (best + 1) % count;
-        Some(best)
+    /// A request goes that was not sent before.
+    fn begin_first(&mut self, at: usize, predicted: Option<Prediction>, now: Stamp) -> RunId {
+        self.hedges.reckon(&self.upstreams, now);
+        if let Some(predicted) = predicted {
+            self.hedges.earn(&self.settings.hedge, predicted.service_ns);
+        }
+        self.begin(at, predicted, now)
     }
 
-    fn begin(&mut self, at: usize, predicted: Option<Prediction>, now: Stamp) -> RunId {
+    pub(crate) fn begin(&mut self, at: usize, predicted: Option<Prediction>, now: Stamp) -> RunId {
         let id = RunId(self.number());
         if let Some(upstream) = self.upstreams.get_mut(at) {
             upstream.begin(id, predicted, now);

@@ -23,10 +23,8 @@ impl From<SeriesKey> for WorkSeries {
 /// By how much service times differ from the line: quantiles of their ratio to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioQuantiles {
-    /// 95 % are at most this.
-    pub q95: f64,
-    /// 98 %.
-    pub q98: f64,
+    /// As many as `dispatch.hedge.quantile` says are at most this.
+    pub hedge: f64,
     /// 99 %.
     pub q99: f64,
 }
@@ -53,6 +51,8 @@ pub struct Prediction {
     pub service_ns: u64,
     /// What 99 of 100 take at most on top of it, in nanoseconds.
     pub q99_more_ns: u64,
+    /// What it may take on top of it before it is sent a second time, in nanoseconds.
+    pub hedge_more_ns: u64,
 }
 
 /// The cost class of an amount of work; of none, the lowest.
@@ -71,8 +71,9 @@ impl ServiceLine {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
     pub fn predict(&self, units: u64) -> Prediction {
         let mean = self.mean_ns(units as f64);
-        let q99 = self.ratios.get(class_of(units)).map_or(1.0, |ratios| ratios.q99);
-        Prediction { service_ns: mean as u64, q99_more_ns: (mean * (q99 - 1.0).max(0.0)) as u64 }
+        let ratios = self.ratios.get(class_of(units)).copied().unwrap_or(RatioQuantiles { hedge: 1.0, q99: 1.0 });
+        let more = |ratio: f64| (mean * (ratio - 1.0).max(0.0)) as u64;
+        Prediction { service_ns: mean as u64, q99_more_ns: more(ratios.q99), hedge_more_ns: more(ratios.hedge) }
     }
 }
 

@@ -60,7 +60,7 @@ impl FromIterator<usize> for UpstreamSet {
 }
 
 /// A request that was sent to an upstream and has not ended there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub(crate) u64);
 
 impl RunId {
@@ -69,12 +69,12 @@ impl RunId {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+pub(crate) struct Run {
     id: RunId,
     /// What it takes an upstream of mean speed, if that is known.
-    predicted: Option<Prediction>,
+    pub(crate) predicted: Option<Prediction>,
     /// Since when the server works on it, if its slots are taken in order; `None` while it waits there.
-    began: Option<Stamp>,
+    pub(crate) began: Option<Stamp>,
 }
 
 /// What an upstream takes.
@@ -216,8 +216,13 @@ impl Upstream {
 
     /// What it takes here, in nanoseconds, what takes an upstream of mean speed so long.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times below years")]
-    fn takes(&self, ns: u64) -> u64 {
+    pub(crate) fn takes(&self, ns: u64) -> u64 {
         (ns as f64 / self.speed.max(1e-3)) as u64
+    }
+
+    /// A request that is here.
+    pub(crate) fn run(&self, id: RunId) -> Option<Run> {
+        self.runs.iter().find(|run| run.id == id).copied()
     }
 
     /// Returns whether it ran here.

@@ -18,6 +18,12 @@ impl Share {
     /// One in a hundred.
     pub const ONE_PERCENT: Self = Self(0.01);
 
+    /// So many in a hundred, at most all.
+    #[must_use]
+    pub const fn of_percent(percent: u8) -> Self {
+        Self(if percent > 100 { 1.0 } else { percent as f64 / 100.0 })
+    }
+
     /// The part, `0.0..=1.0`.
     #[must_use]
     pub const fn get(self) -> f64 {

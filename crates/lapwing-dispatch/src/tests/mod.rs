@@ -1,6 +1,7 @@
 //! Servers and requests in virtual time.
 
 mod bounds;
+mod hedging;
 mod learning;
 mod placing;
 mod queueing;
@@ -8,7 +9,8 @@ mod queueing;
 use lapwing_ledger::{LabelId, Stamp};
 
 use crate::ask::{QueueClass, QueueOrder, QueueSettings};
-use crate::learn::Departure;
+use crate::hedge::HedgeSettings;
+use crate::learn::{Departure, DepartureEnd};
 use crate::service::WorkSeries;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -27,6 +29,7 @@ pub(crate) fn settings() -> QueueSettings {
         max_waiting: 1_024,
         max_wait_ns: 10_000 * MS,
         rejects: true,
+        hedge: HedgeSettings::default(),
     }
 }
 
@@ -93,6 +96,7 @@ pub(crate) fn answered(arrivals: &[(f64, u64, f64)], slots: usize, budget_ms: Op
             sent: at_ms(*arrived),
             ended: at_ms(began + takes),
             deadline: budget_ms.map(|budget| at_ms(arrived + budget)),
+            end: DepartureEnd::Given,
         };
         (departure, takes * 1e6)
     };

@@ -2,12 +2,12 @@
 
 use super::{SERIES, arrivals, at_ms, settings};
 use crate::ghost::Ghost;
-use crate::learn::Departure;
+use crate::learn::{Departure, DepartureEnd};
 use crate::service::{RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
 
 /// A model that knows the truth of servers with one slot and these speeds.
 fn truth(speeds: &[f64]) -> ServiceModels {
-    let ratios = vec![RatioQuantiles { q95: 1.0, q98: 1.0, q99: 1.0 }; 25];
+    let ratios = vec![RatioQuantiles { hedge: 1.0, q99: 1.0 }; 25];
     let line = ServiceLine { fixed_ns: 2e6, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |(upstream, speed): (usize, &f64)| SlotsOf { upstream, slots: Ok(1), speed: *speed };
     ServiceModels {
@@ -43,7 +43,16 @@ fn ratios(speeds: &[f64]) -> [f64; 3] {
         let all = arrivals(seed, 30_000, 0.7 * speeds.iter().sum::<f64>(), 0.1);
         let departure = |(arrived, units, takes): &(f64, u64, f64)| {
             let at = at_ms(*arrived);
-            let one = Departure { series: SERIES, upstream: 0, units: *units, arrived: at, sent: at, ended: at, deadline: None };
+            let one = Departure {
+                series: SERIES,
+                upstream: 0,
+                units: *units,
+                arrived: at,
+                sent: at,
+                ended: at,
+                deadline: None,
+                end: DepartureEnd::Given,
+            };
             (one, takes * 1e6)
         };
         let replayed = Ghost::of(all.iter().map(departure).collect(), truth(speeds)).replay(settings());

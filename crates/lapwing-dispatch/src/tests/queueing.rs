@@ -13,7 +13,7 @@ use lapwing_ledger::Stamp;
 
 /// 1 ms for each unit, one slot at each upstream.
 fn models(upstreams: usize, made: Stamp) -> ServiceModels {
-    let ratios = vec![RatioQuantiles { q95: 1.0, q98: 1.0, q99: 1.1 }; 25];
+    let ratios = vec![RatioQuantiles { hedge: 1.0, q99: 1.1 }; 25];
     let line = ServiceLine { fixed_ns: 0.0, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |upstream| SlotsOf { upstream, slots: Ok(1), speed: 1.0 };
     ServiceModels { made, lines: [(SERIES, line)].into_iter().collect(), upstreams: (0..upstreams).map(slots).collect() }
