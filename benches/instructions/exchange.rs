@@ -114,7 +114,7 @@ fn proxy(
 fn known_services() -> ServiceModels {
     let series =
         WorkSeries { route: LABELS.routes.intern("POST /v2/models/{model}/infer"), model: LABELS.models.intern("digits") };
-    let ratios = vec![RatioQuantiles { q95: 1.1, q98: 1.2, q99: 1.3 }; 25];
+    let ratios = vec![RatioQuantiles { hedge: 1.2, q99: 1.3 }; 25];
     let line = ServiceLine { fixed_ns: 1e6, per_unit_ns: 1e5, samples: 1_000, unexplained: 0.05, ratios };
     ServiceModels {
         made: Stamp::now().plus(3_600_000_000_000),

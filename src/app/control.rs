@@ -214,7 +214,7 @@ fn lever_feeds(
     dispatching: Dispatching,
 ) -> LeverFeeds {
     let places = upstreams.statistics().into_iter().map(|(label, _)| label);
-    let dispatch = DispatchLearning::new(dispatching, places, levers.dispatch.clone(), Stamp::now());
+    let dispatch = DispatchLearning::new(dispatching, places, (levers.dispatch.clone(), levers.hedge.clone()), Stamp::now());
     LeverFeeds {
         split: live_split(whole, upstreams, labels),
         trials: Some(lever_trials(whole, levers)),

@@ -7,7 +7,7 @@ use super::root::Root;
 use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
-use lapwing_dispatch::DispatchMode;
+use lapwing_dispatch::{DispatchMode, HedgeMode};
 use lapwing_proxy::TraceSampling;
 use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
 use lapwing_shadow::CopyOrder;
@@ -211,6 +211,13 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         warnings.push(
             "dispatch.mode: has no effect: what requests ask for is not read, for protocol.read_bodies is false".to_owned(),
         );
+    }
+    let hedges = config.dispatch.hedge.mode != HedgeMode::Off || config.trial.lever == TrialLever::Hedge;
+    let waits = config.dispatch.mode == DispatchMode::On || config.trial.lever == TrialLever::Dispatch;
+    if hedges && !waits {
+        warnings.push("dispatch.hedge: has no effect unless requests wait by dispatch.mode: on".to_owned());
+    } else if hedges && config.upstreams.len() < 2 {
+        warnings.push("dispatch.hedge: has no effect: it needs at least two of `upstreams`".to_owned());
     }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

@@ -1,5 +1,6 @@
 //! `/dispatch`: what is known of the queue in front of the upstreams, in words and as JSON. Durations are nanoseconds, shares 0 to 1.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use parking_lot::Mutex;
@@ -8,9 +9,10 @@ use serde::Serialize;
 
 use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies};
 use lapwing_dispatch::{
-    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, NoWindow, ServiceLine, WaitingClass, WorkSeries,
+    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, HedgeMode, NoWindow, ServiceLine, WaitingClass,
+    WorkSeries,
 };
-use lapwing_metrics::Labels;
+use lapwing_metrics::{Counter, Counters, Labels};
 
 /// The whole report.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -33,6 +35,49 @@ pub(crate) struct DispatchView {
     /// What the queue would have made of the latest requests, replayed in the order in which they came and through the queue; absent until it is known
     /// what they take.
     pub(crate) replayed: Option<ReplayView>,
+    /// Second requests for those that take long; absent while there are none.
+    pub(crate) hedge: Option<HedgeView>,
+    /// What all requests that were sent are expected to take, second ones not counted.
+    pub(crate) predicted_ns: u64,
+}
+
+/// Second requests for those that take long.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HedgeView {
+    /// Whether they are sent, rather than counted only.
+    pub(crate) is_on: bool,
+    /// What they are expected to take, all together.
+    pub(crate) hedged_ns: u64,
+    /// Where the second upstream answered first.
+    pub(crate) won: u64,
+    /// Where the first did.
+    pub(crate) lost: u64,
+    /// Where both failed.
+    pub(crate) failed: u64,
+    /// Those that would have been sent.
+    pub(crate) observed: u64,
+    /// Requests that took long and were not sent again, by reason: `busy`, `budget`, `utilisation`, `unrepeatable`.
+    pub(crate) withheld: BTreeMap<&'static str, u64>,
+}
+
+impl HedgeView {
+    fn of(is_on: bool, hedged_ns: u64, counters: &Counters) -> Self {
+        let withheld = [
+            ("busy", Counter::HedgesWithheldBusy),
+            ("budget", Counter::HedgesWithheldBudget),
+            ("utilisation", Counter::HedgesWithheldUtilisation),
+            ("unrepeatable", Counter::HedgesWithheldUnrepeatable),
+        ];
+        Self {
+            is_on,
+            hedged_ns,
+            won: counters.get(Counter::HedgesWon),
+            lost: counters.get(Counter::HedgesLost),
+            failed: counters.get(Counter::HedgesFailed),
+            observed: counters.get(Counter::HedgesObserved),
+            withheld: withheld.into_iter().map(|(name, counter)| (name, counters.get(counter))).collect(),
+        }
+    }
 }
 
 /// What `/stats` says of it.
@@ -157,8 +202,8 @@ pub(crate) fn advice(dispatch: &Mutex<DispatchLearning>) -> Option<LeverAdvice> 
 }
 
 /// What is known until now; `None` if it is off.
-pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Option<DispatchView> {
-    let DispatchSnapshot { config, is_on, is_rechecking, models, labels: upstreams, state, ghost, .. } =
+pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels, counters: &Counters) -> Option<DispatchView> {
+    let DispatchSnapshot { config, is_on, is_rechecking, models, labels: upstreams, state, ghost, hedge, .. } =
         dispatch.lock().snapshot()?;
     let class = |(at, name): (usize, &str)| {
         let WaitingClass { waiting, work_ns } = state.classes.get(at).copied().unwrap_or_default();
@@ -198,6 +243,8 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels) -> Optio
         upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
         series,
         replayed: ghost.map(ReplayView::from),
+        hedge: (hedge != HedgeMode::Off).then(|| HedgeView::of(hedge == HedgeMode::On, state.hedged_ns, counters)),
+        predicted_ns: state.predicted_ns,
     })
 }
 
@@ -221,6 +268,21 @@ impl fmt::Display for DispatchView {
         for one in self.upstreams.iter().filter_map(|one| Some((one, one.slots?))) {
             let (DispatchUpstreamView { upstream, speed, running, .. }, slots) = one;
             writeln!(f, "{upstream}: works on {slots} at once; {running} there; speed {speed:.2}")?;
+        }
+        if let Some(hedge) = &self.hedge {
+            let HedgeView { is_on, hedged_ns, won, lost, failed, observed, withheld } = hedge;
+            let held: u64 = withheld.values().sum();
+            if *is_on {
+                #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+                let share = 100.0 * *hedged_ns as f64 / self.predicted_ns.max(1) as f64;
+                writeln!(
+                    f,
+                    "second requests for those that take long: {won} answered first, {lost} too late, {failed} failed too, {held} withheld; \
+                     {share:.2} % of the time"
+                )?;
+            } else {
+                writeln!(f, "second requests for those that take long are not sent: {observed} would have been, {held} not")?;
+            }
         }
         for ServiceLineView { route, model, fixed_ns, per_unit_ns, samples, unexplained } in &self.series {
             let name = if model.is_empty() { route.clone() } else { format!("{route}, model {model}") };

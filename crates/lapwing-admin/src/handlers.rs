@@ -120,7 +120,7 @@ pub(crate) async fn dispatch(State(admin): State<Admin>, uri: Uri, head: HeaderM
     admin
         .make(move |surfaces| {
             let labels = surfaces.registry.lock().labels().clone();
-            let view = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, &labels));
+            let view = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, &labels, &surfaces.counters));
             let words = |view: &dispatch::DispatchView| view.to_string();
             let nothing = || "nothing waits, and nothing is learnt: dispatch.mode is off\n".to_owned();
             if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Method, Request};
 
 use crate::ask::{Ask, QueueRequest};
-use crate::config::{Config, DispatchMode};
+use crate::config::{Config, DispatchMode, HedgeMode};
 use crate::plane::DispatchPlane;
+use crate::second::SecondTurn;
 use crate::service::WorkSeries;
 use crate::upstreams::{RunId, UpstreamSet};
 use crate::waiting::{Dispatched, Queued};
 use lapwing_ledger::{Ledger, Stamp};
 use lapwing_metrics::{Counter, Counters};
+use lapwing_protocol::Recogniser;
 use lapwing_protocol::request_match::{KnownRequest, RequestMatch};
 use lapwing_settings::{ConfigHandle, LeverSwitch};
 
@@ -41,11 +44,11 @@ impl Dispatching {
         &self.config
     }
 
-    /// The queue with the settings in force, which `lever` may turn on or off instead.
+    /// The queue with the settings in force. `lever` may turn it on or off instead, `hedge_lever` its second requests.
     #[must_use]
-    pub fn in_force(&self, lever: &LeverSwitch) -> ConfigHandle<Dispatch> {
-        let (plane, lever) = (self.plane.clone(), lever.clone());
-        self.config.map(move |config| Dispatch::new(&plane, config, &lever))
+    pub fn in_force(&self, lever: &LeverSwitch, hedge_lever: &LeverSwitch) -> ConfigHandle<Dispatch> {
+        let (plane, lever, hedge_lever) = (self.plane.clone(), lever.clone(), hedge_lever.clone());
+        self.config.map(move |config| Dispatch::new(&plane, config, &lever, &hedge_lever))
     }
 }
 
@@ -61,11 +64,15 @@ pub struct Dispatch {
     /// Whether any of them asks for the model.
     asks_models: bool,
     budget_ns: Option<u64>,
+    hedge: HedgeMode,
+    /// May turn second requests on or off instead.
+    hedge_lever: LeverSwitch,
+    recogniser: Recogniser,
 }
 
 impl Dispatch {
     /// Puts `config` in force.
-    pub(crate) fn new(plane: &Arc<DispatchPlane>, config: &Config, lever: &LeverSwitch) -> Self {
+    pub(crate) fn new(plane: &Arc<DispatchPlane>, config: &Config, lever: &LeverSwitch, hedge_lever: &LeverSwitch) -> Self {
         plane.with((), |queue, _| queue.apply(config.queue()));
         Self {
             plane: plane.clone(),
@@ -74,6 +81,9 @@ impl Dispatch {
             classes: config.classes.iter().map(|class| RequestMatch::new(&class.matches)).collect(),
             asks_models: config.classes.iter().any(|class| class.matches.model.is_some()),
             budget_ns: config.budget.on().map(|budget| budget.as_nanos()),
+            hedge: config.hedge.mode,
+            hedge_lever: hedge_lever.clone(),
+            recogniser: Recogniser::default(),
         }
     }
 
@@ -130,6 +140,35 @@ impl Dispatch {
             Ask::Unknown => passes(Counter::DispatchPassedUnknown),
             Ask::Full => passes(Counter::DispatchPassedFull),
         }
+    }
+
+    /// Whether any request may be sent to a second upstream.
+    #[inline]
+    #[must_use]
+    pub fn may_hedge(&self) -> bool {
+        self.hedge == HedgeMode::Observe || self.hedge_lever.is_on(self.hedge == HedgeMode::On)
+    }
+
+    /// The request that was asked for so, and `goes`, may be sent to a second one of these upstreams, if that is settled and there is another.
+    #[must_use]
+    pub fn second(&self, goes: &Dispatched, to: UpstreamSet, account: &AskingAccount, work: Option<u64>) -> Option<SecondTurn> {
+        let mode = match (self.hedge, self.hedge_lever.is_on(self.hedge == HedgeMode::On)) {
+            (_, true) => HedgeMode::On,
+            (HedgeMode::Observe, false) => HedgeMode::Observe,
+            (_, false) => return None,
+        };
+        if to.len() < 2 {
+            return None;
+        }
+        let (plane, at, id) = (self.plane.clone(), goes.at(), goes.id());
+        let (series, units, arrived) = (account.series?, work?, account.arrived);
+        Some(SecondTurn { plane, mode, at, id, to, series, units, arrived, withheld: None })
+    }
+
+    /// Whether a call with this body may be sent twice: it is one of a known protocol, and leaves nothing behind.
+    #[must_use]
+    pub fn may_repeat<B>(&self, head: &Request<B>, body: &[Bytes]) -> bool {
+        self.recogniser.is_repeatable(head, body)
     }
 
     /// A request goes to the upstream at this place without having asked.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{Config, DispatchMode};
+use crate::config::{Config, DispatchMode, HedgeMode};
 use crate::dispatch::Dispatching;
 use crate::ghost::{Ghost, GhostReport};
 use crate::learn::{Departure, DepartureEnd, ServiceLearner};
@@ -27,8 +27,9 @@ pub struct DispatchLearning {
     dispatching: Dispatching,
     /// The labels of the upstreams, by their places.
     labels: Box<[LabelId]>,
-    /// What a trial turns.
+    /// What a trial turns: it, and its second requests.
     lever: LeverSwitch,
+    hedge_lever: LeverSwitch,
     applied: Arc<Config>,
     learner: ServiceLearner,
     models: ServiceModels,
@@ -52,6 +53,8 @@ pub struct DispatchSnapshot {
     pub is_on_trial: bool,
     /// Whether upstreams are sent more for a moment, to see how many they work on at once.
     pub is_rechecking: bool,
+    /// Whether those that take long are sent to a second upstream: by the settings, or a trial.
+    pub hedge: HedgeMode,
     /// What requests take, and how many upstreams work on at once.
     pub models: ServiceModels,
     /// The labels of the upstreams, by their places.
@@ -63,14 +66,20 @@ pub struct DispatchSnapshot {
 }
 
 impl DispatchLearning {
-    /// Learns for `dispatching`, in front of upstreams with these labels; `lever` may turn it on or off.
+    /// Learns for `dispatching`, in front of upstreams with these labels; of the levers, one may turn it on or off, the other its second requests.
     #[must_use]
-    pub fn new(dispatching: Dispatching, labels: impl IntoIterator<Item = LabelId>, lever: LeverSwitch, now: Stamp) -> Self {
+    pub fn new(
+        dispatching: Dispatching,
+        labels: impl IntoIterator<Item = LabelId>,
+        (lever, hedge_lever): (LeverSwitch, LeverSwitch),
+        now: Stamp,
+    ) -> Self {
         let applied = dispatching.config().load();
         Self {
             dispatching,
             labels: labels.into_iter().collect(),
             lever,
+            hedge_lever,
             applied,
             learner: ServiceLearner::default(),
             models: ServiceModels::default(),
@@ -86,6 +95,16 @@ impl DispatchLearning {
     /// Whether requests wait, by the settings or a trial.
     fn is_on(&self) -> bool {
         self.lever.is_on(self.applied.mode == DispatchMode::On)
+    }
+
+    /// Whether there are second requests, by the settings or a trial.
+    fn hedge(&self) -> HedgeMode {
+        let mode = self.applied.hedge.mode;
+        match (self.hedge_lever.is_turned(), self.hedge_lever.is_on(mode == HedgeMode::On)) {
+            (false, _) => mode,
+            (true, true) => HedgeMode::On,
+            (true, false) => HedgeMode::Observe,
+        }
     }
 
     /// Whether anything is learnt. A trial turns the lever on and off, and both sides tell.
@@ -131,6 +150,8 @@ impl DispatchLearning {
             return;
         }
         self.learner.set_slots(self.applied.slots.given());
+        self.learner.set_hedge_quantile(self.applied.hedge.quantile.get());
+        self.dispatching.plane().take_lost().into_iter().for_each(|departure| self.learner.take(departure));
         let is_new = |one: &SlotsOf| matches!(one.slots, Err(NoWindow::TooFewRequests { .. }));
         let is_new = self.models.upstreams.is_empty() || self.models.upstreams.iter().any(is_new);
         if is_new || now.since(self.learnt) >= LEARN_NS {
@@ -154,6 +175,7 @@ impl DispatchLearning {
             is_on: self.is_on(),
             is_on_trial: self.lever.is_turned(),
             is_rechecking: self.is_rechecking,
+            hedge: self.hedge(),
             models: self.models.clone(),
             labels: self.labels.clone(),
             state: self.dispatching.plane().state(),

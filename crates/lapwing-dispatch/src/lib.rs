@@ -13,7 +13,7 @@
 //! `affinity` sends requests with the same key to the same upstream.
 //!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
-//! waits or is at an upstream, `learning` what the control plane does for it.
+//! waits or is at an upstream, `second` one that may be sent to another too, `learning` what the control plane does for it.
 //!
 //! docs/DISPATCH.md has what users see of it.
 
@@ -33,6 +33,7 @@ mod learn;
 mod learning;
 mod plane;
 mod queue;
+mod second;
 mod seen;
 mod service;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use learn::{Departure, DepartureEnd, ServiceLearner};
 pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;
+pub use second::SecondTurn;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
 pub use upstreams::{RunEnd, RunId, UpstreamSet};
 pub use waiting::{Dispatched, Queued};

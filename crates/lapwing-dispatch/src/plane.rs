@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::ask::{Ask, Overdue, QueueRequest, Ticket, TicketState};
 use crate::config::Config;
+use crate::learn::Departure;
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
 use crate::upstreams::UpstreamSet;
@@ -22,7 +23,12 @@ pub struct DispatchPlane {
     away: Away,
     /// How often it panicked.
     panics: AtomicU64,
+    /// What upstreams did whose answer came too late, until it is learnt from.
+    lost: Mutex<Vec<Departure>>,
 }
+
+/// How many of those are kept.
+const MAX_LOST: usize = 256;
 
 /// What waits and what runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +45,10 @@ pub struct DispatchState {
     pub ejections: u64,
     /// How often the queue panicked: who waited was sent, and it began afresh.
     pub panics: u64,
+    /// What all requests that were sent are expected to take, in nanoseconds, second ones not counted.
+    pub predicted_ns: u64,
+    /// What their second ones are.
+    pub hedged_ns: u64,
 }
 
 /// Those of a class who wait.
@@ -54,7 +64,7 @@ impl DispatchPlane {
     /// A queue in front of so many upstreams.
     pub(crate) fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static) -> Self {
         let queue = Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams));
-        Self { queue, away: Away(Box::new(away)), panics: AtomicU64::new(0) }
+        Self { queue, away: Away(Box::new(away)), panics: AtomicU64::new(0), lost: Mutex::default() }
     }
 
     /// Takes what is known of services.
@@ -78,6 +88,8 @@ impl DispatchPlane {
             ejected: queue.ejected(Stamp::now()),
             ejections: queue.ejections(),
             panics: self.panics.load(Relaxed),
+            predicted_ns: queue.hedges.predicted_ns,
+            hedged_ns: queue.hedges.hedged_ns,
         };
         for (class, waiting, work_ns) in queue.waiting_by_class() {
             if state.classes.len() <= class {
@@ -87,6 +99,19 @@ impl DispatchPlane {
             state.classes[class].work_ns += work_ns;
         }
         state
+    }
+
+    /// An answer came too late.
+    pub(crate) fn note_lost(&self, departure: Departure) {
+        let mut lost = self.lost.lock();
+        if lost.len() < MAX_LOST {
+            lost.push(departure);
+        }
+    }
+
+    /// What came too late since the last call.
+    pub(crate) fn take_lost(&self) -> Vec<Departure> {
+        std::mem::take(&mut *self.lost.lock())
     }
 
     /// How one who waits stands; it leaves its waker if it waits on.

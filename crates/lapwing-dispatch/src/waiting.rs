@@ -79,6 +79,11 @@ impl Dispatched {
         self.at
     }
 
+    /// What it is in the queue.
+    pub(crate) const fn id(&self) -> RunId {
+        self.id
+    }
+
     /// It ends, and that is how.
     pub fn ended(mut self, outcome: Outcome) {
         self.how = match outcome {

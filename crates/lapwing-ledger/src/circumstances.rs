@@ -34,11 +34,15 @@ pub enum Annotation {
     UnreadResponse,
     /// The body of an answer that was not read is compressed.
     CompressedResponse,
+    /// The first upstream took long, and a second one was asked too.
+    Hedged,
+    /// The second one answered first.
+    HedgeWon,
 }
 
 impl Annotation {
     /// All annotations, in the order of their bits.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::SplitWrite,
         Self::QuickAck,
         Self::Unhelped,
@@ -52,6 +56,8 @@ impl Annotation {
         Self::UnreadRequest,
         Self::UnreadResponse,
         Self::CompressedResponse,
+        Self::Hedged,
+        Self::HedgeWon,
     ];
 
     /// The name on every surface.
@@ -71,6 +77,8 @@ impl Annotation {
             Self::UnreadRequest => "unread_request",
             Self::UnreadResponse => "unread_response",
             Self::CompressedResponse => "compressed_response",
+            Self::Hedged => "hedged",
+            Self::HedgeWon => "hedge_won",
         }
     }
 }

@@ -153,6 +153,14 @@ rows! {
     DispatchPassedUnknown: Counter "lapwing_dispatch_requests" &[("result", "unknown")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for it is not known what they take, or how many the upstream works on at once.";
     DispatchPassedFull: Counter "lapwing_dispatch_requests" &[("result", "full")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for dispatch.max_waiting others waited.";
     DispatchPassedUnheld: Counter "lapwing_dispatch_requests" &[("result", "unheld")], "Requests that asked to be sent while dispatch is on, by what became of them: sent as without it, for they could not be held until their work is known.";
+    HedgesWon: Counter "lapwing_hedges" &[("result", "won")], "Running requests that dispatch.hedge took for long, by what became of them: a second upstream was asked, and answered first.";
+    HedgesLost: Counter "lapwing_hedges" &[("result", "lost")], "Running requests that dispatch.hedge took for long, by what became of them: a second upstream was asked, and the first answered before.";
+    HedgesFailed: Counter "lapwing_hedges" &[("result", "failed")], "Running requests that dispatch.hedge took for long, by what became of them: a second upstream was asked, and both failed.";
+    HedgesObserved: Counter "lapwing_hedges" &[("result", "observed")], "Running requests that dispatch.hedge took for long, by what became of them: a second upstream would have been asked, but hedge.mode is observe.";
+    HedgesWithheldBusy: Counter "lapwing_hedges" &[("result", "busy")], "Running requests that dispatch.hedge took for long, by what became of them: no other upstream was idle.";
+    HedgesWithheldBudget: Counter "lapwing_hedges" &[("result", "budget")], "Running requests that dispatch.hedge took for long, by what became of them: hedge.budget was used up.";
+    HedgesWithheldUtilisation: Counter "lapwing_hedges" &[("result", "utilisation")], "Running requests that dispatch.hedge took for long, by what became of them: the upstreams were busier than hedge.max_utilisation.";
+    HedgesWithheldUnrepeatable: Counter "lapwing_hedges" &[("result", "unrepeatable")], "Running requests that dispatch.hedge took for long, by what became of them: it is no call that may be sent twice.";
     DispatchExpired: Counter "lapwing_dispatch_overdue" &[("reason", "deadline")], "Requests that waited in the queue of dispatch and did not get their turn, by reason: they could no longer meet their deadline, and were not sent.";
     DispatchWaitedLong: Counter "lapwing_dispatch_overdue" &[("reason", "max_wait")], "Requests that waited in the queue of dispatch and did not get their turn, by reason: they had waited for dispatch.max_wait, and were sent as without it.";
     HoldBytes: Gauge "lapwing_hold_bytes" &[], "Memory of held bodies, until they are sent.";

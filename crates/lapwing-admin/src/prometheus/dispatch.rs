@@ -31,5 +31,8 @@ pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Res
         upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_ejected)))
     })?;
     family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))?;
-    family(encoder, &defs::DISPATCH_PANICS, |metric| count(metric, vec![], view.panics))
+    family(encoder, &defs::DISPATCH_PANICS, |metric| count(metric, vec![], view.panics))?;
+    family(encoder, &defs::DISPATCH_SERVICE, |metric| count(metric, vec![], seconds(view.predicted_ns)))?;
+    let Some(hedge) = &view.hedge else { return Ok(()) };
+    family(encoder, &defs::HEDGE_SERVICE, |metric| count(metric, vec![], seconds(hedge.hedged_ns)))
 }

@@ -83,7 +83,7 @@ impl AdminFamilies {
             upstreams: (surfaces.upstreams)(),
             split: surfaces.split.as_ref().map(|split| split.lock().status()),
             trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
-            dispatch: surfaces.dispatch.as_ref().and_then(|dispatch| queue::view(dispatch, &labels)),
+            dispatch: surfaces.dispatch.as_ref().and_then(|dispatch| queue::view(dispatch, &labels, &surfaces.counters)),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
             in_flight: surfaces.counters.get(Counter::InFlight),

@@ -194,6 +194,10 @@ families! {
         "How often an upstream was left alone because it failed.";
     DISPATCH_PANICS: Counter "lapwing_dispatch_panics" None, [],
         "How often the queue panicked: who waited was sent as without it, and it began afresh.";
+    DISPATCH_SERVICE: Counter "lapwing_dispatch_service_seconds" Some("seconds"), [],
+        "What all requests that were sent are expected to take of one slot, second ones not counted.";
+    HEDGE_SERVICE: Counter "lapwing_hedge_service_seconds" Some("seconds"), [],
+        "What second requests of dispatch.hedge are expected to take of one slot; over the other, their share.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

@@ -9,6 +9,7 @@ mod document;
 mod generative;
 mod message;
 mod others;
+mod repeatable;
 mod signature;
 mod table;
 mod verdict;

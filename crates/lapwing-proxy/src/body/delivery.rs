@@ -74,6 +74,12 @@ impl ResponseBody {
         self
     }
 
+    /// Nobody wants it any more: reads it to its end, at most so many bytes of it. Returns whether that was all.
+    pub(crate) async fn discard(mut self, limit: usize) -> bool {
+        let over = UpstreamBody::own(Bytes::new());
+        std::mem::replace(&mut self.upstream, over).discard(limit).await
+    }
+
     /// Lapwing's own response.
     pub(crate) fn own(body: Bytes) -> Self {
         Self::new(UpstreamBody::own(body))

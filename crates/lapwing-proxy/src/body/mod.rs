@@ -30,7 +30,7 @@ pub(crate) use drain::MAX_DRAINED_BYTES;
 pub(crate) use drive::Drive;
 pub(crate) use h2_source::{H2Source, Rest};
 pub(crate) use held::{hold, passes_unheld};
-pub(crate) use repeat::KeptRequest;
+pub(crate) use repeat::{KeptRequest, SecondRequest};
 pub(crate) use request::{RequestBody, RequestBodyError};
 pub(crate) use rewrite::{MAX_GATHERED_BYTES, ResponseRewrite};
 pub(crate) use tracked_request::{AccountedRequest, AccountedResponse, TrackedRequest};

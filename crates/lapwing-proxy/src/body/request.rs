@@ -150,6 +150,33 @@ impl RequestBody {
         self.ahead = Some(Box::new(Ahead { frames, is_sized, captured: self.captures.len() }));
     }
 
+    /// The same body once more, if all of it is here and none of it has passed; `None` otherwise. Nobody captures it.
+    pub(crate) fn copy(&self) -> Option<Self> {
+        if self.inner.is_some() || self.gate.is_some() {
+            return None;
+        }
+        let frame = |frame: &Frame<Bytes>| Some(Frame::data(frame.data_ref()?.clone()));
+        let frames = self.ahead.as_ref().map_or(Some(VecDeque::new()), |ahead| ahead.frames.iter().map(frame).collect())?;
+        let mut copy = Self {
+            inner: None,
+            in_flight: self.in_flight.clone(),
+            gate: None,
+            left: 0,
+            ahead: None,
+            captures: AttachedCaptures::default(),
+            upload: UploadWatch::Off,
+            first: FirstPiece::Read,
+            returned: None,
+        };
+        copy.put_back(frames, self.ahead.as_ref().is_none_or(|ahead| ahead.is_sized));
+        Some(copy)
+    }
+
+    /// The pieces that are here and have not passed.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = &Bytes> {
+        self.ahead.iter().flat_map(|ahead| &ahead.frames).filter_map(Frame::data_ref)
+    }
+
     /// Copies the body within `budget` while it passes: as it stands in the request at the layer that calls this.
     pub(crate) fn capture(&mut self, budget: &Arc<CaptureBudget>) -> BodyCapture {
         let (mut writer, copy) = capture(budget);

@@ -3,6 +3,7 @@
 //! It drives what its bytes come over, for no task does: whenever the body is polled and has nothing, and once more at its
 //! end, so that the connection comes to rest and can carry the next request.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -235,6 +236,29 @@ impl UpstreamBody {
         if let Source::Stream(stream) = &mut self.source {
             stream.end();
         }
+    }
+
+    /// Reads it to its end and throws it away, at most so many bytes. Returns whether that was all; else the connection is closed.
+    pub(crate) async fn discard(mut self, limit: usize) -> bool {
+        let mut left = limit;
+        while !self.is_end_stream() {
+            match poll_fn(|cx| self.poll_frame(cx, None)).await {
+                Some(Ok(frame)) => match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                    Some(rest) => left = rest,
+                    None => return false,
+                },
+                Some(Err(_)) => return false,
+                None if self.is_cut() => return false,
+                None => break,
+            }
+        }
+        poll_fn(|cx| {
+            self.rest(cx);
+            Poll::Ready(())
+        })
+        .await;
+        self.end(|_| ());
+        true
     }
 
     /// Closes the connection.

@@ -31,6 +31,8 @@ pub(crate) struct RequestAccount {
     is_behind: AtomicBool,
     /// Whether there is a place to give back.
     has_place: AtomicBool,
+    /// Whether it is that of one of two upstreams that were sent the request: only the request's own observes.
+    is_leg: bool,
     state: Mutex<State>,
 }
 
@@ -54,6 +56,7 @@ impl RequestAccount {
             upload: UploadProgress::default(),
             is_behind: AtomicBool::new(false),
             has_place: AtomicBool::new(false),
+            is_leg: false,
             state: Mutex::new(State {
                 ledger: OpenLedger::new(ledger),
                 waits: None,
@@ -101,11 +104,38 @@ impl RequestAccount {
         is_open
     }
 
+    /// The account of one of two upstreams that are sent the request, which has been read; `None` if this one was handed over. Nobody observes
+    /// it, and it is never handed over: [`Self::adopt`] takes what it has measured.
+    pub(crate) fn leg(&self) -> Option<Self> {
+        let ledger = Box::new(self.state.lock().ledger.ledger()?.clone());
+        let stamps = self.stamps.of_leg();
+        Some(Self { is_leg: true, stamps, ..Self::new(self.context.clone(), ledger, Stamp::now()) })
+    }
+
+    /// The upstream of this leg answered, or failed: what it has measured is the request's. Returns whether the request is still of interest.
+    pub(crate) fn adopt(&self, leg: &Self) -> bool {
+        let (ledger, place) = {
+            let State { ledger, place, .. } = &mut *leg.state.lock();
+            (ledger.hand_over(), place.take())
+        };
+        self.upload.on_answered();
+        let is_open = ledger.is_some_and(|measured| self.write_ledger(|ledger| *ledger = *measured).is_some());
+        if let Some(place) = place {
+            self.take_place(place);
+        }
+        is_open
+    }
+
     /// Takes a place at an upstream, until it has answered.
     pub(crate) fn take_place(&self, place: Dispatched) {
         self.has_place.store(true, Relaxed);
         let before = self.state.lock().place.replace(place);
         drop(before);
+    }
+
+    /// Takes the place away again, for a leg.
+    pub(crate) fn give_place(&self) -> Option<Dispatched> {
+        self.state.lock().place.take()
     }
 
     /// Tells the place that the request goes to another upstream.
@@ -193,12 +223,15 @@ impl RequestAccount {
         ledger.write(
             || count_late(counters),
             |ledger| {
+                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
+                if self.is_leg {
+                    return;
+                }
                 observer.call(Counter::ObserverPanics, |observer| {
                     ledger.status = status.as_u16();
                     observer.response(headers, false, ledger);
                 });
                 self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
-                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
                 count_pushback(counters, ledger.outcome, headers);
                 if is_still_asking && content_type.starts_with(GRPC) {
                     ledger.kind = ExchangeKind::Stream;

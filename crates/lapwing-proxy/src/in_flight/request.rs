@@ -77,6 +77,23 @@ impl<M: ConnectionStamps> InFlight<M> {
         })
     }
 
+    /// The same request as it goes to one of two upstreams, with an account of its own; `None` if the request has ended.
+    pub(crate) fn leg(&self) -> Option<Arc<Self>> {
+        Some(Arc::new(Self {
+            account: self.account.leg()?,
+            worker: self.worker.clone(),
+            meter: self.meter.clone(),
+            is_multiplexed: self.is_multiplexed,
+            client: ClientExpects::default(),
+            generation: self.generation,
+            held: AtomicU32::new(0),
+            is_cut: AtomicBool::new(false),
+            // the request ends, and no leg of it
+            finished: AtomicBool::new(true),
+            closed: AtomicBool::new(true),
+        }))
+    }
+
     /// Writes into the ledger; `None`, and counted, if it was handed over.
     pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
         self.account.write_ledger(write)

@@ -32,6 +32,20 @@ impl RequestStamps {
         }
     }
 
+    /// Those of a request that has been read, and goes to one of two upstreams.
+    pub(crate) fn of_leg(&self) -> Self {
+        let copy = |of: &AtomicU64| AtomicU64::new(of.load(Relaxed));
+        Self {
+            called: self.called,
+            request_last: copy(&self.request_last),
+            request_end: copy(&self.request_end),
+            request_bytes: copy(&self.request_bytes),
+            response_bytes: AtomicU64::new(0),
+            dispatched: AtomicU64::new(0),
+            egress: AtomicU64::new(0),
+        }
+    }
+
     /// `n` bytes of the request's body were read at `at`.
     pub(crate) fn on_request_bytes(&self, n: usize, at: Stamp) {
         // only one task reads the request, so a load and a store are enough

@@ -280,6 +280,20 @@ impl Placement {
         self.routes.iter().position(|route| route.takes(request, known))
     }
 
+    /// A request that was placed at one upstream was answered by a second, at this place: from now on it counts as in flight there.
+    pub(crate) fn answered_by(&self, at: usize, account: &RequestAccount) {
+        let Candidates { all, moved, .. } = &*self.candidates;
+        let Some(to) = self.at(at) else { return };
+        account.write_ledger(|ledger| {
+            let from = std::mem::replace(&mut ledger.series.upstream, to.label);
+            if let Some(from) = all.iter().find(|one| one.label == from) {
+                from.active.fetch_sub(1, Relaxed);
+                to.active.fetch_add(1, Relaxed);
+                moved.fetch_add(1, Relaxed);
+            }
+        });
+    }
+
     /// From now on a request counts as in flight at its upstream.
     fn note(&self, placed: Placed, split_key: Option<NonZeroU32>, account: &RequestAccount) {
         if let Some(one) = self.at(placed.at)

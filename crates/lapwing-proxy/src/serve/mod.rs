@@ -72,6 +72,8 @@ pub struct Levers {
     pub least_requests: LeverSwitch,
     /// Whether `dispatch.mode` is `on`.
     pub dispatch: LeverSwitch,
+    /// Whether `dispatch.hedge.mode` is `on`.
+    pub hedge: LeverSwitch,
 }
 
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
@@ -103,7 +105,7 @@ pub(crate) async fn serve_with<S>(
     let (first, others) = contexts(&parts.upstreams, settings.load().exchange.config.pool_idle_timeout.get(), &tasks);
     let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement().cloned());
     let is_placed = placement.is_some();
-    let dispatch = parts.dispatch.as_ref().map(|dispatch| dispatch.in_force(&parts.levers.dispatch));
+    let dispatch = parts.dispatch.as_ref().map(|dispatch| dispatch.in_force(&parts.levers.dispatch, &parts.levers.hedge));
     let source = Arc::new(StackSource { settings: settings.clone(), placement, dispatch, build });
     // the workers share what descriptors there are for clients
     let max_connections = Some((lapwing_net::client_connections() / settings.load().exchange.config.worker_threads()).max(1));

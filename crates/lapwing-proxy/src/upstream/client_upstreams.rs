@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Version};
 
 use super::context::UpstreamContext;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::RequestAccount;
 use crate::placement::{Placed, Placement};
-use lapwing_dispatch::Dispatch;
+use lapwing_dispatch::{Dispatch, SecondTurn};
 
 /// One upstream, and this client's streams to it.
 #[derive(Clone, Debug)]
@@ -77,6 +78,29 @@ impl ClientUpstreams {
             several.members.get(request.extensions().get::<Placed>()?.at)
         };
         placed().unwrap_or(&self.first)
+    }
+
+    /// The upstream at a place.
+    pub(crate) fn at(&self, place: usize) -> Option<&ClientUpstream> {
+        self.several.as_ref()?.members.get(place)
+    }
+
+    /// When `request` may be sent to a second one, if it may.
+    pub(crate) fn second_turn<B>(&self, request: &mut Request<B>) -> Option<SecondTurn> {
+        self.dispatch.as_ref().filter(|dispatch| dispatch.may_hedge())?;
+        request.extensions_mut().remove()
+    }
+
+    /// Whether a call may be sent twice.
+    pub(crate) fn may_repeat<B>(&self, head: &Request<B>, body: &[Bytes]) -> bool {
+        self.dispatch.as_ref().is_some_and(|dispatch| dispatch.may_repeat(head, body))
+    }
+
+    /// A second one, at this place, answered the request of `account`.
+    pub(crate) fn answered_by(&self, at: usize, account: &RequestAccount) {
+        if let Some(several) = &self.several {
+            several.placement.answered_by(at, account);
+        }
     }
 
     /// Where `request` can go if the upstream that it was placed at takes no connection.

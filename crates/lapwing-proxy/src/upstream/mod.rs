@@ -10,6 +10,7 @@ mod h2_open;
 mod h2_pool;
 mod h2_upload;
 mod head_copy;
+mod hedged;
 mod interim;
 mod pool;
 mod traits;
@@ -65,6 +66,9 @@ impl tower::Service<TrackedRequest> for ClientUpstreams {
     }
 
     fn call(&mut self, mut tracked: TrackedRequest) -> Self::Future {
+        if let Some(turn) = self.second_turn(&mut tracked.request) {
+            return Box::pin(hedged::hedged(self.clone(), turn, tracked));
+        }
         let upstream = self.of(&tracked.request);
         let elsewhere = self.elsewhere(&mut tracked.request);
         carry(upstream, elsewhere, tracked)

@@ -22,6 +22,8 @@ pub enum TrialLever {
     RoundRobin,
     /// `dispatch.mode`.
     Dispatch,
+    /// `dispatch.hedge.mode`, while requests wait by `dispatch.mode`.
+    Hedge,
 }
 
 impl TrialLever {
@@ -34,6 +36,7 @@ impl TrialLever {
             Self::LeastRequests => "least_requests",
             Self::RoundRobin => "round_robin",
             Self::Dispatch => "dispatch",
+            Self::Hedge => "hedge",
         }
     }
 
@@ -55,6 +58,7 @@ impl TrialLever {
             Self::LeastRequests => levers.least_requests.set(position(on)),
             Self::RoundRobin => levers.least_requests.set(position(on.map(|on| !on))),
             Self::Dispatch => levers.dispatch.set(position(on)),
+            Self::Hedge => levers.hedge.set(position(on)),
         }
     }
 }
@@ -66,22 +70,23 @@ mod tests {
     #[test]
     fn each_lever_turns_its_switch_and_lets_it_go() {
         let levers = Levers::default();
-        let all = [&levers.quick_ack, &levers.least_requests, &levers.dispatch];
+        let all = [&levers.quick_ack, &levers.least_requests, &levers.dispatch, &levers.hedge];
         let stand = || all.map(|lever| [lever.is_on(false), lever.is_on(true)]);
         let (free, off, on) = ([false, true], [false, false], [true, true]);
         for (lever, turned_on, turned_off) in [
-            (TrialLever::QuickAck, [on, free, free], [off, free, free]),
-            (TrialLever::LeastRequests, [free, on, free], [free, off, free]),
-            (TrialLever::RoundRobin, [free, off, free], [free, on, free]),
-            (TrialLever::Dispatch, [free, free, on], [free, free, off]),
-            (TrialLever::Off, [free; 3], [free; 3]),
+            (TrialLever::QuickAck, [on, free, free, free], [off, free, free, free]),
+            (TrialLever::LeastRequests, [free, on, free, free], [free, off, free, free]),
+            (TrialLever::RoundRobin, [free, off, free, free], [free, on, free, free]),
+            (TrialLever::Dispatch, [free, free, on, free], [free, free, off, free]),
+            (TrialLever::Hedge, [free, free, free, on], [free, free, free, off]),
+            (TrialLever::Off, [free; 4], [free; 4]),
         ] {
             lever.turn(&levers, Some(true));
             assert_eq!(stand(), turned_on, "{}", lever.name());
             lever.turn(&levers, Some(false));
             assert_eq!(stand(), turned_off, "{}", lever.name());
             lever.turn(&levers, None);
-            assert_eq!(stand(), [free; 3], "{}", lever.name());
+            assert_eq!(stand(), [free; 4], "{}", lever.name());
         }
     }
 }

@@ -1,0 +1,205 @@
+//! A request that may be sent to a second upstream while the first takes long ([`SecondTurn`] says when): who answers first answers.
+//!
+//! Each upstream's part of it is a leg with an account of its own; the request's account adopts that of the leg whose answer it is. A failure
+//! is no answer while the other leg runs. The leg that comes too late is reset over HTTP/2; over HTTP/1.1, where that would close the
+//! connection and tell the server nothing, its answer is read to its end and thrown away, and its place is taken until then.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use http::{HeaderValue, Response, StatusCode};
+use tokio::time::timeout;
+
+use super::client_upstreams::{ClientUpstream, ClientUpstreams};
+use super::{Answered, carry};
+use crate::body::{ResponseBody, SecondRequest, TrackedRequest};
+use crate::error::Error;
+use crate::health::Route;
+use crate::in_flight::{InFlight, RequestAccount};
+use lapwing_dispatch::{Dispatched, SecondTurn};
+use lapwing_ledger::{Annotation, ObservedEvent, Outcome, Stage, Stamp};
+use lapwing_metrics::Counter;
+
+/// How many bytes of an answer that comes too late are read, and for how long at most.
+const LATE_BYTES: usize = 1024 * 1024;
+const LATE_TIME: Duration = Duration::from_secs(30);
+
+type Answer = Result<Response<ResponseBody>, Error>;
+
+/// One upstream's part of a request.
+struct Leg {
+    in_flight: Arc<InFlight>,
+    answer: Answered,
+    /// The upstream, by its place.
+    at: usize,
+    began: Stamp,
+    /// Whether it goes over HTTP/2, as far as that is known.
+    is_stream: bool,
+}
+
+impl Leg {
+    /// Sends the request to `upstream`; `None` if its client has gone.
+    fn begin(
+        (upstream, at): (&ClientUpstream, usize),
+        client: &Arc<InFlight>,
+        place: Option<Dispatched>,
+        carry: impl FnOnce(Arc<InFlight>) -> Answered,
+    ) -> Option<Self> {
+        let in_flight = client.leg()?;
+        if let Some(place) = place {
+            in_flight.account.take_place(place);
+        }
+        let context = &upstream.context;
+        let version = if client.is_multiplexed { http::Version::HTTP_2 } else { http::Version::HTTP_11 };
+        let is_stream = context.health.spoken.route(context.protocol(&in_flight.account), version) == Route::Http2;
+        Some(Self { answer: carry(in_flight.clone()), in_flight, at, began: Stamp::now(), is_stream })
+    }
+
+    fn account(&self) -> &RequestAccount {
+        &self.in_flight.account
+    }
+
+    /// It comes too late.
+    fn lose(self, turn: SecondTurn) {
+        let Self { in_flight, answer, at, began, is_stream } = self;
+        if is_stream {
+            drop(answer);
+            turn.lost(at, (began, Stamp::now()), true);
+            return;
+        }
+        let tasks = in_flight.worker.tasks.clone();
+        tasks.spawn(async move {
+            let account = &in_flight.account;
+            let outcome = match timeout(LATE_TIME, read_to_end(answer)).await {
+                Ok(Ok(is_whole)) => {
+                    let sent = account.read_ledger(|ledger| Some(ledger.started.plus(ledger.window?.start_ns))).flatten();
+                    turn.lost(at, (sent.unwrap_or(began), Stamp::now()), !is_whole);
+                    None
+                }
+                Ok(Err(error)) => Some(error.response().outcome),
+                Err(_) => Some(Outcome::TimedOut),
+            };
+            if let Some(outcome) = outcome {
+                account.write_ledger(|ledger| ledger.outcome = outcome);
+            }
+            account.end_window(Stamp::now());
+        });
+    }
+}
+
+/// Returns whether all of it came.
+async fn read_to_end(answer: impl Future<Output = Answer>) -> Result<bool, Error> {
+    Ok(answer.await?.into_body().discard(LATE_BYTES).await)
+}
+
+/// Carries a request to the upstream that it was placed at and, if `turn` says so, to a second one.
+pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut tracked: TrackedRequest) -> Answer {
+    let client = tracked.in_flight.clone();
+    let counters = &client.account.context.counters;
+    let upstream = upstreams.of(&tracked.request).clone();
+    let elsewhere = upstreams.elsewhere(&mut tracked.request);
+    let Some(second) = SecondRequest::of(&tracked.request) else { return carry(&upstream, elsewhere, tracked).await };
+    client.account.stamps.dispatch();
+    let place = client.account.give_place();
+    let request = tracked.request;
+    let sent = |in_flight| carry(&upstream, elsewhere, TrackedRequest { request, in_flight });
+    let Some(mut first) = Leg::begin((&upstream, turn.first()), &client, place, sent) else { return Err(gone()) };
+    let place = match select(&mut first.answer, pin!(turn.turn(counters))).await {
+        Either::Left((answer, _)) => Err(answer),
+        Either::Right((place, _)) => Ok(place),
+    };
+    let place = match place {
+        Ok(place) => place,
+        Err(answer) => {
+            turn.count_withheld(counters);
+            return adopt(&client, &first, answer);
+        }
+    };
+    let other = upstreams.at(place.at()).cloned().filter(|_| upstreams.may_repeat(second.head(), &second.pieces()));
+    let Some(other) = other else {
+        counters.bump(Counter::HedgesWithheldUnrepeatable);
+        drop(place);
+        let answer = (&mut first.answer).await;
+        return adopt(&client, &first, answer);
+    };
+    let at = place.at();
+    let request = Box::new(second.into_request());
+    let sent = |in_flight| carry(&other, None, TrackedRequest { request, in_flight });
+    let Some(second) = Leg::begin((&other, at), &client, Some(place), sent) else { return Err(gone()) };
+    race(&client, (first, second), turn, |account| upstreams.answered_by(at, account)).await
+}
+
+/// Waits for the first answer of two legs; `answered_by_second` notes that it is the second's.
+async fn race(
+    client: &Arc<InFlight>,
+    (mut first, mut second): (Leg, Leg),
+    turn: SecondTurn,
+    answered_by_second: impl Fn(&RequestAccount),
+) -> Answer {
+    let counters = &client.account.context.counters;
+    let (is_second, answer, is_over) = match select(&mut first.answer, &mut second.answer).await {
+        Either::Left((answer, _)) if is_answer(&answer) => (false, answer, false),
+        Either::Right((answer, _)) if is_answer(&answer) => (true, answer, false),
+        // who fails waits for the other; if both do, the first's failure is the answer
+        Either::Left((failed, second)) => match second.await {
+            answer if is_answer(&answer) => (true, answer, true),
+            _ => (false, failed, true),
+        },
+        Either::Right((_, first)) => (false, first.await, true),
+    };
+    counters.bump(match (is_second, is_answer(&answer)) {
+        (_, false) => Counter::HedgesFailed,
+        (true, true) => Counter::HedgesWon,
+        (false, true) => Counter::HedgesLost,
+    });
+    let began = first.began;
+    let (won, lost) = if is_second { (second, first) } else { (first, second) };
+    won.account().write_ledger(|ledger| {
+        ledger.circumstances.annotations.add(Annotation::Hedged);
+        // both servers' spans have the same parent, and nobody could tell them apart
+        ledger.traced = false;
+        if is_second {
+            ledger.circumstances.annotations.add(Annotation::HedgeWon);
+            ledger.observe(Stage::Unattributed, ObservedEvent::Attempt, began, won.began);
+        }
+    });
+    let answer = adopt(client, &won, answer);
+    if is_second {
+        answered_by_second(&client.account);
+    }
+    if is_over {
+        lost.account().write_ledger(|ledger| ledger.outcome = Outcome::ServerError);
+        lost.account().end_window(Stamp::now());
+    } else {
+        lost.lose(turn);
+    }
+    answer
+}
+
+/// The answer of this leg is the request's.
+fn adopt(client: &Arc<InFlight>, leg: &Leg, answer: Answer) -> Answer {
+    if !client.account.adopt(leg.account()) {
+        return Err(gone());
+    }
+    if let Ok(response) = &answer {
+        client.account.record_response_head(response.status(), response.headers());
+    }
+    answer
+}
+
+/// Nobody waits for the answer any more.
+fn gone() -> Error {
+    Error::RequestCut("its account is closed".to_owned())
+}
+
+/// Whether a leg has answered, if only that the request is wrong: it has neither failed nor turned it away.
+fn is_answer(answer: &Answer) -> bool {
+    let Ok(response) = answer else { return false };
+    let status = response.status();
+    // a gRPC call that fails at once says so in its head
+    let grpc_status = response.headers().get("grpc-status").map(HeaderValue::as_bytes);
+    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS && grpc_status.is_none_or(|code| code == b"0")
+}
