@@ -120,6 +120,7 @@ fn known_services() -> ServiceModels {
         made: Stamp::now().plus(3_600_000_000_000),
         lines: [(series, line)].into_iter().collect(),
         upstreams: vec![SlotsOf { upstream: 0, slots: Ok(1), speed: 1.0 }],
+        ..ServiceModels::default()
     }
 }
 

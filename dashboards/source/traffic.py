@@ -142,6 +142,8 @@ def work():
         lines("Requests by result", "What becomes of requests that ask to be sent, and of those that wait and do not get their turn?", Query(counter("lapwing_dispatch_requests_total", "result", scope=POD), "{{result}}"), Query(counter("lapwing_dispatch_overdue_total", "reason", scope=POD), "overdue: {{reason}}"), Query(counter("lapwing_dispatch_ejections_total", scope=POD), "upstreams left alone"), unit="reqps"),
         lines("Slots", "How many requests does each upstream work on at once? In how many pods is the queue on?", held("lapwing_dispatch_slots", "pod, upstream", "{{pod}} {{upstream}}"), held("lapwing_dispatch_on", "", "pods with the queue on")),
         lines("In front of whom nothing waits", "Why not? And which upstreams are left alone, because they fail? In so many pods.", held("lapwing_dispatch_window_refused", "upstream, reason", "{{upstream}}: {{reason}}"), held("lapwing_dispatch_ejected", "upstream", "{{upstream}}: left alone")),
+        lines("Second requests", "What became of requests that took long?", Query(counter("lapwing_hedges_total", "result", scope=POD), "{{result}}"), unit="reqps"),
+        lines("Time of second requests", "Which share of the time do they take?", Query(f"{counter('lapwing_hedge_service_seconds_total', scope=POD)} / {counter('lapwing_dispatch_service_seconds_total', scope=POD)}", "share"), unit="percentunit"),
         lines("Speed by upstream", "Is one slower than the others? 1 is the mean of all.", Query(gauge("lapwing_dispatch_speed_ratio", "upstream", scope=POD, how="avg"), "{{upstream}}")),
     ]
     rows = [("Per unit", per_unit), ("Cost classes", classes), ("Batches", batches), ("Dispatch", dispatch)]

@@ -169,8 +169,8 @@ impl RunningUpstreams {
 /// What of the configuration decides where requests go.
 fn placement_settings(whole: &ConfigHandle<Loaded>) -> ConfigHandle<PlacementSettings> {
     whole.map(|loaded| {
-        let Config { upstreams, routes, upstream_policy: policy, .. } = loaded.config.clone();
-        PlacementSettings { upstreams, routes, policy }
+        let Config { upstreams, routes, upstream_policy: policy, dispatch, .. } = loaded.config.clone();
+        PlacementSettings { upstreams, routes, policy, spare: dispatch.hedge.spare().map(str::to_owned) }
     })
 }
 

@@ -70,6 +70,7 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     upstreams(config, checks, &binds, is_given);
     config.split.check_with(config.upstreams.keys().map(String::as_str), checks);
     config.trial.check_with(config.upstreams.len(), checks);
+    spare(config, checks);
     if let Switch::On(collector) = &config.otlp_forward
         && let Some((key, _)) = binds.iter().find(|(key, bind)| checks.is_sound(key) && reaches(collector.authority(), *bind))
     {
@@ -91,6 +92,26 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     }
     shadow_targets(config, checks, &binds);
     headers(config, checks);
+}
+
+/// The upstream for second requests only: one that the shadow asks too, for its answers must be the same.
+fn spare(config: &Config, checks: &mut Checks) {
+    const KEY: &str = "dispatch.hedge.spare";
+    let Some(spare) = config.dispatch.hedge.spare() else { return };
+    let Some(upstream) = config.upstreams.get(spare) else {
+        return checks.fault(KEY, spare, "is none of `upstreams`");
+    };
+    let is_asked = config.shadow.targets.get(spare).is_some_and(|target| *target == ShadowTarget::Server(upstream.url.clone()));
+    if !is_asked {
+        let reason = format!("needs shadow.targets.{spare}: {}, for nobody knows whether its answers are the same", upstream.url);
+        checks.fault(KEY, spare, reason);
+    } else if config.upstreams.len() < 2 {
+        checks.fault(KEY, spare, "is the only one of `upstreams`: somebody has to be sent the first requests");
+    } else if config.split.candidate == spare {
+        checks.fault(KEY, spare, "is split.candidate, which is sent requests of its own");
+    } else if let Some(at) = config.routes.iter().position(|route| route.to.iter().any(|to| to == spare)) {
+        checks.fault(KEY, spare, format!("is named in routes[{at}].to, and is sent second requests only"));
+    }
 }
 
 /// The model servers: `upstream`, or `upstreams`.

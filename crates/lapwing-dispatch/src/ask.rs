@@ -2,7 +2,6 @@
 
 use lapwing_ledger::Stamp;
 
-use crate::hedge::HedgeSettings;
 use crate::service::WorkSeries;
 use crate::upstreams::{RunId, UpstreamSet};
 
@@ -42,6 +41,29 @@ pub struct QueueSettings {
     pub rejects: bool,
     /// Which of those that run are sent a second time.
     pub hedge: HedgeSettings,
+}
+
+/// What is settled for second requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HedgeSettings {
+    /// A running request is sent again when it has taken longer than this share of those like it, in `0..1`.
+    pub quantile: f64,
+    /// How much time second requests may take, as a share of that of all.
+    pub budget: f64,
+    /// How many may come at once, of mean time.
+    pub burst: u32,
+    /// Above this share of busy slots there is none.
+    pub max_utilisation: f64,
+    /// Requests that take longer than this, in nanoseconds, go to two upstreams at once while these are mostly idle.
+    pub dual_above_ns: Option<u64>,
+    /// An upstream, by its place, that is sent nothing else. How many requests it works on at once need not be known: it is sent one.
+    pub spare: Option<usize>,
+}
+
+impl Default for HedgeSettings {
+    fn default() -> Self {
+        Self { quantile: 0.98, budget: 0.02, burst: 10, max_utilisation: 0.9, dual_above_ns: None, spare: None }
+    }
 }
 
 /// A request that asks to be sent.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::HedgeSettings;
 use crate::ask::{QueueClass, QueueOrder, QueueSettings};
-use crate::hedge::HedgeSettings;
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{Checks, Form, Period, Ratio, Record, Section, Share, Slots, Switch, Toggle};
 
@@ -66,7 +66,6 @@ pub enum HedgeMode {
 /// The section `dispatch.hedge`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, expecting = "a section of keys")]
-#[schemars(title = "hedge")]
 pub struct HedgeConfig {
     /// Whether requests that take long are sent to a second upstream that is idle, if they may be repeated.
     pub mode: HedgeMode,
@@ -80,6 +79,9 @@ pub struct HedgeConfig {
     pub max_utilisation: Share,
     /// Requests that are expected to take longer go to two upstreams at once while less than 30% of the slots are busy.
     pub dual_above: Switch<Period>,
+    /// The name of one of `upstreams` that is sent second requests only, and only of routes and models for which the shadow target of the same name
+    /// and address, such as the engine's server, has given the same answers.
+    pub spare: String,
 }
 
 impl Default for HedgeConfig {
@@ -91,11 +93,18 @@ impl Default for HedgeConfig {
             burst: 10,
             max_utilisation: Share::of_percent(90),
             dual_above: Switch::Off,
+            spare: String::new(),
         }
     }
 }
 
 impl HedgeConfig {
+    /// The spare upstream's name, if there is one.
+    #[must_use]
+    pub fn spare(&self) -> Option<&str> {
+        Some(&*self.spare).filter(|name| !name.is_empty())
+    }
+
     fn settings(&self) -> HedgeSettings {
         HedgeSettings {
             quantile: self.quantile.get(),
@@ -103,6 +112,7 @@ impl HedgeConfig {
             burst: self.burst,
             max_utilisation: self.max_utilisation.get(),
             dual_above_ns: self.dual_above.on().map(|above| above.as_nanos()),
+            spare: None,
         }
     }
 

@@ -23,13 +23,20 @@ use lapwing_settings::{ConfigHandle, LeverSwitch};
 pub struct Dispatching {
     plane: Arc<DispatchPlane>,
     config: ConfigHandle<Config>,
+    /// Those of the upstreams, by their places.
+    names: Arc<[String]>,
 }
 
 impl Dispatching {
-    /// A queue in front of so many upstreams, of which those of `away` take no connections.
+    /// A queue in front of upstreams with these names, of which those of `away` take no connections.
     #[must_use]
-    pub fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static, config: ConfigHandle<Config>) -> Self {
-        Self { plane: Arc::new(DispatchPlane::new(upstreams, away)), config }
+    pub fn new(
+        names: impl IntoIterator<Item = String>,
+        away: impl Fn() -> UpstreamSet + Send + Sync + 'static,
+        config: ConfigHandle<Config>,
+    ) -> Self {
+        let names: Arc<[String]> = names.into_iter().collect();
+        Self { plane: Arc::new(DispatchPlane::new(names.len(), away)), config, names }
     }
 
     /// The queue.
@@ -48,7 +55,8 @@ impl Dispatching {
     #[must_use]
     pub fn in_force(&self, lever: &LeverSwitch, hedge_lever: &LeverSwitch) -> ConfigHandle<Dispatch> {
         let (plane, lever, hedge_lever) = (self.plane.clone(), lever.clone(), hedge_lever.clone());
-        self.config.map(move |config| Dispatch::new(&plane, config, &lever, &hedge_lever))
+        let names = self.names.clone();
+        self.config.map(move |config| Dispatch::new((&plane, &names), config, &lever, &hedge_lever))
     }
 }
 
@@ -67,13 +75,23 @@ pub struct Dispatch {
     hedge: HedgeMode,
     /// May turn second requests on or off instead.
     hedge_lever: LeverSwitch,
+    /// Whether there is an upstream for second requests only.
+    has_spare: bool,
     recogniser: Recogniser,
 }
 
 impl Dispatch {
     /// Puts `config` in force.
-    pub(crate) fn new(plane: &Arc<DispatchPlane>, config: &Config, lever: &LeverSwitch, hedge_lever: &LeverSwitch) -> Self {
-        plane.with((), |queue, _| queue.apply(config.queue()));
+    pub(crate) fn new(
+        (plane, names): (&Arc<DispatchPlane>, &[String]),
+        config: &Config,
+        lever: &LeverSwitch,
+        hedge_lever: &LeverSwitch,
+    ) -> Self {
+        let spare = config.hedge.spare().and_then(|spare| names.iter().position(|name| name == spare));
+        let mut settings = config.queue();
+        settings.hedge.spare = spare;
+        plane.with((), |queue, _| queue.apply(settings));
         Self {
             plane: plane.clone(),
             is_on: config.mode == DispatchMode::On,
@@ -83,6 +101,7 @@ impl Dispatch {
             budget_ns: config.budget.on().map(|budget| budget.as_nanos()),
             hedge: config.hedge.mode,
             hedge_lever: hedge_lever.clone(),
+            has_spare: spare.is_some(),
             recogniser: Recogniser::default(),
         }
     }
@@ -157,7 +176,7 @@ impl Dispatch {
             (HedgeMode::Observe, false) => HedgeMode::Observe,
             (_, false) => return None,
         };
-        if to.len() < 2 {
+        if to.len() < 2 && !self.has_spare {
             return None;
         }
         let (plane, at, id) = (self.plane.clone(), goes.at(), goes.id());

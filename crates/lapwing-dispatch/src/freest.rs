@@ -36,8 +36,11 @@ impl<W: Debug> DispatchQueue<W> {
     /// The fastest of these upstreams that has a slot with nothing to do.
     pub(crate) fn idle(&self, of: UpstreamSet, now: Stamp) -> Option<usize> {
         let unsound = self.unsound(now).and(self.away);
-        let is_idle =
-            |at: &usize| self.upstreams.get(*at).is_some_and(|one| one.slots.is_some_and(|slots| one.running() < slots as usize));
+        let slots = |at: usize, one: &Upstream| one.slots.or((self.settings.hedge.spare == Some(at)).then_some(1));
+        let is_idle = |at: &usize| {
+            let one = self.upstreams.get(*at);
+            one.is_some_and(|one| slots(*at, one).is_some_and(|slots| one.running() < slots as usize))
+        };
         let speed = |at: &usize| self.upstreams[*at].speed;
         of.without(unsound).iter().filter(is_idle).max_by(|a, b| speed(a).total_cmp(&speed(b)))
     }

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lapwing_ledger::{Stamp, Work};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::hedge::HedgeSettings;
+use crate::ask::HedgeSettings;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries, class_of};
 
 /// How many of an upstream's latest requests are kept.
@@ -156,7 +156,7 @@ impl ServiceLearner {
             upstreams.push(SlotsOf { upstream, slots, speed: 1.0 });
         }
         let lines = pool(samples, &mut upstreams, self.hedge_quantile);
-        ServiceModels { made: now, lines, upstreams }
+        ServiceModels { made: now, lines, upstreams, agreeing: FxHashSet::default() }
     }
 }
 

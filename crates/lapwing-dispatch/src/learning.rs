@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use crate::config::{Config, DispatchMode, HedgeMode};
 use crate::dispatch::Dispatching;
 use crate::ghost::{Ghost, GhostReport};
@@ -138,8 +140,9 @@ impl DispatchLearning {
         self.learner.retain(holds);
     }
 
-    /// Lets time pass: learns, publishes and replays what is due.
-    pub fn tick(&mut self, now: Stamp) {
+    /// Lets time pass: learns, publishes and replays what is due. `agrees` says whether the shadow target of this name answers requests of a series
+    /// as the upstream does.
+    pub fn tick(&mut self, now: Stamp, agrees: impl Fn(&str, WorkSeries) -> bool) {
         if now.since(self.published) < PUBLISH_NS && !(self.is_rechecking && self.is_recheck_over(now)) {
             return;
         }
@@ -163,6 +166,10 @@ impl DispatchLearning {
             self.ghost = Ghost::new(&self.learner, &self.models, now).report(&self.applied.queue());
         }
         self.recheck(now);
+        self.models.agreeing = match self.applied.hedge.spare() {
+            Some(spare) => self.models.lines.keys().copied().filter(|series| agrees(spare, *series)).collect(),
+            None => FxHashSet::default(),
+        };
         self.models.made = now;
         self.dispatching.plane().publish(self.models.clone());
     }

@@ -7,7 +7,7 @@
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
 //! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes,
-//!   `upstreams` is what runs, and `hedge` says which of that is sent a second time;
+//!   `upstreams` is what runs, and `hedge` says which of that is sent a second time (`hedges` counts it);
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
 //! `affinity` sends requests with the same key to the same upstream.
@@ -28,6 +28,7 @@ mod fair;
 mod freest;
 mod ghost;
 mod hedge;
+mod hedges;
 mod lane;
 mod learn;
 mod learning;
@@ -42,11 +43,11 @@ mod upstreams;
 mod waiting;
 
 pub use affinity::{AFFINITY, Affinity, Home, Homes};
-pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
+pub use ask::{Ask, HedgeSettings, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal, HedgeConfig, HedgeMode};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
 pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};
-pub use hedge::{Hedge, HedgeSettings, HedgeWithheld};
+pub use hedges::{Hedge, HedgeWithheld};
 pub use learn::{Departure, DepartureEnd, ServiceLearner};
 pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState, WaitingClass};

@@ -186,6 +186,7 @@ mod tests {
             made: Stamp::now(),
             lines: [(WorkSeries::from(SeriesKey::default()), line)].into_iter().collect(),
             upstreams: vec![SlotsOf { upstream: 0, slots: Ok(1), speed: 1.0 }],
+            ..ServiceModels::default()
         }
     }
 

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::ask::{Ask, Overdue, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::fair::Turns;
-use crate::hedge::Hedges;
+use crate::hedges::Hedges;
 use crate::lane::{Lane, Waiting};
 use crate::service::{Prediction, ServiceModels, WorkSeries};
 use crate::upstreams::{Room, RunEnd, RunId, Upstream, UpstreamSet};

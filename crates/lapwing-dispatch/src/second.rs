@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
 use crate::config::HedgeMode;
-use crate::hedge::{Hedge, HedgeWithheld};
+use crate::hedges::{Hedge, HedgeWithheld};
 use crate::learn::{Departure, DepartureEnd};
 use crate::plane::DispatchPlane;
 use crate::service::WorkSeries;
@@ -79,7 +79,7 @@ impl SecondTurn {
     }
 
     fn ask(&self, cx: &Context<'_>) -> Hedge {
-        self.plane.with(Hedge::Never, |queue, now| queue.hedge(self.id, self.to, now, || cx.waker().clone()))
+        self.plane.with(Hedge::Never, |queue, now| queue.hedge(self.id, (self.series, self.to), now, || cx.waker().clone()))
     }
 
     /// Its first upstream has answered, and no second one was asked: counts why, if it took long.

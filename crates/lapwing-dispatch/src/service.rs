@@ -3,7 +3,7 @@
 use std::fmt;
 
 use lapwing_ledger::{LabelId, SeriesKey, Stamp, Work};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Requests of one route and model, whose time follows one line over their work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +17,13 @@ pub struct WorkSeries {
 impl From<SeriesKey> for WorkSeries {
     fn from(key: SeriesKey) -> Self {
         Self { route: key.route, model: key.model }
+    }
+}
+
+impl From<WorkSeries> for SeriesKey {
+    /// Of no upstream.
+    fn from(WorkSeries { route, model }: WorkSeries) -> Self {
+        Self { route, model, ..Self::default() }
     }
 }
 
@@ -147,6 +154,8 @@ pub struct ServiceModels {
     pub lines: FxHashMap<WorkSeries, ServiceLine>,
     /// Upstreams that answered requests of these lines.
     pub upstreams: Vec<SlotsOf>,
+    /// Series whose requests the spare upstream answers as the others do.
+    pub agreeing: FxHashSet<WorkSeries>,
 }
 
 impl ServiceModels {

@@ -20,6 +20,7 @@ pub(crate) use self::kept::LeverFeeds;
 use super::access_log::AccessLog;
 use lapwing_attribution::{Aggregator, Config, IncomingSpan, Statistics};
 use lapwing_diagnosis::cost::DebtAssessor;
+use lapwing_dispatch::WorkSeries;
 use lapwing_ledger::merge;
 use lapwing_ledger::{Exchange, LabelId, Ledger, Stamp, TracedSpan, WallClock};
 use lapwing_metrics::{Counter, Counters, Labels, Registry, RegistryUpkeep};
@@ -272,7 +273,9 @@ impl Aggregation {
         }
         // to learn takes milliseconds, in which nobody waits for the tables
         drop(kept);
-        self.destinations.levers.dispatch.iter().for_each(|dispatch| dispatch.lock().tick(now));
+        let shadow = self.destinations.shadow.as_ref();
+        let agrees = |target: &str, series: WorkSeries| shadow.is_some_and(|shadow| shadow.answers_alike(target, &series.into()));
+        self.destinations.levers.dispatch.iter().for_each(|dispatch| dispatch.lock().tick(now, agrees));
         depth
     }
 }

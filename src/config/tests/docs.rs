@@ -130,6 +130,9 @@ fn more(text: &str) -> String {
     if let Ok(number) = text.parse::<u64>() {
         return (number + 1).to_string();
     }
+    if let Some(percent) = text.strip_suffix('%') {
+        return format!("{percent}.1%");
+    }
     match (text.parse::<lapwing_settings::Size>(), text.parse::<lapwing_settings::Period>()) {
         (Ok(size), _) => (size.get() + 1).to_string(),
         (_, Ok(_)) => format!("{text}1ns"),

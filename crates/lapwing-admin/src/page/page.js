@@ -120,6 +120,7 @@ function showDispatch(queue) {
   at("dispatch-state").textContent = dispatchState(queue);
   replace("dispatch-classes", waitingTable(queue));
   replace("dispatch-upstreams", slotsTable(queue));
+  panel("hedge", queue.hedge, () => hedgeTable(queue));
   panel("replay", queue.replayed, () => replayTable(queue.replayed));
 }
 

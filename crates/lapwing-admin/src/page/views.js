@@ -117,6 +117,14 @@ function dispatchState({ is_on, is_rechecking, waiting }) {
   return is_rechecking ? "It is on; for a moment all pass, to see how many requests upstreams work on at once." : `It is on; ${count(waiting)} waiting.`;
 }
 
+// What became of second requests for those that take long.
+function hedgeTable({ hedge, predicted_ns }) {
+  const { is_on, hedged_ns, won, lost, failed, observed, withheld } = hedge;
+  const asked = is_on ? [["answered first", won], ["too late", lost], ["failed too", failed]] : [["would be sent", observed]];
+  const rows = [...asked, ...Object.entries(withheld).map(([why, n]) => [`not sent: ${why}`, n])].map(([name, n]) => [name, count(n)]);
+  return table(["second requests", ""], is_on ? [...rows, ["share of the time", percent(predicted_ns ? hedged_ns / predicted_ns : 0)]] : rows);
+}
+
 function waitingTable({ classes }) {
   return table(["class", "waiting", "work"], classes.map((of) => [of.name, count(of.waiting), time(of.waiting_work_ns)]));
 }

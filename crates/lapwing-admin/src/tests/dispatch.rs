@@ -18,7 +18,7 @@ use lapwing_ledger::{Basis, Ledger, Outcome, SeriesKey, Stamp, Unit, UpstreamWin
 use lapwing_metrics::Labels;
 use lapwing_net::Target;
 use lapwing_proxy::Upstreams;
-use lapwing_settings::{ConfigHandle, LeverSwitch};
+use lapwing_settings::ConfigHandle;
 
 const MS: u64 = 1_000_000;
 const ROUTE: &str = "POST /v2/models/{model}/infer";
@@ -29,12 +29,13 @@ const REQUESTS: u64 = 1_000;
 /// `together`, all that are there at once end at once, as in a batch.
 fn queue_before(upstreams: usize, mode: &str, together: bool, labels: &Labels) -> Arc<Mutex<DispatchLearning>> {
     let classes = serde_json::json!([{"name": "gold", "match": {"header": "x-tier: gold"}, "weight": 4}]);
-    let config: Config = serde_json::from_value(serde_json::json!({"mode": mode, "classes": classes})).unwrap();
+    let config: Config =
+        serde_json::from_value(serde_json::json!({"mode": mode, "classes": classes, "hedge": {"mode": mode}})).unwrap();
     let dispatching = Upstreams::at(Target::Tcp("127.0.0.1:8000".into())).dispatched_by(ConfigHandle::fixed(config));
     let places: Vec<_> = ["8000", "8001"].map(|port| labels.upstreams.intern(&format!("http://127.0.0.1:{port}"))).into();
     let series = SeriesKey { route: labels.routes.intern(ROUTE), model: labels.models.intern("digits"), upstream: places[0] };
     let start = Stamp::now();
-    let mut learning = DispatchLearning::new(dispatching, places.into_iter().take(upstreams), LeverSwitch::default(), start);
+    let mut learning = DispatchLearning::new(dispatching, places.into_iter().take(upstreams), Default::default(), start);
     let (mut free, mut arrived) = (start, start);
     for n in 0..REQUESTS {
         let random = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29) >> 32;
@@ -51,7 +52,7 @@ fn queue_before(upstreams: usize, mode: &str, together: bool, labels: &Labels) -
         ledger.work.set(Unit::Row, rows, Basis::Counted);
         learning.take(&ledger);
     }
-    learning.tick(free.plus(20_000 * MS));
+    learning.tick(free.plus(20_000 * MS), |_, _| false);
     Arc::new(Mutex::new(learning))
 }
 
@@ -81,6 +82,7 @@ async fn the_queue_is_shown_in_words_and_figures() {
         "nothing waits in front of http://127.0.0.1:8001: it has answered 0 requests, and it takes ",
         "\ndispatch observes: requests pass as they come\n",
         "\nhttp://127.0.0.1:8000: works on 1 at once; 0 there; speed 1.00\n",
+        "second requests for those that take long are not sent: 0 would have been, 0 not\n",
         "{model}/infer, model digits: takes 2.0 ms, and 1.0 ms for each unit of work (1000 requests, off by 0 % in the mean)\n",
         "the latest 1000 requests (",
         "  p99 of the small ",
@@ -108,6 +110,9 @@ async fn the_queue_is_in_the_metrics() {
         "lapwing_dispatch_slots{upstream=\"http://127.0.0.1:8000\"} 1",
         "lapwing_dispatch_window_refused{upstream=\"http://127.0.0.1:8001\",reason=\"too_few_requests\"} 1",
         "lapwing_dispatch_speed_ratio{upstream=\"http://127.0.0.1:8001\"} 1",
+        "lapwing_dispatch_service_seconds_total 0",
+        "lapwing_hedge_service_seconds_total 0",
+        "lapwing_hedges_total{result=\"won\"} 0",
     ] {
         assert!(metrics.lines().any(|of| of.starts_with(line)), "{line} is not in\n{metrics}");
     }

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::{MS, Random, SERIES, at_ms, settings};
+use crate::ask::HedgeSettings;
 use crate::ask::{Ask, QueueRequest, QueueSettings, Ticket, TicketState};
-use crate::hedge::{Hedge, HedgeSettings, HedgeWithheld};
+use crate::hedges::{Hedge, HedgeWithheld};
 use crate::queue::DispatchQueue;
-use crate::service::{RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
-use crate::upstreams::{RunEnd, RunId, UpstreamSet};
+use crate::service::{RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+use crate::upstreams::{RunEnd, RunId, Upstream, UpstreamSet};
 use lapwing_ledger::Stamp;
 
 /// It takes 5 ms and 1 ms for each unit, 98 of 100 at most 1.23 times that: lognormal noise of 0.1.
@@ -16,7 +17,12 @@ fn truth(upstreams: usize, now: Stamp) -> ServiceModels {
     let ratios = vec![RatioQuantiles { hedge: 1.23, q99: 1.26 }; 25];
     let line = ServiceLine { fixed_ns: 5e6, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |upstream: usize| SlotsOf { upstream, slots: Ok(1), speed: 1.0 };
-    ServiceModels { made: now, lines: [(SERIES, line)].into_iter().collect(), upstreams: (0..upstreams).map(slots).collect() }
+    ServiceModels {
+        made: now,
+        lines: [(SERIES, line)].into_iter().collect(),
+        upstreams: (0..upstreams).map(slots).collect(),
+        ..ServiceModels::default()
+    }
 }
 
 fn asked(units: u64, upstreams: usize, now: Stamp) -> QueueRequest {
@@ -34,16 +40,18 @@ fn went(ask: Ask) -> (usize, RunId) {
     (at, id)
 }
 
-const ALL: fn(usize) -> UpstreamSet = UpstreamSet::first;
+fn all(upstreams: usize) -> (WorkSeries, UpstreamSet) {
+    (SERIES, UpstreamSet::first(upstreams))
+}
 
 #[test]
 fn a_second_one_goes_where_nothing_is_done_once_the_first_takes_long() {
     let mut queue = queue(2, HedgeSettings::default());
     let (first, id) = went(queue.ask(&asked(5, 2, at_ms(0.0)), at_ms(0.0)));
-    assert_eq!(queue.hedge(id, ALL(2), at_ms(1.0), || 0), Hedge::NotYet(Some(at_ms(12.3))));
-    let Hedge::Go(second, again) = queue.hedge(id, ALL(2), at_ms(12.3), || 0) else { panic!("the other is idle") };
+    assert_eq!(queue.hedge(id, all(2), at_ms(1.0), || 0), Hedge::NotYet(Some(at_ms(12.3))));
+    let Hedge::Go(second, again) = queue.hedge(id, all(2), at_ms(12.3), || 0) else { panic!("the other is idle") };
     assert_ne!(first, second);
-    assert_eq!(queue.hedge(RunId(77), ALL(2), at_ms(13.0), || 0), Hedge::Never, "nobody knows it");
+    assert_eq!(queue.hedge(RunId(77), all(2), at_ms(13.0), || 0), Hedge::Never, "nobody knows it");
     queue.end(id, RunEnd::Left, at_ms(14.0));
     queue.end(again, RunEnd::Answered, at_ms(14.0));
     assert_eq!(queue.running().sum::<usize>(), 0);
@@ -54,16 +62,16 @@ fn who_finds_no_idle_upstream_is_woken_when_one_is() {
     let mut queue = queue(2, HedgeSettings::default());
     let (_, slow) = went(queue.ask(&asked(5, 2, at_ms(0.0)), at_ms(0.0)));
     let (_, other) = went(queue.ask(&asked(100, 2, at_ms(0.0)), at_ms(0.0)));
-    assert_eq!(queue.hedge(slow, ALL(2), at_ms(20.0), || 7), Hedge::Withheld(HedgeWithheld::Busy));
+    assert_eq!(queue.hedge(slow, all(2), at_ms(20.0), || 7), Hedge::Withheld(HedgeWithheld::Busy));
     let Ask::Wait(ticket) = queue.ask(&asked(1, 2, at_ms(20.0)), at_ms(20.0)) else { panic!("both work") };
     queue.poll(ticket, at_ms(20.0), || 8);
     queue.end(other, RunEnd::Answered, at_ms(21.0));
     assert_eq!(queue.take_woken(), [8, 7]);
     let TicketState::Go(_, id) = queue.poll(ticket, at_ms(21.0), || 8) else { panic!("who waits goes before") };
-    assert_eq!(queue.hedge(slow, ALL(2), at_ms(21.0), || 7), Hedge::Withheld(HedgeWithheld::Busy));
+    assert_eq!(queue.hedge(slow, all(2), at_ms(21.0), || 7), Hedge::Withheld(HedgeWithheld::Busy));
     queue.end(id, RunEnd::Answered, at_ms(22.0));
     assert_eq!(queue.take_woken(), [7]);
-    assert!(matches!(queue.hedge(slow, ALL(2), at_ms(22.0), || 7), Hedge::Go(..)));
+    assert!(matches!(queue.hedge(slow, all(2), at_ms(22.0), || 7), Hedge::Go(..)));
 }
 
 #[test]
@@ -71,10 +79,10 @@ fn one_that_waits_at_its_upstream_does_not_take_long_yet() {
     let mut queue = queue(2, HedgeSettings::default());
     let (at, first) = went(queue.ask(&asked(5, 1, at_ms(0.0)), at_ms(0.0)));
     let behind = queue.pass(at, SERIES, Some(5), at_ms(0.0));
-    assert_eq!(queue.hedge(behind, ALL(2), at_ms(90.0), || 3), Hedge::NotYet(None));
+    assert_eq!(queue.hedge(behind, all(2), at_ms(90.0), || 3), Hedge::NotYet(None));
     queue.end(first, RunEnd::Answered, at_ms(100.0));
     assert_eq!(queue.take_woken(), [3]);
-    assert_eq!(queue.hedge(behind, ALL(2), at_ms(100.0), || 3), Hedge::NotYet(Some(at_ms(112.3))));
+    assert_eq!(queue.hedge(behind, all(2), at_ms(100.0), || 3), Hedge::NotYet(Some(at_ms(112.3))));
 }
 
 #[test]
@@ -83,11 +91,11 @@ fn no_more_than_the_budget_and_none_where_it_is_busy_on_the_whole() {
     let mut queue = queue(3, none);
     let (_, one) = went(queue.ask(&asked(5, 3, at_ms(0.0)), at_ms(0.0)));
     let (_, two) = went(queue.ask(&asked(5, 3, at_ms(0.0)), at_ms(0.0)));
-    let Hedge::Go(_, again) = queue.hedge(one, ALL(3), at_ms(20.0), || 1) else { panic!("the burst is for one") };
+    let Hedge::Go(_, again) = queue.hedge(one, all(3), at_ms(20.0), || 1) else { panic!("the burst is for one") };
     queue.end(again, RunEnd::Answered, at_ms(21.0));
-    assert_eq!(queue.hedge(two, ALL(3), at_ms(22.0), || 2), Hedge::Withheld(HedgeWithheld::Budget));
+    assert_eq!(queue.hedge(two, all(3), at_ms(22.0), || 2), Hedge::Withheld(HedgeWithheld::Budget));
     queue.apply(QueueSettings { hedge: HedgeSettings { max_utilisation: 0.3, ..none }, ..settings() });
-    assert_eq!(queue.hedge(two, ALL(3), at_ms(60_000.0), || 2), Hedge::Withheld(HedgeWithheld::Utilisation));
+    assert_eq!(queue.hedge(two, all(3), at_ms(60_000.0), || 2), Hedge::Withheld(HedgeWithheld::Utilisation));
 }
 
 #[test]
@@ -95,9 +103,23 @@ fn what_takes_long_goes_to_two_at_once_where_that_is_settled_and_little_is_done(
     let dual = HedgeSettings { dual_above_ns: Some(50 * MS), ..HedgeSettings::default() };
     let mut queue = queue(4, dual);
     let (_, short) = went(queue.ask(&asked(5, 4, at_ms(0.0)), at_ms(0.0)));
-    assert!(matches!(queue.hedge(short, ALL(4), at_ms(0.0), || 0), Hedge::NotYet(Some(_))));
+    assert!(matches!(queue.hedge(short, all(4), at_ms(0.0), || 0), Hedge::NotYet(Some(_))));
     let (_, long) = went(queue.ask(&asked(90, 4, at_ms(0.0)), at_ms(0.0)));
-    assert!(matches!(queue.hedge(long, ALL(4), at_ms(0.0), || 0), Hedge::Go(..)));
+    assert!(matches!(queue.hedge(long, all(4), at_ms(0.0), || 0), Hedge::Go(..)));
+}
+
+#[test]
+fn the_spare_one_is_sent_only_what_it_answers_as_the_others_do() {
+    let mut queue = queue(1, HedgeSettings { spare: Some(1), ..HedgeSettings::default() });
+    queue.upstreams.push(Upstream::new());
+    let (_, id) = went(queue.ask(&asked(5, 1, at_ms(0.0)), at_ms(0.0)));
+    assert_eq!(queue.hedge(id, all(1), at_ms(20.0), || 0), Hedge::Withheld(HedgeWithheld::Busy));
+    let agreeing = [SERIES].into_iter().collect();
+    queue.publish(ServiceModels { agreeing, ..truth(1, at_ms(20.0)) }, at_ms(20.0));
+    let Hedge::Go(1, second) = queue.hedge(id, all(1), at_ms(21.0), || 0) else { panic!("it answers the same") };
+    assert_eq!(queue.hedge(id, all(1), at_ms(22.0), || 0), Hedge::Withheld(HedgeWithheld::Busy), "it is sent one at a time");
+    queue.end(second, RunEnd::Answered, at_ms(23.0));
+    assert!(matches!(queue.ask(&asked(5, 1, at_ms(23.0)), at_ms(23.0)), Ask::Wait(_)), "it is sent nothing else");
 }
 
 /// What is wrong with upstreams.
@@ -229,7 +251,7 @@ impl World {
                 self.send(which, at, id, false, now);
             }
         } else if let (Some(first), true, None) = (self.firsts[which], self.hedges, self.latencies[which]) {
-            match self.queue.hedge(first, ALL(3), now, || which) {
+            match self.queue.hedge(first, all(3), now, || which) {
                 Hedge::Go(at, id) => {
                     self.firsts[which] = None;
                     self.send(which, at, id, true, now);

@@ -8,8 +8,8 @@ mod queueing;
 
 use lapwing_ledger::{LabelId, Stamp};
 
+use crate::ask::HedgeSettings;
 use crate::ask::{QueueClass, QueueOrder, QueueSettings};
-use crate::hedge::HedgeSettings;
 use crate::learn::{Departure, DepartureEnd};
 use crate::service::WorkSeries;
 

@@ -14,6 +14,7 @@ fn truth(speeds: &[f64]) -> ServiceModels {
         made: at_ms(0.0),
         lines: [(SERIES, line)].into_iter().collect(),
         upstreams: speeds.iter().enumerate().map(slots).collect(),
+        ..ServiceModels::default()
     }
 }
 

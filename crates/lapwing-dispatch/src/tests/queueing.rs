@@ -16,7 +16,12 @@ fn models(upstreams: usize, made: Stamp) -> ServiceModels {
     let ratios = vec![RatioQuantiles { hedge: 1.0, q99: 1.1 }; 25];
     let line = ServiceLine { fixed_ns: 0.0, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |upstream| SlotsOf { upstream, slots: Ok(1), speed: 1.0 };
-    ServiceModels { made, lines: [(SERIES, line)].into_iter().collect(), upstreams: (0..upstreams).map(slots).collect() }
+    ServiceModels {
+        made,
+        lines: [(SERIES, line)].into_iter().collect(),
+        upstreams: (0..upstreams).map(slots).collect(),
+        ..ServiceModels::default()
+    }
 }
 
 fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {

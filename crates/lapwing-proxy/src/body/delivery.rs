@@ -74,10 +74,9 @@ impl ResponseBody {
         self
     }
 
-    /// Nobody wants it any more: reads it to its end, at most so many bytes of it. Returns whether that was all.
-    pub(crate) async fn discard(mut self, limit: usize) -> bool {
-        let over = UpstreamBody::own(Bytes::new());
-        std::mem::replace(&mut self.upstream, over).discard(limit).await
+    /// The upstream's body, which nobody wants any more.
+    pub(crate) fn unwanted(mut self) -> UpstreamBody {
+        std::mem::replace(&mut self.upstream, UpstreamBody::own(Bytes::new()))
     }
 
     /// Lapwing's own response.
@@ -328,9 +327,7 @@ impl ResponseBody {
         self.upstream.rest(cx);
         self.finish();
     }
-}
 
-impl ResponseBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk<InFlight>>, Cause>>> {
         loop {
             if let Some(frame) = self.rewrite.as_mut().and_then(|rewrite| rewrite.pop()) {

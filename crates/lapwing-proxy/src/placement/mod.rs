@@ -51,6 +51,8 @@ pub struct PlacementSettings {
     pub routes: Vec<UpstreamRoute>,
     /// How an upstream is chosen where a route does not say.
     pub policy: PlacementPolicy,
+    /// The name of the upstream that no request is placed at: it is sent second requests only.
+    pub spare: Option<String>,
 }
 
 /// The upstreams of a data plane, for all its workers. Clones are the same.
@@ -99,9 +101,9 @@ impl Upstreams {
     #[must_use]
     pub fn dispatched_by(&self, config: ConfigHandle<lapwing_dispatch::Config>) -> Dispatching {
         let health: Vec<_> = std::iter::once(&self.first).chain(&*self.others).map(|one| one.health.clone()).collect();
-        let count = health.len();
-        let away = move || (0..count).filter(|at| health[*at].is_away()).collect();
-        Dispatching::new(count, away, config)
+        let names = self.placed.as_ref().map_or_else(|| vec![String::new()], |(candidates, _)| candidates.names.to_vec());
+        let away = move || (0..health.len()).filter(|at| health[*at].is_away()).collect();
+        Dispatching::new(names, away, config)
     }
 
     /// The first of them, which is always there.
@@ -160,8 +162,9 @@ impl Placement {
         split: Option<Arc<TrafficSplit>>,
         least_requests: &LeverSwitch,
     ) -> Self {
-        let PlacementSettings { upstreams, routes, policy } = settings;
+        let PlacementSettings { upstreams, routes, policy, spare } = settings;
         let names = &candidates.names;
+        let places = || (0..names.len()).filter(|place| spare.as_ref() != names.get(*place));
         let split = split.and_then(|split| {
             let candidate = names.iter().position(|name| name == split.candidate())?;
             Some((split, candidate))
@@ -176,16 +179,16 @@ impl Placement {
                 let name = names.get(*place).map_or("", |name| name);
                 route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
             };
-            let members = (0..names.len()).filter(is_of_route).map(weighted).collect();
+            let members = places().filter(is_of_route).map(weighted).collect();
             let pool = match route.policy {
                 Some(own) => Pool::new(members, own),
                 None => by_policy(members),
             };
             pool.with_homes(route.affinity.as_ref())
         };
-        let all = by_policy((0..names.len()).map(weighted).collect());
+        let all = by_policy(places().map(weighted).collect());
         let baseline = split.as_ref().map(|(_, candidate)| {
-            let others = (0..names.len()).filter(|place| place != candidate);
+            let others = places().filter(|place| place != candidate);
             by_policy(others.map(weighted).collect())
         });
         Self {

@@ -13,8 +13,8 @@ use futures_util::future::{Either, select};
 use http::{HeaderValue, Response, StatusCode};
 use tokio::time::timeout;
 
+use super::carry::{Answered, carry};
 use super::client_upstreams::{ClientUpstream, ClientUpstreams};
-use super::{Answered, carry};
 use crate::body::{ResponseBody, SecondRequest, TrackedRequest};
 use crate::error::Error;
 use crate::health::Route;
@@ -92,7 +92,7 @@ impl Leg {
 
 /// Returns whether all of it came.
 async fn read_to_end(answer: impl Future<Output = Answer>) -> Result<bool, Error> {
-    Ok(answer.await?.into_body().discard(LATE_BYTES).await)
+    Ok(answer.await?.into_body().unwanted().discard(LATE_BYTES).await)
 }
 
 /// Carries a request to the upstream that it was placed at and, if `turn` says so, to a second one.

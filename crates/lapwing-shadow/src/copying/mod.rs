@@ -39,7 +39,7 @@ use super::settings::ShadowSettings;
 use super::surface::{ShadowSurface, TargetInfo};
 use super::tap::TapParts;
 use lapwing_compare::outputs::Comparer;
-use lapwing_ledger::{LabelId, Ledger, Stamp};
+use lapwing_ledger::{LabelId, Ledger, SeriesKey, Stamp};
 use lapwing_metrics::{Counters, Labels, Registry};
 use lapwing_net::{LocalListener, Tasks};
 use lapwing_proxy::DataPlane;
@@ -97,6 +97,13 @@ impl ShadowParts {
             repeatable: Arc::new(Repeatable::new(config)),
             targets: targets.iter().map(NamedTarget::info).collect(),
         }
+    }
+
+    /// Whether the target of this name answers requests of a route and model as the upstream does, so that it may answer them in its place.
+    #[must_use]
+    pub fn answers_alike(&self, name: &str, series: &SeriesKey) -> bool {
+        let target = self.targets.iter().position(|target| target.name == name);
+        target.is_some_and(|target| self.pairs.lock().answers_alike(target, series))
     }
 
     /// What the report is made of.

@@ -9,6 +9,12 @@ use lapwing_ledger::{LabelId, SeriesKey};
 const MIN_SAME: u64 = 8;
 /// At least this share of the compared answers must be the same, in percent.
 const MIN_SHARE: u64 = 90;
+/// So many answers must be compared, and this share of them be the same but for the upstream's own noise, in percent, before a target may answer
+/// clients in its place.
+const MIN_JUDGED: u64 = 64;
+const MIN_AGREEING: u64 = 99;
+/// After so many, older ones count half.
+const LATEST: u64 = 4_096;
 /// Targets, routes and models that are kept; no further one is the same.
 const MAX_KEPT: usize = 128;
 
@@ -40,6 +46,8 @@ impl OutputResult {
 struct Answers {
     compared: u64,
     same: u64,
+    /// Those that are the same, or differ by noise.
+    agreeing: u64,
 }
 
 /// The compared answers by target, route and model.
@@ -57,8 +65,12 @@ impl Agreements {
         let are_answers = primary.outcome == HalfOutcome::Answered && result != OutputResult::Status;
         if are_answers && is_one && has_room {
             let answers = self.0.entry(key).or_default();
+            if answers.compared == LATEST {
+                *answers = Answers { compared: LATEST / 2, same: answers.same / 2, agreeing: answers.agreeing / 2 };
+            }
             answers.compared += 1;
             answers.same += u64::from(result == OutputResult::Same);
+            answers.agreeing += u64::from(matches!(result, OutputResult::Same | OutputResult::Noise));
         }
     }
 
@@ -66,6 +78,14 @@ impl Agreements {
     pub(crate) fn runs_same_model(&self, target: usize, series: &SeriesKey) -> bool {
         let answers = self.0.get(&(target, series.route, series.model));
         answers.is_some_and(|of| of.same >= MIN_SAME && of.same * 100 >= of.compared * MIN_SHARE)
+    }
+}
+
+impl Agreements {
+    /// Whether the target answers requests of this series as the upstream does.
+    pub(crate) fn answers_alike(&self, target: usize, series: &SeriesKey) -> bool {
+        let answers = self.0.get(&(target, series.route, series.model));
+        answers.is_some_and(|of| of.compared >= MIN_JUDGED && of.agreeing * 100 >= of.compared * MIN_AGREEING)
     }
 }
 

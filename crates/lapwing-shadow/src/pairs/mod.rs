@@ -189,6 +189,12 @@ impl PairTable {
         self.agreements.runs_same_model(target, series)
     }
 
+    /// Whether the target answers requests of this route and model as the upstream does, so that it may answer them in its place.
+    #[must_use]
+    pub fn answers_alike(&self, target: usize, series: &SeriesKey) -> bool {
+        self.agreements.answers_alike(target, series)
+    }
+
     fn waiting(&mut self, pair: PairId, now: Stamp) -> &mut WaitingPair {
         if !self.waiting.contains_key(&pair) {
             if self.waiting.len() >= MAX_WAITING {

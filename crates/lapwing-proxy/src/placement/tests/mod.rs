@@ -287,6 +287,7 @@ fn weighted(weights: [u32; 3], tagged: &[&str], policy: PlacementPolicy) -> Plac
         upstreams: ["a", "b", "c"].into_iter().zip(weights).map(upstream).collect(),
         routes: route.into_iter().collect(),
         policy,
+        ..PlacementSettings::default()
     }
 }
 
