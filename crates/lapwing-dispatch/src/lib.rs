@@ -10,7 +10,7 @@
 //!   `upstreams` is what runs;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
-//! `affinity` sends requests with the same key to the same upstream.
+//! `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
 //!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
 //! waits or is at an upstream, `learning` what the control plane does for it.
@@ -35,6 +35,7 @@ mod seen;
 mod service;
 #[cfg(test)]
 mod tests;
+mod upstream_config;
 mod upstreams;
 mod waiting;
 
@@ -48,5 +49,8 @@ pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+pub use upstream_config::{
+    MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check_upstreams, names_upstream,
+};
 pub use upstreams::{RunEnd, RunId, UpstreamSet};
 pub use waiting::{Dispatched, Queued};

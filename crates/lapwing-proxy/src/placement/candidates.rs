@@ -26,7 +26,7 @@ pub struct PlacedUpstream {
 pub struct PoolMember {
     /// The upstream.
     pub upstream: PlacedUpstream,
-    /// Its name in [`UpstreamRoute::to`](super::UpstreamRoute::to).
+    /// Its name in [`UpstreamRoute::to`](lapwing_dispatch::UpstreamRoute::to).
     pub name: String,
     /// The label under which its exchanges are counted.
     pub label: LabelId,

@@ -11,7 +11,6 @@
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
 mod candidates;
-mod config;
 mod pool;
 mod split;
 
@@ -23,15 +22,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::{HeaderMap, Request};
 
 pub use candidates::{PlacedUpstream, PoolMember};
-pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
 use self::candidates::{Candidates, PlacedRequest};
-use self::config::is_meant;
 use self::pool::{Candidate, Pool, WeightedPlace};
 use crate::health::UpstreamHealth;
 use crate::in_flight::RequestAccount;
-use lapwing_dispatch::{Affinity, Dispatching, UpstreamSet};
+use lapwing_dispatch::{Affinity, Dispatching, NamedUpstream, PlacementPolicy, UpstreamRoute, UpstreamSet, names_upstream};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
 use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest, RequestMatch, model_in_path};
@@ -174,7 +171,7 @@ impl Placement {
         let of_route = |route: &UpstreamRoute| {
             let is_of_route = |place: &usize| {
                 let name = names.get(*place).map_or("", |name| name);
-                route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
+                route.to.iter().any(|to| names_upstream(to, name, upstreams.get(name)))
             };
             let members = (0..names.len()).filter(is_of_route).map(weighted).collect();
             let pool = match route.policy {

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use super::PlacementPolicy;
 use crate::health::UpstreamHealth;
-use lapwing_dispatch::{Affinity, Home, Homes};
+use lapwing_dispatch::{Affinity, Home, Homes, PlacementPolicy};
 use lapwing_ledger::LabelId;
 use lapwing_protocol::BodyPointer;
 use lapwing_settings::LeverSwitch;
