@@ -8,6 +8,7 @@ use crate::ask::{Ask, QueueRequest};
 use crate::config::{Config, DispatchMode};
 use crate::plane::DispatchPlane;
 use crate::service::WorkSeries;
+use crate::speeds::UpstreamSpeeds;
 use crate::upstreams::{RunId, UpstreamSet};
 use crate::waiting::{Dispatched, Queued};
 use lapwing_ledger::{Ledger, Stamp};
@@ -23,10 +24,15 @@ pub struct Dispatching {
 }
 
 impl Dispatching {
-    /// A queue in front of so many upstreams, of which those of `away` take no connections.
+    /// A queue in front of so many upstreams, of which those of `away` take no connections; `speeds` is told how fast they are.
     #[must_use]
-    pub fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static, config: ConfigHandle<Config>) -> Self {
-        Self { plane: Arc::new(DispatchPlane::new(upstreams, away)), config }
+    pub fn new(
+        upstreams: usize,
+        away: impl Fn() -> UpstreamSet + Send + Sync + 'static,
+        speeds: Arc<UpstreamSpeeds>,
+        config: ConfigHandle<Config>,
+    ) -> Self {
+        Self { plane: Arc::new(DispatchPlane::new(upstreams, away, speeds)), config }
     }
 
     /// The queue.

@@ -10,7 +10,7 @@
 //!   `upstreams` is what runs;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
-//! `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
+//! `speeds` tells how fast upstreams work those who choose without the queue; `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
 //!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
 //! waits or is at an upstream, `learning` what the control plane does for it.
@@ -33,6 +33,7 @@ mod plane;
 mod queue;
 mod seen;
 mod service;
+mod speeds;
 #[cfg(test)]
 mod tests;
 mod upstream_config;
@@ -49,6 +50,7 @@ pub use learning::{DispatchLearning, DispatchSnapshot};
 pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+pub use speeds::UpstreamSpeeds;
 pub use upstream_config::{
     MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check_upstreams, names_upstream,
 };

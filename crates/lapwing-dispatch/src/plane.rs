@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
@@ -11,6 +12,7 @@ use crate::ask::{Ask, Overdue, QueueRequest, Ticket, TicketState};
 use crate::config::Config;
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
+use crate::speeds::UpstreamSpeeds;
 use crate::upstreams::UpstreamSet;
 use lapwing_ledger::Stamp;
 
@@ -20,6 +22,8 @@ pub struct DispatchPlane {
     queue: Mutex<DispatchQueue<Waker>>,
     /// Which upstreams take no connections.
     away: Away,
+    /// Where others read how fast upstreams work.
+    speeds: Arc<UpstreamSpeeds>,
     /// How often it panicked.
     panics: AtomicU64,
 }
@@ -52,13 +56,18 @@ pub struct WaitingClass {
 
 impl DispatchPlane {
     /// A queue in front of so many upstreams.
-    pub(crate) fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        upstreams: usize,
+        away: impl Fn() -> UpstreamSet + Send + Sync + 'static,
+        speeds: Arc<UpstreamSpeeds>,
+    ) -> Self {
         let queue = Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams));
-        Self { queue, away: Away(Box::new(away)), panics: AtomicU64::new(0) }
+        Self { queue, away: Away(Box::new(away)), speeds, panics: AtomicU64::new(0) }
     }
 
     /// Takes what is known of services.
     pub fn publish(&self, models: ServiceModels) {
+        self.speeds.publish(&models);
         self.with((), |queue, now| queue.publish(models, now));
     }
 
@@ -137,7 +146,6 @@ impl fmt::Debug for Away {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use std::task::Wake;
 
@@ -166,7 +174,7 @@ mod tests {
 
     #[test]
     fn after_a_panic_who_waits_goes_and_the_queue_begins_afresh() {
-        let plane = DispatchPlane::new(1, UpstreamSet::default);
+        let plane = DispatchPlane::new(1, UpstreamSet::default, Arc::default());
         plane.publish(models());
         let request = QueueRequest {
             class: 0,

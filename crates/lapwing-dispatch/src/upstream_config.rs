@@ -73,6 +73,9 @@ pub enum PlacementPolicy {
     RoundRobin,
     /// The one with the fewest requests in flight for its weight; of several, the next in turn.
     LeastRequests,
+    /// The one where what is asked of it in flight, with this request, is least for its weight, and for its speed where `dispatch` has learnt that.
+    /// Requests are held until their body has told how much they ask for (`hold`); others count as the mean.
+    LeastWork,
 }
 
 /// Requests that go to some of the upstreams only.

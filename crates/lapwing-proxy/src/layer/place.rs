@@ -191,7 +191,7 @@ async fn dispatched(
     };
     let at = match (goes.as_ref().map(Dispatched::at), placement, pool) {
         (Some(at), Some(placement), Some((pool, _))) => {
-            let placed = placement.place_at(pool, at, account);
+            let placed = placement.place_at(pool, at, known.work, account);
             tracked.request.extensions_mut().insert(placed);
             at
         }
