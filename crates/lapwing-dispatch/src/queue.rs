@@ -328,7 +328,7 @@ impl<W: Debug> DispatchQueue<W> {
         let turned = (0..count).map(|step| (turn + step) % count).filter(|at| eligible.contains(*at));
         let room = |at: usize| {
             let one = self.upstreams.get(at)?;
-            let idle = i64::from(one.slots?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
+            let idle = i64::from(one.window()?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
             (one.room() == Room::Idle || or_next && one.room() == Room::Next).then_some((idle, one.speed))
         };
         let by = |a: &(usize, (i64, f64)), b: &(usize, (i64, f64))| a.1.0.cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1));

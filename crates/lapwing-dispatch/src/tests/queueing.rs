@@ -12,29 +12,29 @@ use crate::upstreams::{RunEnd, RunId, UpstreamSet};
 use lapwing_ledger::Stamp;
 
 /// 1 ms for each unit, one slot at each upstream.
-fn models(upstreams: usize, made: Stamp) -> ServiceModels {
+pub(crate) fn models(upstreams: usize, made: Stamp) -> ServiceModels {
     let ratios = vec![RatioQuantiles { q95: 1.0, q98: 1.0, q99: 1.1 }; 25];
     let line = ServiceLine { fixed_ns: 0.0, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |upstream| SlotsOf { upstream, slots: Ok(1), speed: 1.0 };
     ServiceModels { made, lines: [(SERIES, line)].into_iter().collect(), upstreams: (0..upstreams).map(slots).collect() }
 }
 
-fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {
+pub(crate) fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {
     let mut queue = DispatchQueue::new(settings, upstreams);
     queue.publish(models(upstreams, at_ms(0.0)), at_ms(0.0));
     queue
 }
 
-fn asked(units: u64, at: f64) -> QueueRequest {
+pub(crate) fn asked(units: u64, at: f64) -> QueueRequest {
     QueueRequest { class: 0, upstreams: UpstreamSet::first(1), series: SERIES, units, arrived: at_ms(at), deadline: None }
 }
 
-fn waits(ask: Ask) -> Ticket {
+pub(crate) fn waits(ask: Ask) -> Ticket {
     let Ask::Wait(ticket) = ask else { panic!("{ask:?}") };
     ticket
 }
 
-fn goes(ask: Ask) -> RunId {
+pub(crate) fn goes(ask: Ask) -> RunId {
     let Ask::Go(_, id) = ask else { panic!("{ask:?}") };
     id
 }
@@ -190,57 +190,6 @@ fn an_upstream_that_is_away_is_left_out_while_another_is_there() {
     assert!(matches!(queue.poll(ticket, at_ms(2.0), || 1), TicketState::Go(0, _)));
     queue.note_away(UpstreamSet::first(2), at_ms(3.0));
     assert_eq!(queue.ask(&both(5, 3.0), at_ms(3.0)), Ask::Unknown, "as without a queue");
-}
-
-#[test]
-fn an_upstream_that_fails_is_left_alone_for_a_while_and_comes_back_one_at_a_time() {
-    let mut queue = queue(settings(), 2);
-    let both = |units, at| QueueRequest { upstreams: UpstreamSet::first(2), ..asked(units, at) };
-    let mut now = 0.0;
-    // the first fails at once, so it is always free, and is tried again once it is not doubted any more
-    for _ in 0..20 {
-        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("both are free") };
-        queue.end(id, if at == 0 { RunEnd::Failed } else { RunEnd::Answered }, at_ms(now + 1.0));
-        now += 60.0;
-    }
-    assert_eq!((queue.ejections(), queue.ejected(at_ms(now)).contains(0)), (1, true));
-    for _ in 0..20 {
-        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("one is free") };
-        assert_eq!(at, 1);
-        queue.end(id, RunEnd::Failed, at_ms(now));
-        now += 1.0;
-    }
-    assert_eq!(queue.ejections(), 1, "at most half");
-    let later = 8_000.0;
-    queue.publish(models(2, at_ms(later)), at_ms(later));
-    let mut ask = |at: f64| queue.ask(&both(5, at), at_ms(at));
-    let gone: Vec<_> = (0..3).map(|_| ask(later)).collect();
-    let [Ask::Go(_, _), Ask::Go(_, _), Ask::Wait(ticket)] = gone[..] else { panic!("{gone:?}") };
-    let first = gone.iter().find_map(|one| if let Ask::Go(0, id) = one { Some(*id) } else { None }).unwrap();
-    queue.end(first, RunEnd::Answered, at_ms(later + 5.0));
-    assert!(matches!(queue.poll(ticket, at_ms(later + 5.0), || 1), TicketState::Go(0, _)), "it answers again");
-}
-
-#[test]
-fn an_upstream_that_stands_still_gets_nothing_more() {
-    let mut queue = queue(settings(), 3);
-    let all = |units, at| QueueRequest { upstreams: UpstreamSet::first(3), ..asked(units, at) };
-    let runs: Vec<_> = (0..3).map(|_| queue.ask(&all(10, 0.0), at_ms(0.0))).collect();
-    let at = |which: usize| {
-        runs.iter().find_map(|one| if let Ask::Go(at, id) = one { (*at == which).then_some(*id) } else { None }).unwrap()
-    };
-    queue.end(at(1), RunEnd::Answered, at_ms(10.0));
-    queue.end(at(2), RunEnd::Answered, at_ms(10.0));
-    for _ in 0..2 {
-        goes(queue.ask(&all(10, 11.5), at_ms(11.5)));
-    }
-    for number in 0..2 {
-        let ticket = waits(queue.ask(&all(1, 11.5), at_ms(11.5)));
-        let _ = queue.poll(ticket, at_ms(11.5), || number);
-    }
-    // both are due by now, so that each upstream would get one more; the first has ended nothing since its q99 of 11 ms
-    queue.fill(at_ms(14.0));
-    assert_eq!((queue.running().collect::<Vec<_>>(), queue.waiting()), (vec![1, 2, 2], 0));
 }
 
 /// What happens to a queue.
