@@ -117,6 +117,9 @@ impl Dispatch {
         let (Some(series), Some(units)) = (account.series, known.work) else {
             return passes(Counter::DispatchPassedUnknown);
         };
+        if account.is_stateful {
+            return passes(Counter::DispatchPassedStateful);
+        }
         let deadline = account.budget_ns.or(self.budget_ns).map(|ns| account.arrived.plus(ns));
         let class = self.class_of(request, known);
         let asked = QueueRequest { class, upstreams, series, units, arrived: account.arrived, deadline };
@@ -155,16 +158,19 @@ pub struct AskingAccount {
     pub arrived: Stamp,
     /// How long it may take by itself, in nanoseconds.
     pub budget_ns: Option<u64>,
+    /// Whether it depends on calls before it, or later ones on it: then it keeps its place.
+    pub is_stateful: bool,
 }
 
 impl AskingAccount {
-    /// What an open ledger says.
+    /// What an open ledger says of a request that is stateful or not.
     #[must_use]
-    pub fn of(ledger: &Ledger) -> Self {
+    pub fn of(ledger: &Ledger, is_stateful: bool) -> Self {
         Self {
             series: ledger.new_names.is_none().then(|| ledger.series.into()),
             arrived: ledger.started,
             budget_ns: ledger.deadline.map(|deadline| deadline.budget_ns),
+            is_stateful,
         }
     }
 }
