@@ -80,12 +80,14 @@ impl<W: Debug> DispatchQueue<W> {
         }
     }
 
-    /// Replaces the settings. Those who wait stay in their class, or go to the last one.
+    /// Replaces the settings. Those who wait stay in the class of their name, or go to the last one.
     pub fn apply(&mut self, settings: QueueSettings) {
         self.turns = turns_of(&settings);
         let last = settings.classes.len().saturating_sub(1);
         for lane in &mut self.lanes {
-            lane.class = lane.class.min(last);
+            let name = self.settings.classes.get(lane.class).map(|class| &class.name);
+            let same = settings.classes.iter().position(|class| Some(&class.name) == name);
+            lane.class = same.unwrap_or(last);
         }
         self.settings = settings;
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{MS, SERIES, at_ms, settings};
-use crate::ask::{Ask, Overdue, QueueClass, QueueRequest, QueueSettings, Ticket, TicketState};
+use super::{MS, SERIES, at_ms, class, settings};
+use crate::ask::{Ask, Overdue, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::queue::DispatchQueue;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
 use crate::upstreams::{RunEnd, RunId, UpstreamSet};
@@ -112,8 +112,7 @@ fn one_who_gets_urgent_goes_before_one_who_can_wait() {
 
 #[test]
 fn classes_share_by_weight_and_the_background_yields() {
-    let class = |weight, is_background| QueueClass { weight, is_background };
-    let classes = vec![class(3, false), class(1, false), class(9, true)];
+    let classes = vec![class("a", 3, false), class("b", 1, false), class("night", 9, true)];
     let mut queue = queue(QueueSettings { classes, rejects: false, ..settings() }, 1);
     let mut run = goes(queue.ask(&asked(5, 0.0), at_ms(0.0)));
     let mut tickets = BTreeMap::new();
@@ -140,6 +139,40 @@ fn classes_share_by_weight_and_the_background_yields() {
     let first: Vec<_> = order.iter().take(40).collect();
     assert_eq!(first.iter().filter(|class| ***class == 0).count(), 30, "{order:?}");
     assert!(order.iter().take(60).all(|class| *class != 2) && order.iter().skip(60).all(|class| *class == 2), "{order:?}");
+}
+
+#[test]
+fn who_waits_keeps_the_class_of_its_name_when_the_settings_change() {
+    let classes = |classes: &[(&str, bool)]| {
+        let classes =
+            classes.iter().map(|(name, is_background)| class(name, 1, *is_background)).chain([class("other", 1, false)]);
+        QueueSettings { classes: classes.collect(), rejects: false, ..settings() }
+    };
+    let mut queue = queue(classes(&[("night", true), ("day", false)]), 1);
+    let mut run = goes(queue.ask(&asked(5, 0.0), at_ms(0.0)));
+    let mut ask = |class: usize, number: u32| {
+        let ticket = waits(queue.ask(&QueueRequest { class, ..asked(5, 0.0) }, at_ms(0.0)));
+        let _ = queue.poll(ticket, at_ms(0.0), || number);
+        ticket
+    };
+    let tickets: Vec<_> = [0, 1, 2].into_iter().zip(0..).map(|(class, number)| ask(class, number)).collect();
+    // `night` moves, `day` goes, and a new one has its place
+    queue.apply(classes(&[("gone", true), ("evening", false), ("night", true)]));
+    let by_class =
+        |queue: &DispatchQueue<u32>| queue.waiting_by_class().map(|(class, count, _)| (class, count)).collect::<Vec<_>>();
+    assert_eq!(by_class(&queue), [(2, 1), (3, 1), (3, 1)]);
+    queue.apply(classes(&[("night", true)]));
+    assert_eq!(by_class(&queue), [(0, 1), (1, 1), (1, 1)]);
+    let mut order = Vec::new();
+    for step in [5.0, 5.1, 5.2] {
+        queue.end(run, RunEnd::Answered, at_ms(step));
+        for woken in queue.take_woken() {
+            order.push(woken);
+            let TicketState::Go(0, id) = queue.poll(tickets[woken as usize], at_ms(step), || 9) else { panic!("it was sent") };
+            run = id;
+        }
+    }
+    assert_eq!(order, [1, 2, 0], "the one in the background goes last");
 }
 
 #[test]
@@ -227,8 +260,7 @@ proptest! {
     /// Whoever asks is sent, refused or dropped, once; at an upstream are slots and one more, and those who did not ask.
     #[test]
     fn nobody_is_lost_and_nobody_is_sent_twice(events in prop::collection::vec((event(), 0_u32..40), 1..200)) {
-        let class = |is_background| QueueClass { weight: 1, is_background };
-        let classes = vec![class(false), class(false), class(true)];
+        let classes = vec![class("a", 1, false), class("b", 1, false), class("night", 1, true)];
         let mut queue = queue(QueueSettings { classes, max_waiting: 20, ..settings() }, 3);
         let (mut now, mut number) = (0.0, 0_u32);
         let mut waiting: BTreeMap<u32, Ticket> = BTreeMap::new();
