@@ -6,7 +6,7 @@
 //! Without a clock of its own, so that the same code decides for clients' requests and replays recorded ones:
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
-//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes,
+//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes, `classes` has them over reloads,
 //!   `upstreams` is what runs;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
@@ -22,6 +22,7 @@
 mod admission;
 mod affinity;
 mod ask;
+mod classes;
 mod config;
 mod dispatch;
 mod fair;
@@ -40,7 +41,7 @@ mod upstream_config;
 mod upstreams;
 mod waiting;
 
-pub use affinity::{AFFINITY, Affinity, Home, Homes};
+pub use affinity::{AFFINITY, Affinity, Home, HomeName, Homes};
 pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};

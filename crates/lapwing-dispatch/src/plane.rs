@@ -39,7 +39,13 @@ pub struct DispatchState {
     pub running: Vec<usize>,
     /// Upstreams that are sent nothing for now, because they failed.
     pub ejected: UpstreamSet,
-    /// How often an upstream was.
+    /// Upstreams where a request has just failed.
+    pub doubtful: UpstreamSet,
+    /// Upstreams where nothing has ended since their oldest request took longer than 99 of 100 do.
+    pub stalled: UpstreamSet,
+    /// Those of these three that are sent nothing that can go elsewhere: at most half.
+    pub left_out: UpstreamSet,
+    /// How often an upstream was ejected.
     pub ejections: u64,
     /// How often the queue panicked: who waited was sent, and it began afresh.
     pub panics: u64,
@@ -80,11 +86,15 @@ impl DispatchPlane {
     #[must_use]
     pub fn state(&self) -> DispatchState {
         let queue = self.queue.lock();
+        let now = Stamp::now();
         let mut state = DispatchState {
             waiting: queue.waiting(),
             running: queue.running().collect(),
             classes: Vec::new(),
-            ejected: queue.ejected(Stamp::now()),
+            ejected: queue.ejected(now),
+            doubtful: queue.doubtful(now),
+            stalled: queue.stalled(now),
+            left_out: queue.unsound(now),
             ejections: queue.ejections(),
             panics: self.panics.load(Relaxed),
         };

@@ -81,7 +81,7 @@ async fn the_queue_is_shown_in_words_and_figures() {
         "nothing waits in front of http://127.0.0.1:8001: it has answered 0 requests, and it takes ",
         "\ndispatch observes: requests pass as they come\n",
         "\nhttp://127.0.0.1:8000: works on 1 at once; 0 there; speed 1.00\n",
-        "{model}/infer, model digits: takes 2.0 ms, and 1.0 ms for each unit of work (1000 requests, off by 0 % in the mean)\n",
+        "{model}/infer, model digits: takes 2 ms, and 1 ms for each unit of work (1000 requests, off by 0 % in the mean)\n",
         "the latest 1000 requests (",
         "  p99 of the small ",
         "none of them had a deadline\n",

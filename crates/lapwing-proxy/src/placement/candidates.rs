@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::config::UpstreamProtocol;
 use crate::health::UpstreamHealth;
 use crate::in_flight::OnClose;
-use lapwing_dispatch::UpstreamSpeeds;
+use lapwing_dispatch::{HomeName, UpstreamSpeeds};
 use lapwing_ledger::{LabelId, Ledger};
 use lapwing_net::Target;
 
@@ -38,6 +38,8 @@ pub(crate) struct Candidate {
     /// Under which its exchanges are counted.
     pub(crate) label: LabelId,
     pub(crate) health: Arc<UpstreamHealth>,
+    /// By which it is the home of keys.
+    pub(crate) name: HomeName,
     /// Requests in flight, of all workers.
     pub(crate) active: AtomicU32,
     /// Of these, those whose work is known, and what they ask for together.
@@ -46,8 +48,9 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(label: LabelId, health: Arc<UpstreamHealth>) -> Self {
-        Self { label, health, active: AtomicU32::new(0), known: AtomicU32::new(0), work: AtomicU64::new(0) }
+    fn new(PoolMember { upstream, name, label }: &PoolMember) -> Self {
+        let (health, name) = (upstream.health.clone(), HomeName::of(name));
+        Self { label: *label, health, name, active: AtomicU32::new(0), known: AtomicU32::new(0), work: AtomicU64::new(0) }
     }
 
     /// A request begins that asks for so much, if that is known.
@@ -91,9 +94,8 @@ pub(crate) struct Candidates {
 
 impl Candidates {
     pub(crate) fn of(members: &[PoolMember]) -> Self {
-        let candidate = |member: &PoolMember| Candidate::new(member.label, member.upstream.health.clone());
         Self {
-            all: members.iter().map(candidate).collect(),
+            all: members.iter().map(Candidate::new).collect(),
             names: members.iter().map(|member| member.name.clone()).collect(),
             moved: AtomicU32::new(0),
             speeds: Arc::default(),

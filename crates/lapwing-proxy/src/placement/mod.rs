@@ -301,7 +301,7 @@ impl Placement {
 
     /// The upstream of a pool for a request with these headers, of whose body this is known.
     fn choose_for(&self, pool: usize, headers: &HeaderMap, in_body: KnownRequest<'_>) -> Placed {
-        let home = self.pools.get(pool).and_then(|members| members.home(&self.candidates, headers, in_body.key));
+        let home = self.pools.get(pool).and_then(|members| members.home(&self.candidates.all, headers, in_body.key));
         home.map_or_else(|| self.choose_from(pool, in_body.work), |at| Placed { at, pool, work: in_body.work })
     }
 

@@ -63,12 +63,11 @@ impl Pool {
     }
 
     /// The member that requests with the key of this one go to; `None` without a key.
-    pub(crate) fn home(&self, of: &Candidates, headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<usize> {
-        let Candidates { all, names, .. } = of;
+    pub(crate) fn home(&self, all: &[Candidate], headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<usize> {
         let homes = self.members.iter().map(|member| {
-            let known = all.get(member.place).zip(names.get(member.place));
-            let (active, is_open) = known.map_or((0, false), |(one, _)| (one.active.load(Relaxed), !one.health.is_away()));
-            Home { name: known.map_or("", |(_, name)| name), weight: member.weight, active, is_open }
+            let known = all.get(member.place).map(|one| (one.name, one.active.load(Relaxed), !one.health.is_away()));
+            let (name, active, is_open) = known.unwrap_or_default();
+            Home { name, weight: member.weight, active, is_open }
         });
         let at = self.homes.as_ref()?.choose(headers, in_body, homes)?;
         self.members.get(at).map(|member| member.place)
