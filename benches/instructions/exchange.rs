@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use crossbeam_queue::ArrayQueue;
 use lapwing_attribution::{Rules, adapters};
-use lapwing_dispatch::{DispatchMode, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+use lapwing_dispatch::{DispatchMode, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, UpstreamRoute, WorkSeries};
 use lapwing_ledger::{Ledger, Outcome, Stamp, TraceMark};
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::Target;
@@ -17,7 +17,7 @@ use lapwing_protocol::request_match::RouteMatch;
 use lapwing_protocol::trace_context::ContextPolicy;
 use lapwing_proxy::{
     Config, ConnectionSettings, DataPlane, Levers, PlacedUpstream, PlacementSettings, PoolMember, Profiler, StackTap,
-    TraceSampling, Tracing, UpstreamHealth, UpstreamRoute, Upstreams,
+    TraceSampling, Tracing, UpstreamHealth, Upstreams,
 };
 use lapwing_settings::ConfigHandle;
 use lapwing_shadow::{ShadowTap, TapBranch, TapParts};

@@ -21,12 +21,13 @@ use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
+use lapwing_dispatch::MAX_UPSTREAMS;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
-use lapwing_proxy::{DataPlane, Levers, MAX_UPSTREAMS};
+use lapwing_proxy::{DataPlane, Levers};
 use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
 use lapwing_shadow::recording::Recorder;
 

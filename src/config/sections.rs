@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::serving;
-use lapwing_proxy::{NamedUpstream, PlacementPolicy, UpstreamRoute};
+use lapwing_dispatch::{NamedUpstream, PlacementPolicy, UpstreamRoute};
 use lapwing_settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, HttpScheme, Period, Secret, Section, Switch, Tls,
     TraceContexts, TraceSampler, Upstream,
@@ -194,8 +194,8 @@ impl Default for Config {
 
 impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
-        ("upstreams", Form::Named(&Form::Record(&lapwing_proxy::UPSTREAM))),
-        ("routes", Form::List(&lapwing_proxy::ROUTE)),
+        ("upstreams", Form::Named(&Form::Record(&lapwing_dispatch::UPSTREAM))),
+        ("routes", Form::List(&lapwing_dispatch::ROUTE)),
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("config", Form::Section(Reading::FORMS)),
@@ -217,7 +217,7 @@ impl Section for Config {
 
     fn check(&self, checks: &mut Checks) {
         check_process(self.drain_timeout, &self.log, checks);
-        lapwing_proxy::check_upstreams(&self.upstreams, &self.routes, checks);
+        lapwing_dispatch::check_upstreams(&self.upstreams, &self.routes, checks);
         if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
             checks.fault("admin_token", &self.admin_token, reason);
         }

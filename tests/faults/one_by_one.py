@@ -189,7 +189,7 @@ class Callers:
     def results(self):
         """What it counted, by result."""
         metric = lambda result: self.proxy.metric(f'lapwing_dispatch_requests_total{{result="{result}"}}')  # noqa: E731
-        return {result: int(n) for result in ("sent", "queued", "refused", "unknown", "full", "unheld") if (n := metric(result))}
+        return {result: int(n) for result in ("sent", "queued", "refused", "unknown", "full", "stateful", "unheld") if (n := metric(result))}
 
     def overdue(self, reason):
         return int(self.proxy.metric(f'lapwing_dispatch_overdue_total{{reason="{reason}"}}'))

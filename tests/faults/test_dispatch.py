@@ -132,6 +132,10 @@ def test_one_that_stands_still_holds_up_only_what_it_has():
         calls = [callers.call(2) for _ in range(40)]
         held = lambda: {call.tag for call in calls if call.status is None}  # noqa: E731
         assert await_true(lambda: 1 <= len(held()) <= 2 and held() <= set(b.tags)), (held(), callers.view(), "a and c answer all others")
+        shown = lambda: [one["is_stalled"] for one in callers.view()["upstreams"]]  # noqa: E731
+        assert await_true(lambda: shown() == [False, True, False]), callers.view()
+        assert proxy.metric('lapwing_dispatch_stalled{upstream="b"}') == 1
+        assert b"b stands still: " in proxy.get("/dispatch") and json.loads(proxy.get("/stats"))["dispatch"]["left_out"] == 1
         b.gate(True)
         ended_as(calls, 200)
         assert len(callers.check(a, b, c)) == len(callers.sent)

@@ -51,8 +51,10 @@ class Server(grpc.GenericRpcHandler):
         self.server.stop(0).wait()
 
 
-def request_of(tag, work):
+def request_of(tag, work, sequence=None):
     request = service_pb2.ModelInferRequest(model_name="m", id=tag)
+    if sequence is not None:
+        request.parameters["sequence_id"].string_param = sequence
     tensor = request.inputs.add()
     tensor.name, tensor.datatype = "x", "FP32"
     tensor.shape.extend([work, 1])
@@ -67,10 +69,10 @@ class Callers:
         self.infer = channel.unary_unary(METHOD, encode, decode)
         self.calls = []
 
-    def call(self, work, takes=1, timeout=None, tag=None):
+    def call(self, work, takes=1, timeout=None, tag=None, sequence=None):
         """A call under way, with its id."""
         tag = tag or f"g{next(self.numbers)}"
-        future = self.infer.future(request_of(tag, work), timeout=timeout, metadata=[("x-takes", str(takes))])
+        future = self.infer.future(request_of(tag, work, sequence), timeout=timeout, metadata=[("x-takes", str(takes))])
         self.calls.append((tag, future))
         return tag, future
 
@@ -131,6 +133,23 @@ def test_calls_of_one_connection_wait_and_small_ones_overtake():
         server.opened.set()
         all_answered(server, [*there, large, *small])
         assert server.received[-4:] == [tag for tag, _ in [*small, large]]
+
+
+def test_calls_of_a_sequence_keep_their_order_and_never_wait():
+    with Server() as server, calling(server) as (proxy, callers):
+        there = callers.occupy(server)
+        waits = callers.wait(1)
+        # each is sent once the one before is at the server, as a client that goes on with a sequence does
+        running = lambda: callers.view()["upstreams"][0]["running"]  # noqa: E731
+        of_sequence = []
+        for n, work in enumerate((9_000, 1, 500, 2)):
+            of_sequence.append(callers.call(work, sequence="s"))
+            assert await_true(lambda n=n: running() == 3 + n), callers.view()
+        assert callers.waiting() == 1
+        server.opened.set()
+        all_answered(server, [*there, *of_sequence, waits])
+        assert server.received[-5:] == [tag for tag, _ in [*of_sequence, waits]]
+        assert proxy.metric('lapwing_dispatch_requests_total{result="stateful"}') == 4
 
 
 def test_who_would_be_late_is_told_so_and_when_to_ask_again():

@@ -2,7 +2,8 @@
 
 import time
 
-from one_by_one import OneByOne, taught
+from fake import await_true
+from one_by_one import OneByOne, body_of, ended_as, taught
 
 WEIGHTS = [
     {"name": "a", "match": {"header": "x-tier: a"}, "weight": 3},
@@ -139,3 +140,22 @@ def test_classes_by_model_route_and_size():
         callers.wait(500, fields=TIER.format("r"))
         assert sized() == other() == [True, True, True, False]
         sent_after(up, callers, 3)
+
+
+def test_requests_of_a_sequence_keep_their_order_and_never_wait():
+    """Small ones would overtake large ones."""
+    with OneByOne() as up, taught(up) as (_, callers):
+        callers.occupy(up)
+        queued = callers.wait(8_000, "queued")
+        tags = [f"of-sequence-{n}" for n in range(5)]
+        for tag, work in zip(tags, (9_000, 1, 4_000, 2, 1), strict=True):
+            body = body_of(tag, work, parameters={"sequence_id": 7, "sequence_start": tag == tags[0]})
+            callers.call(work, tag, takes=1, body=body)
+            assert await_true(lambda tag=tag: tag in up.tags), f"{tag} waits: {callers.view()}"
+        assert up.tags[-5:] == tags and queued.status is None and callers.waiting() == 1
+        assert callers.results()["stateful"] == 5
+        # 0 is no sequence
+        none = callers.wait(1, "none", body=body_of("none", 1, parameters={"sequence_id": 0}))
+        up.gate(True)
+        ended_as(callers.calls, 200)
+        assert callers.check(up)[-2:] == [none.tag, queued.tag]

@@ -126,6 +126,7 @@ def test_every_family_is_shown_or_left_out_with_a_reason():
         "lapwing_hold_bytes": "bounded; what finds no room is counted",
         "lapwing_requests_amended_total": "what proxy.amend is for",
         "lapwing_amend_failed_total": "passed unchanged",
+        "lapwing_dispatch_doubted": "of a tenth of a second; what ejects an upstream is shown",
         "lapwing_dispatch_panics_total": "a fault of Lapwing's own; who waited was served all the same",
         "lapwing_recording_dropped_total": "the last line of a recording has it",
         "lapwing_deadlines_malformed_total": "of a client's making; such requests are served all the same",

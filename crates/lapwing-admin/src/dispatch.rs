@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies};
+use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies, duration};
 use lapwing_dispatch::{
     DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, HedgeMode, NoWindow, ServiceLine, WaitingClass,
     WorkSeries,
@@ -89,6 +89,8 @@ pub(crate) struct DispatchSummary {
     waiting: usize,
     /// Requests that asked to be sent, and are at an upstream.
     running: usize,
+    /// Upstreams that are sent nothing that can go elsewhere, because they fail or stand still.
+    left_out: usize,
 }
 
 /// A class.
@@ -117,6 +119,10 @@ pub(crate) struct DispatchUpstreamView {
     pub(crate) running: usize,
     /// Whether it is sent nothing for now, because it failed several times in a row.
     pub(crate) is_ejected: bool,
+    /// Whether a request has just failed there, so that others are preferred for a moment.
+    pub(crate) has_just_failed: bool,
+    /// Whether nothing has ended there since its oldest request took longer than 99 of 100 do, so that others are preferred.
+    pub(crate) is_stalled: bool,
 }
 
 /// What requests of a series take.
@@ -184,7 +190,8 @@ impl From<GhostReport> for ReplayView {
 /// What waits and runs; `None` if it is off.
 pub(crate) fn summary(dispatch: &Mutex<DispatchLearning>) -> Option<DispatchSummary> {
     let DispatchSnapshot { is_on, state, .. } = dispatch.lock().snapshot()?;
-    Some(DispatchSummary { is_on, waiting: state.waiting, running: state.running.iter().sum() })
+    let (running, left_out) = (state.running.iter().sum(), state.left_out.len());
+    Some(DispatchSummary { is_on, waiting: state.waiting, running, left_out })
 }
 
 /// What the diagnosis says of it while it observes: that it would help, if the replay shows so. Where one of the upstreams batches, or it is not
@@ -220,6 +227,8 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels, counters
             speed: known.map_or(1.0, |one| one.speed),
             running: state.running.get(at).copied().unwrap_or_default(),
             is_ejected: state.ejected.contains(at),
+            has_just_failed: state.doubtful.contains(at),
+            is_stalled: state.stalled.contains(at),
         }
     };
     let line = |(series, line): (&WorkSeries, &ServiceLine)| ServiceLineView {
@@ -256,6 +265,12 @@ impl fmt::Display for DispatchView {
         }
         for one in self.upstreams.iter().filter(|one| one.is_ejected) {
             writeln!(f, "{} has failed several times in a row, and is left alone for a moment", one.upstream)?;
+        }
+        for one in self.upstreams.iter().filter(|one| one.has_just_failed && !one.is_ejected) {
+            writeln!(f, "{} has just failed: others are preferred for a moment", one.upstream)?;
+        }
+        for one in self.upstreams.iter().filter(|one| one.is_stalled) {
+            writeln!(f, "{} stands still: its oldest request takes longer than 99 of 100 do, and no other ends", one.upstream)?;
         }
         match (self.is_on, self.is_rechecking) {
             (true, true) => writeln!(
@@ -319,17 +334,6 @@ impl fmt::Display for DispatchView {
             "{missed} of {} with a deadline missed it; admission would have refused {refused}, {refused_wrongly} of them wrongly, and {admitted_wrongly} that missed it not",
             refused + admitted_rightly + admitted_wrongly
         )
-    }
-}
-
-/// A duration for people.
-fn duration(ns: f64) -> String {
-    if ns < 1e4 {
-        format!("{:.1} µs", ns / 1e3)
-    } else if ns < 1e9 {
-        format!("{:.1} ms", ns / 1e6)
-    } else {
-        format!("{:.0} s", ns / 1e9)
     }
 }
 

@@ -101,6 +101,7 @@ pub use report::{
 };
 pub use tcp::{ConnectionStates, TcpState};
 pub use telemetry_gap::{GapCause, TelemetryGap};
+pub use text::duration;
 pub use window::DiagnosisWindow;
 
 /// The longest window of a diagnosis, in nanoseconds: five minutes.

@@ -3,7 +3,8 @@
 use super::quantity::{Form, Quantities, Quantity};
 
 /// A duration in nanoseconds with three digits: `212 ms`, `1.25 s`.
-pub(crate) fn duration(ns: f64) -> String {
+#[must_use]
+pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if !ns.is_finite() => return "an unknown time".to_owned(),
         ns if ns >= 999.5e6 => (ns / 1e9, "s"),

@@ -89,7 +89,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// The slots of some upstreams and what is left of the work there; `None` if one of the slots is free.
     fn slots_and_rest(&self, upstreams: UpstreamSet, now: Stamp) -> Option<(u64, u64)> {
         let known = || upstreams.iter().filter_map(|at| self.upstreams.get(at));
-        let slots = |one: &crate::upstreams::Upstream| one.slots.unwrap_or(1) as usize;
+        let slots = |one: &crate::upstreams::Upstream| one.window().unwrap_or(1) as usize;
         if known().any(|one| one.running() < slots(one)) {
             return None;
         }

@@ -50,11 +50,23 @@ pub struct Homes {
     overload: f64,
 }
 
+/// The name of an upstream, by which its keys stay its own, as a hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HomeName(u64);
+
+impl HomeName {
+    /// That of the upstream with this name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self(hash_key((0, 0), name.as_bytes()))
+    }
+}
+
 /// An upstream that may be a key's home.
 #[derive(Clone, Copy, Debug)]
-pub struct Home<'n> {
-    /// Its name, by which its keys stay its own.
-    pub name: &'n str,
+pub struct Home {
+    /// Its name.
+    pub name: HomeName,
     /// Its weight.
     pub weight: u32,
     /// Its requests in flight.
@@ -78,11 +90,11 @@ impl Homes {
     }
 
     /// Which of `homes` a request with these headers, or this key in its body, goes to; `None` without a key, or if none is open.
-    pub fn choose<'n>(
+    pub fn choose(
         &self,
         headers: &HeaderMap,
         in_body: Option<&[u8]>,
-        homes: impl Iterator<Item = Home<'n>> + Clone,
+        homes: impl Iterator<Item = Home> + Clone,
     ) -> Option<usize> {
         self.key.with(headers, in_body, |key| {
             let key = key.get(..self.chars).unwrap_or(key);
@@ -92,8 +104,8 @@ impl Homes {
             });
             #[allow(clippy::cast_precision_loss, reason = "requests in flight")]
             let bound =
-                |home: &Home<'_>| (self.overload * active as f64 * f64::from(home.weight.max(1)) / weights.max(1) as f64).ceil();
-            let has_room = |home: &Home<'_>| f64::from(home.active) < bound(home);
+                |home: &Home| (self.overload * active as f64 * f64::from(home.weight.max(1)) / weights.max(1) as f64).ceil();
+            let has_room = |home: &Home| f64::from(home.active) < bound(home);
             let best = open.filter(|(_, home)| has_room(home)).map(|(at, home)| (at, score(key, &home)));
             best.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at)
         })?
@@ -102,8 +114,8 @@ impl Homes {
 
 /// How much a key likes an upstream: the one with the greatest is its home.
 #[allow(clippy::cast_precision_loss, reason = "a number from 0 to 1")]
-fn score(key: &[u8], home: &Home<'_>) -> f64 {
-    let uniform = ((hash_key((hash_key((0, 0), home.name.as_bytes()), 0), key) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+fn score(key: &[u8], home: &Home) -> f64 {
+    let uniform = ((hash_key((home.name.0, 0), key) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
     -f64::from(home.weight.max(1)) / uniform.ln()
 }
 
@@ -117,9 +129,14 @@ mod tests {
         Homes::new(&Affinity { key: key.parse().unwrap(), chars, overload: overload() })
     }
 
-    fn open(active: &[u32], weights: [u32; 4]) -> impl Iterator<Item = Home<'static>> + Clone {
+    fn open(active: &[u32], weights: [u32; 4]) -> impl Iterator<Item = Home> + Clone {
         let active = active.to_vec();
-        NAMES.into_iter().zip(weights).zip(active).map(|((name, weight), active)| Home { name, weight, active, is_open: true })
+        NAMES.into_iter().zip(weights).zip(active).map(|((name, weight), active)| Home {
+            name: HomeName::of(name),
+            weight,
+            active,
+            is_open: true,
+        })
     }
 
     fn of(user: usize) -> HeaderMap {

@@ -16,8 +16,10 @@ pub enum QueueOrder {
 }
 
 /// What is settled for a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueClass {
+    /// By which it is the same class after other settings are put in force.
+    pub name: Box<str>,
     /// Its share of the time while others wait too, in proportion to theirs.
     pub weight: u32,
     /// Whether it goes only where no other class has anything to send.

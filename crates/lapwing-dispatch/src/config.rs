@@ -210,14 +210,19 @@ impl Config {
     /// What the queue is told.
     #[must_use]
     pub fn queue(&self) -> QueueSettings {
-        let class = |class: &DispatchClass| QueueClass { weight: class.weight, is_background: class.background.is_on() };
+        let class = |class: &DispatchClass| QueueClass {
+            name: class.name.as_str().into(),
+            weight: class.weight,
+            is_background: class.background.is_on(),
+        };
+        let other = QueueClass { name: OTHER_CLASS.into(), weight: 1, is_background: false };
         QueueSettings {
             order: match self.order {
                 DispatchOrder::Due => QueueOrder::Due,
                 DispatchOrder::Fifo => QueueOrder::Fifo,
             },
             patience: self.patience.get(),
-            classes: self.classes.iter().map(class).chain([QueueClass { weight: 1, is_background: false }]).collect(),
+            classes: self.classes.iter().map(class).chain([other]).collect(),
             max_waiting: self.max_waiting,
             max_wait_ns: self.max_wait.as_nanos(),
             rejects: self.reject == DispatchRefusal::Late,

@@ -10,6 +10,7 @@ use crate::config::{Config, DispatchMode, HedgeMode};
 use crate::plane::DispatchPlane;
 use crate::second::SecondTurn;
 use crate::service::WorkSeries;
+use crate::speeds::UpstreamSpeeds;
 use crate::upstreams::{RunId, UpstreamSet};
 use crate::waiting::{Dispatched, Queued};
 use lapwing_ledger::{Ledger, Stamp};
@@ -28,15 +29,16 @@ pub struct Dispatching {
 }
 
 impl Dispatching {
-    /// A queue in front of upstreams with these names, of which those of `away` take no connections.
+    /// A queue in front of upstreams with these names, of which those of `away` take no connections; `speeds` is told how fast they are.
     #[must_use]
     pub fn new(
         names: impl IntoIterator<Item = String>,
         away: impl Fn() -> UpstreamSet + Send + Sync + 'static,
+        speeds: Arc<UpstreamSpeeds>,
         config: ConfigHandle<Config>,
     ) -> Self {
         let names: Arc<[String]> = names.into_iter().collect();
-        Self { plane: Arc::new(DispatchPlane::new(names.len(), away)), config, names }
+        Self { plane: Arc::new(DispatchPlane::new(names.len(), away, speeds)), config, names }
     }
 
     /// The queue.
@@ -140,6 +142,9 @@ impl Dispatch {
         let (Some(series), Some(units)) = (account.series, known.work) else {
             return passes(Counter::DispatchPassedUnknown);
         };
+        if account.is_stateful {
+            return passes(Counter::DispatchPassedStateful);
+        }
         let deadline = account.budget_ns.or(self.budget_ns).map(|ns| account.arrived.plus(ns));
         let class = self.class_of(request, known);
         let asked = QueueRequest { class, upstreams, series, units, arrived: account.arrived, deadline };
@@ -207,16 +212,19 @@ pub struct AskingAccount {
     pub arrived: Stamp,
     /// How long it may take by itself, in nanoseconds.
     pub budget_ns: Option<u64>,
+    /// Whether it depends on calls before it, or later ones on it: then it keeps its place.
+    pub is_stateful: bool,
 }
 
 impl AskingAccount {
-    /// What an open ledger says.
+    /// What an open ledger says of a request that is stateful or not.
     #[must_use]
-    pub fn of(ledger: &Ledger) -> Self {
+    pub fn of(ledger: &Ledger, is_stateful: bool) -> Self {
         Self {
             series: ledger.new_names.is_none().then(|| ledger.series.into()),
             arrived: ledger.started,
             budget_ns: ledger.deadline.map(|deadline| deadline.budget_ns),
+            is_stateful,
         }
     }
 }

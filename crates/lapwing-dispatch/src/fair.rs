@@ -7,25 +7,35 @@ pub(crate) struct Turns {
     weights: Box<[u32]>,
     deficits: Box<[f64]>,
     at: usize,
+    /// Empty, with room for the classes that have something to send and its cost.
+    waiting: Vec<(usize, f64)>,
 }
 
 impl Turns {
     /// Each weight at least 1.
     pub(crate) fn new(weights: Box<[u32]>) -> Self {
-        Self { deficits: vec![0.0; weights.len()].into(), weights, at: 0 }
+        Self { deficits: vec![0.0; weights.len()].into(), waiting: Vec::with_capacity(weights.len()), weights, at: 0 }
     }
 
     /// The class that sends next, of those with a cost in nanoseconds for what they would send; it has paid for it.
     #[allow(clippy::cast_precision_loss, reason = "times below years")]
     pub(crate) fn next(&mut self, costs: impl Fn(usize) -> Option<u64>) -> Option<usize> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.clear();
+        waiting.extend((0..self.weights.len()).filter_map(|class| Some((class, costs(class)?.max(1) as f64))));
+        let next = self.next_of(&waiting);
+        self.waiting = waiting;
+        next
+    }
+
+    fn next_of(&mut self, waiting: &[(usize, f64)]) -> Option<usize> {
         let count = self.weights.len();
-        let waiting: Vec<(usize, f64)> = (0..count).filter_map(|class| Some((class, costs(class)?.max(1) as f64))).collect();
         for class in 0..count {
             if !waiting.iter().any(|(other, _)| *other == class) {
                 self.deficits[class] = 0.0;
             }
         }
-        if let [(only, _)] = waiting[..] {
+        if let [(only, _)] = *waiting {
             self.deficits[only] = 0.0;
             self.at = only;
             return Some(only);
@@ -34,12 +44,12 @@ impl Turns {
         let weight = |class: usize| f64::from(self.weights[class].max(1));
         let rounds = |(class, cost): &(usize, f64)| (cost - self.deficits[*class]).max(0.0) / weight(*class);
         let quantum = waiting.iter().map(rounds).min_by(f64::total_cmp)?;
-        if !self.affords(&waiting, self.at) {
-            for (class, _) in &waiting {
+        if !self.affords(waiting, self.at) {
+            for (class, _) in waiting {
                 self.deficits[*class] += quantum * f64::from(self.weights[*class].max(1));
             }
         }
-        let next = (0..count).map(|step| (self.at + step) % count).find(|class| self.affords(&waiting, *class))?;
+        let next = (0..count).map(|step| (self.at + step) % count).find(|class| self.affords(waiting, *class))?;
         let cost = waiting.iter().find(|(class, _)| *class == next)?.1;
         self.deficits[next] -= cost;
         // its turn goes on while it can pay

@@ -11,8 +11,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// Upstreams that are sent nothing that can go elsewhere: at most half of those that are ejected, have just failed or stand still,
     /// in this order.
     pub(crate) fn unsound(&self, now: Stamp) -> UpstreamSet {
-        let of = |is_so: &dyn Fn(&Upstream) -> bool| (0..self.upstreams.len()).filter(|at| is_so(&self.upstreams[*at])).collect();
-        let kinds: [UpstreamSet; 3] = [self.ejected(now), of(&|one| one.is_doubtful(now)), of(&|one| one.is_stalled(now))];
+        let kinds = [self.ejected(now), self.doubtful(now), self.stalled(now)];
         let most = self.upstreams.len() / 2;
         kinds.into_iter().fold(UpstreamSet::default(), |all, more| if all.and(more).len() <= most { all.and(more) } else { all })
     }
@@ -24,7 +23,7 @@ impl<W: Debug> DispatchQueue<W> {
         let turned = (0..count).map(|step| (turn + step) % count).filter(|at| eligible.contains(*at));
         let room = |at: usize| {
             let one = self.upstreams.get(at)?;
-            let idle = i64::from(one.slots?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
+            let idle = i64::from(one.window()?) - i64::try_from(one.running()).unwrap_or(i64::MAX);
             (one.room() == Room::Idle || or_next && one.room() == Room::Next).then_some((idle, one.speed))
         };
         let by = |a: &(usize, (i64, f64)), b: &(usize, (i64, f64))| a.1.0.cmp(&b.1.0).then(a.1.1.total_cmp(&b.1.1));
@@ -36,7 +35,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// The fastest of these upstreams that has a slot with nothing to do.
     pub(crate) fn idle(&self, of: UpstreamSet, now: Stamp) -> Option<usize> {
         let unsound = self.unsound(now).and(self.away);
-        let slots = |at: usize, one: &Upstream| one.slots.or((self.settings.hedge.spare == Some(at)).then_some(1));
+        let slots = |at: usize, one: &Upstream| one.window().or((self.settings.hedge.spare == Some(at)).then_some(1));
         let is_idle = |at: &usize| {
             let one = self.upstreams.get(*at);
             one.is_some_and(|one| slots(*at, one).is_some_and(|slots| one.running() < slots as usize))

@@ -6,11 +6,12 @@
 //! Without a clock of its own, so that the same code decides for clients' requests and replays recorded ones:
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
-//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes,
-//!   `upstreams` is what runs, and `hedge` says which of that is sent a second time (`hedges` counts it);
+//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes, `classes`
+//!   has them over reloads; `upstreams` is what runs, `freest` where there is room, and `hedge` says which of that is sent a second time (`hedges`
+//!   counts it);
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
-//! `affinity` sends requests with the same key to the same upstream.
+//! `speeds` tells how fast upstreams work those who choose without the queue; `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
 //!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
 //! waits or is at an upstream, `second` one that may be sent to another too, `learning` what the control plane does for it.
@@ -22,6 +23,7 @@
 mod admission;
 mod affinity;
 mod ask;
+mod classes;
 mod config;
 mod dispatch;
 mod fair;
@@ -37,12 +39,14 @@ mod queue;
 mod second;
 mod seen;
 mod service;
+mod speeds;
 #[cfg(test)]
 mod tests;
+mod upstream_config;
 mod upstreams;
 mod waiting;
 
-pub use affinity::{AFFINITY, Affinity, Home, Homes};
+pub use affinity::{AFFINITY, Affinity, Home, HomeName, Homes};
 pub use ask::{Ask, HedgeSettings, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal, HedgeConfig, HedgeMode};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
@@ -54,5 +58,9 @@ pub use plane::{DispatchPlane, DispatchState, WaitingClass};
 pub use queue::DispatchQueue;
 pub use second::SecondTurn;
 pub use service::{NoWindow, Prediction, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf, WorkSeries};
+pub use speeds::UpstreamSpeeds;
+pub use upstream_config::{
+    MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check_upstreams, names_upstream,
+};
 pub use upstreams::{RunEnd, RunId, UpstreamSet};
 pub use waiting::{Dispatched, Queued};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
@@ -12,6 +13,7 @@ use crate::config::Config;
 use crate::learn::Departure;
 use crate::queue::DispatchQueue;
 use crate::service::ServiceModels;
+use crate::speeds::UpstreamSpeeds;
 use crate::upstreams::UpstreamSet;
 use lapwing_ledger::Stamp;
 
@@ -21,6 +23,8 @@ pub struct DispatchPlane {
     queue: Mutex<DispatchQueue<Waker>>,
     /// Which upstreams take no connections.
     away: Away,
+    /// Where others read how fast upstreams work.
+    speeds: Arc<UpstreamSpeeds>,
     /// How often it panicked.
     panics: AtomicU64,
     /// What upstreams did whose answer came too late, until it is learnt from.
@@ -41,7 +45,13 @@ pub struct DispatchState {
     pub running: Vec<usize>,
     /// Upstreams that are sent nothing for now, because they failed.
     pub ejected: UpstreamSet,
-    /// How often an upstream was.
+    /// Upstreams where a request has just failed.
+    pub doubtful: UpstreamSet,
+    /// Upstreams where nothing has ended since their oldest request took longer than 99 of 100 do.
+    pub stalled: UpstreamSet,
+    /// Those of these three that are sent nothing that can go elsewhere: at most half.
+    pub left_out: UpstreamSet,
+    /// How often an upstream was ejected.
     pub ejections: u64,
     /// How often the queue panicked: who waited was sent, and it began afresh.
     pub panics: u64,
@@ -62,13 +72,18 @@ pub struct WaitingClass {
 
 impl DispatchPlane {
     /// A queue in front of so many upstreams.
-    pub(crate) fn new(upstreams: usize, away: impl Fn() -> UpstreamSet + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        upstreams: usize,
+        away: impl Fn() -> UpstreamSet + Send + Sync + 'static,
+        speeds: Arc<UpstreamSpeeds>,
+    ) -> Self {
         let queue = Mutex::new(DispatchQueue::new(Config::default().queue(), upstreams));
-        Self { queue, away: Away(Box::new(away)), panics: AtomicU64::new(0), lost: Mutex::default() }
+        Self { queue, away: Away(Box::new(away)), speeds, panics: AtomicU64::new(0), lost: Mutex::default() }
     }
 
     /// Takes what is known of services.
     pub fn publish(&self, models: ServiceModels) {
+        self.speeds.publish(&models);
         self.with((), |queue, now| queue.publish(models, now));
     }
 
@@ -81,11 +96,15 @@ impl DispatchPlane {
     #[must_use]
     pub fn state(&self) -> DispatchState {
         let queue = self.queue.lock();
+        let now = Stamp::now();
         let mut state = DispatchState {
             waiting: queue.waiting(),
             running: queue.running().collect(),
             classes: Vec::new(),
-            ejected: queue.ejected(Stamp::now()),
+            ejected: queue.ejected(now),
+            doubtful: queue.doubtful(now),
+            stalled: queue.stalled(now),
+            left_out: queue.unsound(now),
             ejections: queue.ejections(),
             panics: self.panics.load(Relaxed),
             predicted_ns: queue.hedges.predicted_ns,
@@ -162,7 +181,6 @@ impl fmt::Debug for Away {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use std::task::Wake;
 
@@ -192,7 +210,7 @@ mod tests {
 
     #[test]
     fn after_a_panic_who_waits_goes_and_the_queue_begins_afresh() {
-        let plane = DispatchPlane::new(1, UpstreamSet::default);
+        let plane = DispatchPlane::new(1, UpstreamSet::default, Arc::default());
         plane.publish(models());
         let request = QueueRequest {
             class: 0,

@@ -32,6 +32,7 @@ struct Waiter<W> {
 }
 
 /// Who goes next of a lane.
+#[derive(Debug)]
 struct Head {
     lane: usize,
     class: usize,
@@ -46,8 +47,10 @@ pub struct DispatchQueue<W> {
     pub(crate) models: ServiceModels,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) lanes: Vec<Lane>,
-    turns: Turns,
+    pub(crate) turns: Turns,
     waiters: FxHashMap<u64, Waiter<W>>,
+    /// Empty, with room for who goes next of each lane.
+    heads: Vec<Head>,
     /// How many of them wait.
     pub(crate) waiting: usize,
     /// Upstreams that take no connections.
@@ -66,7 +69,7 @@ impl<W: Debug> DispatchQueue<W> {
     /// A queue in front of so many upstreams, of which nothing is known yet.
     #[must_use]
     pub fn new(settings: QueueSettings, upstreams: usize) -> Self {
-        let turns = turns_of(&settings);
+        let turns = settings.turns();
         Self {
             settings,
             models: ServiceModels::default(),
@@ -74,6 +77,7 @@ impl<W: Debug> DispatchQueue<W> {
             lanes: Vec::new(),
             turns,
             waiters: FxHashMap::default(),
+            heads: Vec::new(),
             waiting: 0,
             away: UpstreamSet::default(),
             hedges: Hedges::default(),
@@ -82,16 +86,6 @@ impl<W: Debug> DispatchQueue<W> {
             ejections: 0,
             woken: Vec::new(),
         }
-    }
-
-    /// Replaces the settings. Those who wait stay in their class, or go to the last one.
-    pub fn apply(&mut self, settings: QueueSettings) {
-        self.turns = turns_of(&settings);
-        let last = settings.classes.len().saturating_sub(1);
-        for lane in &mut self.lanes {
-            lane.class = lane.class.min(last);
-        }
-        self.settings = settings;
     }
 
     /// Takes what is known of services, and sends what may go by it.
@@ -267,21 +261,23 @@ impl<W: Debug> DispatchQueue<W> {
 
     /// Who goes next to an upstream: those who can no longer meet their deadline are dropped on the way.
     fn next_for(&mut self, (at, room): (usize, Room), unsound: UpstreamSet, now: Stamp) -> Option<(usize, u64)> {
-        loop {
+        let mut heads = std::mem::take(&mut self.heads);
+        let next = loop {
             let slots = self.upstreams[at].slots.unwrap_or(1);
             let is_unsound = unsound.contains(at);
-            let heads: Vec<Head> = self
+            let of_lane = |(place, lane): (usize, &Lane)| {
+                let (ticket, one) = lane.next(now, slots)?;
+                Some(Head { lane: place, class: lane.class, ticket, one: *one })
+            };
+            let lanes = self
                 .lanes
                 .iter()
                 .enumerate()
                 .filter(|(_, lane)| lane.upstreams.contains(at) && (room == Room::Idle || lane.is_settled(now)))
                 // an upstream that takes no connections, or stands still, is sent only what can go nowhere else
-                .filter(|(_, lane)| !is_unsound || lane.upstreams.without(unsound).is_empty())
-                .filter_map(|(place, lane)| {
-                    let (ticket, one) = lane.next(now, slots)?;
-                    Some(Head { lane: place, class: lane.class, ticket, one: *one })
-                })
-                .collect();
+                .filter(|(_, lane)| !is_unsound || lane.upstreams.without(unsound).is_empty());
+            heads.clear();
+            heads.extend(lanes.filter_map(of_lane));
             let end = |one: &Waiting| if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
             let is_late = |head: &&Head| head.one.deadline.is_some_and(|deadline| end(&head.one) > deadline);
             if let Some(late) = heads.iter().find(is_late) {
@@ -294,9 +290,12 @@ impl<W: Debug> DispatchQueue<W> {
                 let heads = heads.iter().filter(|head| head.class == class && (only_background || !is_background(class)));
                 heads.min_by_key(|head| (head.one.due, head.ticket))
             };
-            let class = self.turns.next(|class| of_class(class).map(|head| head.one.predicted.service_ns))?;
-            return of_class(class).map(|head| (head.lane, head.ticket));
-        }
+            let class = self.turns.next(|class| of_class(class).map(|head| head.one.predicted.service_ns));
+            break class.and_then(of_class).map(|head| (head.lane, head.ticket));
+        };
+        heads.clear();
+        self.heads = heads;
+        next
     }
 
     fn send(&mut self, lane: usize, ticket: u64, at: usize, now: Stamp) {
@@ -372,8 +371,4 @@ impl<W: Debug> DispatchQueue<W> {
             QueueOrder::Due => asked.arrived.plus((self.settings.patience * predicted.service_ns as f64) as u64),
         }
     }
-}
-
-fn turns_of(settings: &QueueSettings) -> Turns {
-    Turns::new(settings.classes.iter().map(|class| class.weight.max(1)).collect())
 }

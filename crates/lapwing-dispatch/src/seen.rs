@@ -32,6 +32,20 @@ impl<W: Debug> DispatchQueue<W> {
 
     /// The upstreams that are sent nothing for now.
     pub fn ejected(&self, now: Stamp) -> UpstreamSet {
-        (0..self.upstreams.len()).filter(|at| self.upstreams[*at].is_ejected(now)).collect()
+        self.upstreams_that(|one| one.is_ejected(now))
+    }
+
+    /// The upstreams where a request has just failed.
+    pub fn doubtful(&self, now: Stamp) -> UpstreamSet {
+        self.upstreams_that(|one| one.is_doubtful(now))
+    }
+
+    /// The upstreams where nothing has ended since their oldest request took longer than 99 of 100 do.
+    pub fn stalled(&self, now: Stamp) -> UpstreamSet {
+        self.upstreams_that(|one| one.is_stalled(now))
+    }
+
+    fn upstreams_that(&self, are_so: impl Fn(&Upstream) -> bool) -> UpstreamSet {
+        (0..self.upstreams.len()).filter(|at| are_so(&self.upstreams[*at])).collect()
     }
 }

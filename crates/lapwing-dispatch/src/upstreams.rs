@@ -102,10 +102,12 @@ pub(crate) struct Upstream {
     failures: u32,
     /// When one last failed, since the last answer.
     failed: Option<Stamp>,
-    /// Until when it is sent nothing that can go elsewhere; then one at a time, until it answers.
+    /// Until when it is sent nothing that can go elsewhere.
     ejected: Option<Stamp>,
     /// How often in a row.
     times: u32,
+    /// Since it was, it is sent so many at once: one more with each answer, until that are all its slots.
+    regained: Option<u32>,
 }
 
 /// How a request ended at its upstream.
@@ -139,6 +141,7 @@ impl Upstream {
             failed: None,
             ejected: None,
             times: 0,
+            regained: None,
         }
     }
 
@@ -154,15 +157,19 @@ impl Upstream {
 
     /// What it takes now.
     pub(crate) fn room(&self) -> Room {
-        let Some(slots) = self.slots else { return Room::Idle };
-        if self.ejected.is_some() {
-            return if self.runs.is_empty() { Room::Idle } else { Room::None };
-        }
-        match self.runs.len().cmp(&(slots as usize + self.more)) {
+        let Some(window) = self.window() else { return Room::Idle };
+        let (more, may_go_on) = if self.regained.is_some() { (0, false) } else { (self.more, true) };
+        match self.runs.len().cmp(&(window as usize + more)) {
             Ordering::Less => Room::Idle,
-            Ordering::Equal => Room::Next,
-            Ordering::Greater => Room::None,
+            Ordering::Equal if may_go_on => Room::Next,
+            _ => Room::None,
         }
+    }
+
+    /// How many it is sent at once: its slots, or fewer after it was ejected. `None`: as many as come.
+    pub(crate) fn window(&self) -> Option<u32> {
+        let slots = self.slots?;
+        Some(self.regained.map_or(slots, |regained| regained.min(slots)))
     }
 
     fn slots_or_all(&self) -> usize {
@@ -200,6 +207,8 @@ impl Upstream {
             RunEnd::Left => return false,
             RunEnd::Answered => {
                 (self.failures, self.failed, self.ejected, self.times) = (0, None, None, 0);
+                self.regained =
+                    self.regained.map(|window| window + 1).filter(|window| self.slots.is_some_and(|slots| *window < slots));
                 return false;
             }
             RunEnd::Failed => (self.failures, self.failed) = (self.failures.saturating_add(1), Some(now)),
@@ -210,7 +219,7 @@ impl Upstream {
         }
         self.times = (self.times + 1).min(MOST_TIMES);
         self.ejected = Some(now.plus(EJECT_NS * u64::from(self.times)));
-        self.failures = 0;
+        (self.failures, self.regained) = (0, Some(1));
         true
     }
 

@@ -36,8 +36,14 @@ pub(crate) enum Tag {
     Timeout,
     /// The name of a parameter of the request, whose value follows.
     ParameterName,
-    /// The value of a parameter; that of `timeout` is a [`Self::Timeout`].
+    /// The value of a parameter; that of `timeout` is a [`Self::Timeout`], that of `sequence_id` a [`Self::SequenceId`].
     ParameterValue,
+    /// The sequence of requests that this one is of, for which the server keeps something.
+    SequenceId,
+    /// What the server kept of an earlier call, which this one goes on with.
+    Predecessor,
+    /// Whether the server is to keep its answer for later calls.
+    Stores,
     /// A message of a chat, which is one row, or a chat of several, each of which is one.
     Message,
     /// The document itself: a list is one of rows, if nothing else gives them.

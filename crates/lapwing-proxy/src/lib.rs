@@ -43,8 +43,5 @@ pub use in_flight::{Observer, OnClose, Profiler, ReportReader};
 pub use lapwing_tower::RecordLedger;
 pub use layer::tap::{AnsweredBy, AwaitedAnswer, CapturedAnswer, CapturedExchange, ExchangeTap, PassingRequest, StackTap};
 pub use layer::trace::{ContinuedTrace, Tracing};
-pub use placement::{
-    MAX_UPSTREAMS, NamedUpstream, PlacedUpstream, PlacementPolicy, PlacementSettings, PoolMember, ROUTE, SplitAssignment,
-    TrafficSplit, UPSTREAM, UpstreamRoute, Upstreams, check as check_upstreams,
-};
+pub use placement::{PlacedUpstream, PlacementSettings, PoolMember, SplitAssignment, TrafficSplit, Upstreams};
 pub use serve::{DataPlane, Levers, serve, serve_local};

@@ -132,7 +132,8 @@ function waitingTable({ classes }) {
 // The slots of each upstream, or why nothing waits in front of it.
 function slotsTable({ upstreams }) {
   const why = (of) => make("span", { class: "why" }, `nothing waits: ${of.reason}`);
-  const running = (of) => (of.is_ejected ? make("span", { class: "bad" }, "left alone") : count(of.running));
+  const bad = (of) => (of.is_ejected ? "left alone" : of.is_stalled ? "stands still" : of.has_just_failed ? "has just failed" : "");
+  const running = (of) => (bad(of) ? make("span", { class: "bad" }, bad(of)) : count(of.running));
   return table(["upstream", "slots", "running", "speed"], upstreams.map((of) => [of.upstream, of.slots ?? why(of), running(of), three(of.speed)]));
 }
 

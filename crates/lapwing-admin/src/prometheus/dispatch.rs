@@ -30,6 +30,12 @@ pub(crate) fn encode(view: &DispatchView, encoder: &mut dyn Encoder) -> fmt::Res
     family(encoder, &defs::DISPATCH_EJECTED, |metric| {
         upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_ejected)))
     })?;
+    family(encoder, &defs::DISPATCH_DOUBTED, |metric| {
+        upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.has_just_failed)))
+    })?;
+    family(encoder, &defs::DISPATCH_STALLED, |metric| {
+        upstreams.iter().try_for_each(|one| gauge(metric, vec![("upstream", &*one.upstream)], u64::from(one.is_stalled)))
+    })?;
     family(encoder, &defs::DISPATCH_EJECTIONS, |metric| count(metric, vec![], view.ejections))?;
     family(encoder, &defs::DISPATCH_PANICS, |metric| count(metric, vec![], view.panics))?;
     family(encoder, &defs::DISPATCH_SERVICE, |metric| count(metric, vec![], seconds(view.predicted_ns)))?;

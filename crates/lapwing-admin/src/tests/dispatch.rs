@@ -83,7 +83,7 @@ async fn the_queue_is_shown_in_words_and_figures() {
         "\ndispatch observes: requests pass as they come\n",
         "\nhttp://127.0.0.1:8000: works on 1 at once; 0 there; speed 1.00\n",
         "second requests for those that take long are not sent: 0 would have been, 0 not\n",
-        "{model}/infer, model digits: takes 2.0 ms, and 1.0 ms for each unit of work (1000 requests, off by 0 % in the mean)\n",
+        "{model}/infer, model digits: takes 2 ms, and 1 ms for each unit of work (1000 requests, off by 0 % in the mean)\n",
         "the latest 1000 requests (",
         "  p99 of the small ",
         "none of them had a deadline\n",

@@ -32,6 +32,8 @@ pub(crate) struct WaitingRequests {
     pub(crate) waiting: u64,
     /// Requests that asked to be sent, and are at an upstream.
     pub(crate) running: u64,
+    /// Upstreams that fail or stand still, and are sent nothing that can go elsewhere.
+    pub(crate) left_out: u64,
 }
 
 /// What Lapwing says about itself.

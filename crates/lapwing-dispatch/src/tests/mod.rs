@@ -1,6 +1,7 @@
 //! Servers and requests in virtual time.
 
 mod bounds;
+mod ejecting;
 mod hedging;
 mod learning;
 mod placing;
@@ -21,11 +22,15 @@ pub(crate) fn at_ms(ms: f64) -> Stamp {
     Stamp::default().plus(1 + (ms * 1e6) as u64)
 }
 
+pub(crate) fn class(name: &str, weight: u32, is_background: bool) -> QueueClass {
+    QueueClass { name: name.into(), weight, is_background }
+}
+
 pub(crate) fn settings() -> QueueSettings {
     QueueSettings {
         order: QueueOrder::Due,
         patience: 2.0,
-        classes: vec![QueueClass { weight: 1, is_background: false }],
+        classes: vec![class("other", 1, false)],
         max_waiting: 1_024,
         max_wait_ns: 10_000 * MS,
         rejects: true,

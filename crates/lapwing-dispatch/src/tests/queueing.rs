@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{MS, SERIES, at_ms, settings};
-use crate::ask::{Ask, Overdue, QueueClass, QueueRequest, QueueSettings, Ticket, TicketState};
+use super::{MS, SERIES, at_ms, class, settings};
+use crate::ask::{Ask, Overdue, QueueRequest, QueueSettings, Ticket, TicketState};
 use crate::queue::DispatchQueue;
 use crate::service::{NoWindow, RatioQuantiles, ServiceLine, ServiceModels, SlotsOf};
 use crate::upstreams::{RunEnd, RunId, UpstreamSet};
 use lapwing_ledger::Stamp;
 
 /// 1 ms for each unit, one slot at each upstream.
-fn models(upstreams: usize, made: Stamp) -> ServiceModels {
+pub(crate) fn models(upstreams: usize, made: Stamp) -> ServiceModels {
     let ratios = vec![RatioQuantiles { hedge: 1.0, q99: 1.1 }; 25];
     let line = ServiceLine { fixed_ns: 0.0, per_unit_ns: 1e6, samples: 1_000, unexplained: 0.0, ratios };
     let slots = |upstream| SlotsOf { upstream, slots: Ok(1), speed: 1.0 };
@@ -24,22 +24,22 @@ fn models(upstreams: usize, made: Stamp) -> ServiceModels {
     }
 }
 
-fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {
+pub(crate) fn queue(settings: QueueSettings, upstreams: usize) -> DispatchQueue<u32> {
     let mut queue = DispatchQueue::new(settings, upstreams);
     queue.publish(models(upstreams, at_ms(0.0)), at_ms(0.0));
     queue
 }
 
-fn asked(units: u64, at: f64) -> QueueRequest {
+pub(crate) fn asked(units: u64, at: f64) -> QueueRequest {
     QueueRequest { class: 0, upstreams: UpstreamSet::first(1), series: SERIES, units, arrived: at_ms(at), deadline: None }
 }
 
-fn waits(ask: Ask) -> Ticket {
+pub(crate) fn waits(ask: Ask) -> Ticket {
     let Ask::Wait(ticket) = ask else { panic!("{ask:?}") };
     ticket
 }
 
-fn goes(ask: Ask) -> RunId {
+pub(crate) fn goes(ask: Ask) -> RunId {
     let Ask::Go(_, id) = ask else { panic!("{ask:?}") };
     id
 }
@@ -117,8 +117,7 @@ fn one_who_gets_urgent_goes_before_one_who_can_wait() {
 
 #[test]
 fn classes_share_by_weight_and_the_background_yields() {
-    let class = |weight, is_background| QueueClass { weight, is_background };
-    let classes = vec![class(3, false), class(1, false), class(9, true)];
+    let classes = vec![class("a", 3, false), class("b", 1, false), class("night", 9, true)];
     let mut queue = queue(QueueSettings { classes, rejects: false, ..settings() }, 1);
     let mut run = goes(queue.ask(&asked(5, 0.0), at_ms(0.0)));
     let mut tickets = BTreeMap::new();
@@ -145,6 +144,40 @@ fn classes_share_by_weight_and_the_background_yields() {
     let first: Vec<_> = order.iter().take(40).collect();
     assert_eq!(first.iter().filter(|class| ***class == 0).count(), 30, "{order:?}");
     assert!(order.iter().take(60).all(|class| *class != 2) && order.iter().skip(60).all(|class| *class == 2), "{order:?}");
+}
+
+#[test]
+fn who_waits_keeps_the_class_of_its_name_when_the_settings_change() {
+    let classes = |classes: &[(&str, bool)]| {
+        let classes =
+            classes.iter().map(|(name, is_background)| class(name, 1, *is_background)).chain([class("other", 1, false)]);
+        QueueSettings { classes: classes.collect(), rejects: false, ..settings() }
+    };
+    let mut queue = queue(classes(&[("night", true), ("day", false)]), 1);
+    let mut run = goes(queue.ask(&asked(5, 0.0), at_ms(0.0)));
+    let mut ask = |class: usize, number: u32| {
+        let ticket = waits(queue.ask(&QueueRequest { class, ..asked(5, 0.0) }, at_ms(0.0)));
+        let _ = queue.poll(ticket, at_ms(0.0), || number);
+        ticket
+    };
+    let tickets: Vec<_> = [0, 1, 2].into_iter().zip(0..).map(|(class, number)| ask(class, number)).collect();
+    // `night` moves, `day` goes, and a new one has its place
+    queue.apply(classes(&[("gone", true), ("evening", false), ("night", true)]));
+    let by_class =
+        |queue: &DispatchQueue<u32>| queue.waiting_by_class().map(|(class, count, _)| (class, count)).collect::<Vec<_>>();
+    assert_eq!(by_class(&queue), [(2, 1), (3, 1), (3, 1)]);
+    queue.apply(classes(&[("night", true)]));
+    assert_eq!(by_class(&queue), [(0, 1), (1, 1), (1, 1)]);
+    let mut order = Vec::new();
+    for step in [5.0, 5.1, 5.2] {
+        queue.end(run, RunEnd::Answered, at_ms(step));
+        for woken in queue.take_woken() {
+            order.push(woken);
+            let TicketState::Go(0, id) = queue.poll(tickets[woken as usize], at_ms(step), || 9) else { panic!("it was sent") };
+            run = id;
+        }
+    }
+    assert_eq!(order, [1, 2, 0], "the one in the background goes last");
 }
 
 #[test]
@@ -197,57 +230,6 @@ fn an_upstream_that_is_away_is_left_out_while_another_is_there() {
     assert_eq!(queue.ask(&both(5, 3.0), at_ms(3.0)), Ask::Unknown, "as without a queue");
 }
 
-#[test]
-fn an_upstream_that_fails_is_left_alone_for_a_while_and_comes_back_one_at_a_time() {
-    let mut queue = queue(settings(), 2);
-    let both = |units, at| QueueRequest { upstreams: UpstreamSet::first(2), ..asked(units, at) };
-    let mut now = 0.0;
-    // the first fails at once, so it is always free, and is tried again once it is not doubted any more
-    for _ in 0..20 {
-        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("both are free") };
-        queue.end(id, if at == 0 { RunEnd::Failed } else { RunEnd::Answered }, at_ms(now + 1.0));
-        now += 60.0;
-    }
-    assert_eq!((queue.ejections(), queue.ejected(at_ms(now)).contains(0)), (1, true));
-    for _ in 0..20 {
-        let Ask::Go(at, id) = queue.ask(&both(5, now), at_ms(now)) else { panic!("one is free") };
-        assert_eq!(at, 1);
-        queue.end(id, RunEnd::Failed, at_ms(now));
-        now += 1.0;
-    }
-    assert_eq!(queue.ejections(), 1, "at most half");
-    let later = 8_000.0;
-    queue.publish(models(2, at_ms(later)), at_ms(later));
-    let mut ask = |at: f64| queue.ask(&both(5, at), at_ms(at));
-    let gone: Vec<_> = (0..3).map(|_| ask(later)).collect();
-    let [Ask::Go(_, _), Ask::Go(_, _), Ask::Wait(ticket)] = gone[..] else { panic!("{gone:?}") };
-    let first = gone.iter().find_map(|one| if let Ask::Go(0, id) = one { Some(*id) } else { None }).unwrap();
-    queue.end(first, RunEnd::Answered, at_ms(later + 5.0));
-    assert!(matches!(queue.poll(ticket, at_ms(later + 5.0), || 1), TicketState::Go(0, _)), "it answers again");
-}
-
-#[test]
-fn an_upstream_that_stands_still_gets_nothing_more() {
-    let mut queue = queue(settings(), 3);
-    let all = |units, at| QueueRequest { upstreams: UpstreamSet::first(3), ..asked(units, at) };
-    let runs: Vec<_> = (0..3).map(|_| queue.ask(&all(10, 0.0), at_ms(0.0))).collect();
-    let at = |which: usize| {
-        runs.iter().find_map(|one| if let Ask::Go(at, id) = one { (*at == which).then_some(*id) } else { None }).unwrap()
-    };
-    queue.end(at(1), RunEnd::Answered, at_ms(10.0));
-    queue.end(at(2), RunEnd::Answered, at_ms(10.0));
-    for _ in 0..2 {
-        goes(queue.ask(&all(10, 11.5), at_ms(11.5)));
-    }
-    for number in 0..2 {
-        let ticket = waits(queue.ask(&all(1, 11.5), at_ms(11.5)));
-        let _ = queue.poll(ticket, at_ms(11.5), || number);
-    }
-    // both are due by now, so that each upstream would get one more; the first has ended nothing since its q99 of 11 ms
-    queue.fill(at_ms(14.0));
-    assert_eq!((queue.running().collect::<Vec<_>>(), queue.waiting()), (vec![1, 2, 2], 0));
-}
-
 /// What happens to a queue.
 #[derive(Clone, Debug)]
 enum Event {
@@ -283,8 +265,7 @@ proptest! {
     /// Whoever asks is sent, refused or dropped, once; at an upstream are slots and one more, and those who did not ask.
     #[test]
     fn nobody_is_lost_and_nobody_is_sent_twice(events in prop::collection::vec((event(), 0_u32..40), 1..200)) {
-        let class = |is_background| QueueClass { weight: 1, is_background };
-        let classes = vec![class(false), class(false), class(true)];
+        let classes = vec![class("a", 1, false), class("b", 1, false), class("night", 1, true)];
         let mut queue = queue(QueueSettings { classes, max_waiting: 20, ..settings() }, 3);
         let (mut now, mut number) = (0.0, 0_u32);
         let mut waiting: BTreeMap<u32, Ticket> = BTreeMap::new();

@@ -190,6 +190,10 @@ families! {
         "How fast an upstream works: 1 is the mean of all, 2 takes half the time.";
     DISPATCH_EJECTED: Gauge "lapwing_dispatch_ejected" None, ["upstream"],
         "Whether one of several upstreams is sent nothing for now, because it failed several times in a row: 1 or 0.";
+    DISPATCH_DOUBTED: Gauge "lapwing_dispatch_doubted" None, ["upstream"],
+        "Whether a request failed at an upstream within the last 100 ms, so that others are preferred: 1 or 0.";
+    DISPATCH_STALLED: Gauge "lapwing_dispatch_stalled" None, ["upstream"],
+        "Whether nothing has ended at an upstream since its oldest request took longer than 99 of 100 do, so that others are preferred: 1 or 0.";
     DISPATCH_EJECTIONS: Counter "lapwing_dispatch_ejections" None, [],
         "How often an upstream was left alone because it failed.";
     DISPATCH_PANICS: Counter "lapwing_dispatch_panics" None, [],

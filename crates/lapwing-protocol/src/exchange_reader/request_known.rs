@@ -5,6 +5,7 @@ use http::{HeaderMap, Method};
 use super::{ExchangeReader, Inner, Protocol};
 use crate::config::Side;
 use crate::detect::Family;
+use crate::facts::is_stateful_by_head;
 use crate::media::Media;
 use crate::plan::{ReadPlan, WatchedFields};
 use lapwing_compression::Codings;
@@ -83,6 +84,16 @@ impl ExchangeReader {
             return None;
         }
         this.facts.asked_work(plan, bytes)
+    }
+
+    /// Whether the call, with this head, depends on calls before it or later ones on it, after [`Self::asked_work`] has read its body to its end; also
+    /// if that could not be read, so that nobody knows.
+    #[must_use]
+    pub fn is_stateful(&self, headers: &HeaderMap) -> bool {
+        let keeps = matches!(self.0.protocol, Some(Protocol::Known(Family::OpenAiResponses)));
+        self.0.facts.kept().is_stateful(keeps)
+            || matches!(self.0.protocol, Some(Protocol::Known(Family::TorchServe))) && is_stateful_by_head(headers)
+            || self.0.request.unread.is_some()
     }
 
     /// How long a request may take by its body, after [`Self::asked_work`] has read that to its end.

@@ -3,10 +3,13 @@
 
 mod answer;
 mod asked;
+mod stateful;
 mod timeout;
 
 use arrayvec::ArrayVec;
 
+use self::stateful::KeptState;
+pub(crate) use self::stateful::is_stateful_by_head;
 use self::timeout::TimeoutParameter;
 use crate::body_error::BodyErrors;
 use crate::config::{Flops, Side};
@@ -56,6 +59,7 @@ pub(crate) struct ExchangeFacts {
     /// Whether the answer declared itself complete.
     is_complete: bool,
     timeout: TimeoutParameter,
+    kept: KeptState,
     pace: TokenPace,
     errors: BodyErrors,
     reported: ReportedValues,
@@ -118,6 +122,11 @@ impl ExchangeFacts {
     /// How long the request may take, as its body says.
     pub(crate) const fn timeout(&self) -> &TimeoutParameter {
         &self.timeout
+    }
+
+    /// What the request says of what the server keeps.
+    pub(crate) const fn kept(&self) -> &KeptState {
+        &self.kept
     }
 
     /// Records a watched value.

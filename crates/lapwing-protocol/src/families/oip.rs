@@ -19,6 +19,7 @@ pub(crate) const REST: ProtocolSpec = ProtocolSpec {
         ("inputs[].shape[]", Tag::Dim),
         ("inputs[]", Tag::Tensor),
         ("parameters.timeout", Tag::Timeout),
+        ("parameters.sequence_id", Tag::SequenceId),
     ]),
     response: WatchSpec::Nothing,
     servers: &[],
@@ -65,7 +66,12 @@ pub(crate) const GENERATE: ProtocolSpec = ProtocolSpec {
     primary: Unit::OutputToken,
     primary_otherwise: None,
     row_each: true,
-    request: WatchSpec::Json(&[("text_input", Tag::Text), ("prompt", Tag::Text)]),
+    request: WatchSpec::Json(&[
+        ("text_input", Tag::Text),
+        ("prompt", Tag::Text),
+        ("sequence_id", Tag::SequenceId),
+        ("parameters.sequence_id", Tag::SequenceId),
+    ]),
     response: WatchSpec::Json(&[("text_output", Tag::Content)]),
     servers: &[Server::Triton, Server::TensorRtLlm],
 };

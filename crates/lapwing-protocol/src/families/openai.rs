@@ -22,6 +22,7 @@ pub(crate) const CHAT: ProtocolSpec = ProtocolSpec {
         ("n", Tag::Sequences),
         ("messages[].content", Tag::Text),
         ("messages[].content[].text", Tag::Text),
+        ("store", Tag::Stores),
     ]),
     response: WatchSpec::Json(&[
         ("model", Tag::Model),
@@ -111,6 +112,9 @@ pub(crate) const RESPONSES: ProtocolSpec = ProtocolSpec {
         ("input[].content", Tag::Text),
         ("input[].content[].text", Tag::Text),
         ("input[].output", Tag::Text),
+        ("previous_response_id", Tag::Predecessor),
+        ("conversation", Tag::Predecessor),
+        ("store", Tag::Stores),
     ]),
     response: WatchSpec::Json(&[
         ("model", Tag::Model),

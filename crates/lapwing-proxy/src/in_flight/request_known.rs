@@ -1,5 +1,7 @@
 //! What the reader of a request's body knows of it before it is answered.
 
+use http::HeaderMap;
+
 use super::account::RequestAccount;
 use lapwing_metrics::Counter;
 use lapwing_protocol::{ExchangeReader, ToldByBody};
@@ -34,6 +36,11 @@ impl RequestAccount {
         if let Some(asked) = self.ask_reader(|reader| reader.asked_deadline()) {
             self.write_ledger(|ledger| ledger.deadline = ledger.deadline.or(Some(asked)));
         }
+    }
+
+    /// Whether the request, with this head, may be neither reordered nor repeated, after [`Self::asked_work`].
+    pub(crate) fn is_stateful(&self, headers: &HeaderMap) -> bool {
+        self.ask_reader(|reader| reader.is_stateful(headers))
     }
 
     /// How much the request asks for, whose body has passed to its end.

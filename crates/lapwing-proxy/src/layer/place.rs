@@ -170,7 +170,10 @@ async fn dispatched(
     };
     let is_grpc = is_grpc(tracked.request.headers());
     // an account that was handed over is of nobody any more
-    let asking = account.read_ledger(AskingAccount::of).ok_or(Error::RequestCut("its account is closed".to_owned()))?;
+    let is_stateful = account.is_stateful(tracked.request.headers());
+    let asking = account
+        .read_ledger(|ledger| AskingAccount::of(ledger, is_stateful))
+        .ok_or(Error::RequestCut("its account is closed".to_owned()))?;
     let goes = match dispatch.ask(&tracked.request, known, upstreams, &asking, &account.context.counters) {
         Answered::Goes(goes) => Some(goes),
         Answered::Waits(queued) => match queued.turn().await {
@@ -191,7 +194,7 @@ async fn dispatched(
     };
     let at = match (goes.as_ref().map(Dispatched::at), placement, pool) {
         (Some(at), Some(placement), Some((pool, _))) => {
-            let placed = placement.place_at(pool, at, account);
+            let placed = placement.place_at(pool, at, known.work, account);
             tracked.request.extensions_mut().insert(placed);
             at
         }

@@ -11,7 +11,6 @@
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
 mod candidates;
-mod config;
 mod pool;
 mod split;
 
@@ -23,15 +22,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::{HeaderMap, Request};
 
 pub use candidates::{PlacedUpstream, PoolMember};
-pub use config::{MAX_UPSTREAMS, NamedUpstream, PlacementPolicy, ROUTE, UPSTREAM, UpstreamRoute, check};
 pub use split::{SplitAssignment, TrafficSplit};
 
-use self::candidates::{Candidates, PlacedRequest};
-use self::config::is_meant;
-use self::pool::{Candidate, Pool, WeightedPlace};
+use self::candidates::{Candidate, Candidates, PlacedRequest};
+use self::pool::{Pool, WeightedPlace};
 use crate::health::UpstreamHealth;
 use crate::in_flight::RequestAccount;
-use lapwing_dispatch::{Affinity, Dispatching, UpstreamSet};
+use lapwing_dispatch::{Dispatching, NamedUpstream, PlacementPolicy, UpstreamRoute, UpstreamSet, names_upstream};
 use lapwing_metrics::Counter;
 use lapwing_net::Target;
 use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest, RequestMatch, model_in_path};
@@ -103,7 +100,8 @@ impl Upstreams {
         let health: Vec<_> = std::iter::once(&self.first).chain(&*self.others).map(|one| one.health.clone()).collect();
         let names = self.placed.as_ref().map_or_else(|| vec![String::new()], |(candidates, _)| candidates.names.to_vec());
         let away = move || (0..health.len()).filter(|at| health[*at].is_away()).collect();
-        Dispatching::new(names, away, config)
+        let speeds = self.placed.as_ref().map(|(candidates, _)| candidates.speeds.clone());
+        Dispatching::new(names, away, speeds.unwrap_or_default(), config)
     }
 
     /// The first of them, which is always there.
@@ -140,6 +138,8 @@ pub(crate) struct Placed {
     pub(crate) at: usize,
     /// The pool that it was chosen from.
     pool: usize,
+    /// How much it asks for, if that is known.
+    work: Option<u64>,
 }
 
 /// Chooses an upstream for each request.
@@ -147,7 +147,7 @@ pub(crate) struct Placed {
 pub(crate) struct Placement {
     candidates: Arc<Candidates>,
     routes: Box<[RequestMatch]>,
-    /// Whether any of the routes, or the split, asks for what a body may tell.
+    /// Whether any of the routes, pools or the split asks for what a body may tell.
     asks_bodies: bool,
     /// That of each route, then that of all upstreams, then the baseline of the split.
     pools: Box<[Pool]>,
@@ -177,7 +177,7 @@ impl Placement {
         let of_route = |route: &UpstreamRoute| {
             let is_of_route = |place: &usize| {
                 let name = names.get(*place).map_or("", |name| name);
-                route.to.iter().any(|to| is_meant(to, name, upstreams.get(name)))
+                route.to.iter().any(|to| names_upstream(to, name, upstreams.get(name)))
             };
             let members = places().filter(is_of_route).map(weighted).collect();
             let pool = match route.policy {
@@ -191,14 +191,14 @@ impl Placement {
             let others = places().filter(|place| place != candidate);
             by_policy(others.map(weighted).collect())
         });
+        let pools: Box<[_]> = routes.iter().map(of_route).chain([all]).chain(baseline).collect();
         Self {
             candidates: candidates.clone(),
             routes: routes.iter().map(|route| RequestMatch::new(&route.matches)).collect(),
-            asks_bodies: routes.iter().any(|route| {
-                let in_body = |affinity: &Affinity| matches!(affinity.key, SplitKey::Json(_));
-                route.matches.model.is_some() || route.matches.class.is_some() || route.affinity.as_ref().is_some_and(in_body)
-            }) || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
-            pools: routes.iter().map(of_route).chain([all]).chain(baseline).collect(),
+            asks_bodies: routes.iter().any(|route| route.matches.model.is_some() || route.matches.class.is_some())
+                || pools.iter().any(|pool| pool.key_in_body().is_some() || pool.counts_work())
+                || split.as_ref().is_some_and(|(split, _)| matches!(split.key(), SplitKey::Json(_))),
+            pools,
             split,
         }
     }
@@ -217,18 +217,20 @@ impl Placement {
         let head = KnownRequest { model: in_path, ..KnownRequest::default() };
         let mut awaited = AwaitedOfBody::default();
         for (route, pool) in self.routes.iter().zip(&self.pools) {
-            let (takes, has_key) = (route.takes(request, head), pool.key_in_body().is_some());
+            let (takes, has_key, counts_work) = (route.takes(request, head), pool.key_in_body().is_some(), pool.counts_work());
             // what routes after one that takes the request await does not matter
             if takes {
                 awaited.key |= has_key;
+                awaited.work |= counts_work;
                 return awaited.if_any();
             }
             let [model, work] = route.awaits(request, in_path);
             awaited.model |= model;
-            awaited.work |= work;
+            awaited.work |= work || counts_work && model;
             awaited.key |= has_key && (model || work);
         }
         awaited.key = self.split.as_ref().is_some_and(|(split, _)| split.awaits_body().is_some());
+        awaited.work |= self.pools.get(self.routes.len()..).is_some_and(|pools| pools.iter().any(Pool::counts_work));
         awaited.if_any()
     }
 
@@ -252,8 +254,8 @@ impl Placement {
     /// Chooses the upstream that `request` goes to, under whose name it is counted from now on, by its head and what its body tells.
     pub(crate) fn place<B>(&self, request: &Request<B>, in_body: KnownRequest<'_>, account: &RequestAccount) -> Placed {
         let (placed, split_key) = match (self.route_of(request, in_body), &self.split) {
-            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), in_body.key),
-            (route, _) => (self.choose_for(route.unwrap_or(self.routes.len()), request.headers(), in_body.key), None),
+            (None, Some((split, candidate))) => self.place_by(split, *candidate, request.headers(), in_body),
+            (route, _) => (self.choose_for(route.unwrap_or(self.routes.len()), request.headers(), in_body), None),
         };
         self.note(placed, split_key, account);
         placed
@@ -269,9 +271,9 @@ impl Placement {
         Some((pool, members.places().collect()))
     }
 
-    /// Places a request at an upstream of a pool that the queue of dispatch chose.
-    pub(crate) fn place_at(&self, pool: usize, at: usize, account: &RequestAccount) -> Placed {
-        let placed = Placed { at, pool };
+    /// Places a request, which asks for so much, at an upstream of a pool that the queue of dispatch chose.
+    pub(crate) fn place_at(&self, pool: usize, at: usize, work: Option<u64>, account: &RequestAccount) -> Placed {
+        let placed = Placed { at, pool, work };
         self.note(placed, None, account);
         placed
     }
@@ -283,15 +285,19 @@ impl Placement {
         self.routes.iter().position(|route| route.takes(request, known))
     }
 
-    /// A request that was placed at one upstream was answered by a second, at this place: from now on it counts as in flight there.
-    pub(crate) fn answered_by(&self, at: usize, account: &RequestAccount) {
+    /// The request of `account`, which was placed so, was answered by a second upstream at this place before that of `first`: from now on it
+    /// counts as in flight there.
+    pub(crate) fn answered_by(&self, at: usize, (placed, first): (Placed, &RequestAccount), account: &RequestAccount) {
         let Candidates { all, moved, .. } = &*self.candidates;
-        let Some(to) = self.at(at) else { return };
+        let first = first.read_ledger(|ledger| ledger.series.upstream);
+        let from = all.iter().find(|one| Some(one.label) == first).or_else(|| self.at(placed.at));
+        let (Some(from), Some(to)) = (from, self.at(at)) else { return };
         account.write_ledger(|ledger| {
-            let from = std::mem::replace(&mut ledger.series.upstream, to.label);
-            if let Some(from) = all.iter().find(|one| one.label == from) {
-                from.active.fetch_sub(1, Relaxed);
-                to.active.fetch_add(1, Relaxed);
+            ledger.series.upstream = to.label;
+            from.end(placed.work);
+            to.begin(placed.work);
+            // its connection may have failed before, and then it has moved already
+            if self.at(placed.at).is_some_and(|one| one.label == from.label) {
                 moved.fetch_add(1, Relaxed);
             }
         });
@@ -300,9 +306,13 @@ impl Placement {
     /// From now on a request counts as in flight at its upstream.
     fn note(&self, placed: Placed, split_key: Option<NonZeroU32>, account: &RequestAccount) {
         if let Some(one) = self.at(placed.at)
-            && account.add_on_close(Box::new(PlacedRequest { candidates: self.candidates.clone(), at: placed.at }))
+            && account.add_on_close(Box::new(PlacedRequest {
+                candidates: self.candidates.clone(),
+                at: placed.at,
+                work: placed.work,
+            }))
         {
-            one.active.fetch_add(1, Relaxed);
+            one.begin(placed.work);
             account.write_ledger(|ledger| {
                 ledger.series.upstream = one.label;
                 ledger.split_key = split_key;
@@ -310,39 +320,38 @@ impl Placement {
         }
     }
 
-    /// The upstream of a pool for a request with these headers, or this key in its body.
-    fn choose_for(&self, pool: usize, headers: &HeaderMap, in_body: Option<&[u8]>) -> Placed {
-        let Candidates { all, names, .. } = &*self.candidates;
-        let home = self.pools.get(pool).and_then(|members| members.home(all, names, headers, in_body));
-        home.map_or_else(|| self.choose_from(pool), |at| Placed { at, pool })
+    /// The upstream of a pool for a request with these headers, of whose body this is known.
+    fn choose_for(&self, pool: usize, headers: &HeaderMap, in_body: KnownRequest<'_>) -> Placed {
+        let home = self.pools.get(pool).and_then(|members| members.home(&self.candidates.all, headers, in_body.key));
+        home.map_or_else(|| self.choose_from(pool, in_body.work), |at| Placed { at, pool, work: in_body.work })
     }
 
-    fn choose_from(&self, pool: usize) -> Placed {
-        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates.all, None));
-        Placed { at: chosen.unwrap_or_default(), pool }
+    fn choose_from(&self, pool: usize, work: Option<u64>) -> Placed {
+        let chosen = self.pools.get(pool).and_then(|pool| pool.choose(&self.candidates, None, work));
+        Placed { at: chosen.unwrap_or_default(), pool, work }
     }
 
-    /// The upstream for a request with these headers, or this key in its body, by a split, and its key if the choice is the split's.
+    /// The upstream for a request with these headers, of whose body this is known, by a split, and its key if the choice is the split's.
     fn place_by(
         &self,
         split: &TrafficSplit,
         candidate: usize,
         headers: &HeaderMap,
-        in_body: Option<&[u8]>,
+        in_body: KnownRequest<'_>,
     ) -> (Placed, Option<NonZeroU32>) {
-        let baseline = self.routes.len() + 1;
-        let of_candidate = Placed { at: candidate, pool: baseline };
+        let (baseline, work) = (self.routes.len() + 1, in_body.work);
+        let of_candidate = Placed { at: candidate, pool: baseline, work };
         let is_away = |placed: Placed| self.at(placed.at).is_some_and(|one| one.health.is_away());
-        let assigned = if split.is_open() { split.assign(headers, in_body) } else { None };
+        let assigned = if split.is_open() { split.assign(headers, in_body.key) } else { None };
         if let Some((SplitAssignment::Candidate, key)) = assigned {
             if !is_away(of_candidate) {
                 split.count(SplitAssignment::Candidate);
                 return (of_candidate, Some(key));
             }
             split.count(SplitAssignment::Away);
-            return (self.choose_from(baseline), None);
+            return (self.choose_from(baseline, work), None);
         }
-        let placed = self.choose_from(baseline);
+        let placed = self.choose_from(baseline, work);
         // all of the baseline are away
         if is_away(placed) && !is_away(of_candidate) {
             split.count(SplitAssignment::Away);
@@ -358,7 +367,7 @@ impl Placement {
         let counters = &account.context.counters;
         let is_there = |at: &usize| !self.at(*at).is_none_or(|one| one.health.is_away()) && speaks(*at);
         let Candidates { all, moved, .. } = &*self.candidates;
-        let other = |pool: usize| self.pools.get(pool)?.choose(all, Some(failed.at)).filter(is_there);
+        let other = |pool: usize| self.pools.get(pool)?.choose(&self.candidates, Some(failed.at), failed.work).filter(is_there);
         // a baseline of which nobody else is there has the candidate
         let is_of_split = self.split.is_some() && failed.pool > self.routes.len();
         let at = other(failed.pool).or_else(|| if is_of_split { other(self.routes.len()) } else { None })?;
@@ -371,8 +380,8 @@ impl Placement {
         account.write_ledger(|ledger| {
             ledger.series.upstream = to.label;
             ledger.split_key = None;
-            from.active.fetch_sub(1, Relaxed);
-            to.active.fetch_add(1, Relaxed);
+            from.end(failed.work);
+            to.begin(failed.work);
             moved.fetch_add(1, Relaxed);
         })?;
         account.move_place(at);

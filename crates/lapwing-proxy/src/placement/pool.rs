@@ -1,27 +1,14 @@
 //! Some of the upstreams, and the policy that chooses one of them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use super::PlacementPolicy;
-use crate::health::UpstreamHealth;
-use lapwing_dispatch::{Affinity, Home, Homes};
-use lapwing_ledger::LabelId;
+use super::candidates::{Candidate, Candidates};
+use lapwing_dispatch::{Affinity, Home, Homes, PlacementPolicy};
 use lapwing_protocol::BodyPointer;
 use lapwing_settings::LeverSwitch;
-
-/// What the choice of an upstream looks at.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    /// Under which its exchanges are counted.
-    pub(crate) label: LabelId,
-    pub(crate) health: Arc<UpstreamHealth>,
-    /// Requests in flight, of all workers.
-    pub(crate) active: AtomicU32,
-}
 
 /// One of all candidates, by its place among them, and its weight.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +22,7 @@ pub(crate) struct WeightedPlace {
 pub(crate) struct Pool {
     members: Box<[WeightedPlace]>,
     policy: PlacementPolicy,
-    /// May turn `least_requests` on or off instead.
+    /// May turn it to `least_requests`, or `round_robin`.
     least_requests: LeverSwitch,
     /// Which requests go to the same member.
     homes: Option<Homes>,
@@ -60,6 +47,11 @@ impl Pool {
         Self { homes: affinity.map(Homes::new), ..self }
     }
 
+    /// Whether the choice looks at how much requests ask for.
+    pub(crate) fn counts_work(&self) -> bool {
+        self.policy == PlacementPolicy::LeastWork
+    }
+
     /// Whether requests with the same key go to the same member.
     pub(crate) const fn has_homes(&self) -> bool {
         self.homes.is_some()
@@ -71,11 +63,11 @@ impl Pool {
     }
 
     /// The member that requests with the key of this one go to; `None` without a key.
-    pub(crate) fn home(&self, all: &[Candidate], names: &[String], headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<usize> {
+    pub(crate) fn home(&self, all: &[Candidate], headers: &HeaderMap, in_body: Option<&[u8]>) -> Option<usize> {
         let homes = self.members.iter().map(|member| {
-            let known = all.get(member.place).zip(names.get(member.place));
-            let (active, is_open) = known.map_or((0, false), |(one, _)| (one.active.load(Relaxed), !one.health.is_away()));
-            Home { name: known.map_or("", |(_, name)| name), weight: member.weight, active, is_open }
+            let known = all.get(member.place).map(|one| (one.name, one.active.load(Relaxed), !one.health.is_away()));
+            let (name, active, is_open) = known.unwrap_or_default();
+            Home { name, weight: member.weight, active, is_open }
         });
         let at = self.homes.as_ref()?.choose(headers, in_body, homes)?;
         self.members.get(at).map(|member| member.place)
@@ -86,20 +78,52 @@ impl Pool {
         self.members.iter().map(|member| member.place)
     }
 
-    /// Chooses a member that takes connections, and is not the one `without`; if none is known to, any: it may be back. `None` if
-    /// there is no other.
-    pub(crate) fn choose(&self, all: &[Candidate], without: Option<usize>) -> Option<usize> {
-        let of = |at: usize| self.members.get(at).and_then(|member| Some((*member, all.get(member.place)?)));
-        let load = |at: usize| of(at).map(|(member, one)| one.load(member.weight));
+    /// The policy in force.
+    fn policy(&self) -> PlacementPolicy {
+        match (self.least_requests.is_turned(), self.least_requests.is_on(false)) {
+            (false, _) => self.policy,
+            (true, true) => PlacementPolicy::LeastRequests,
+            (true, false) => PlacementPolicy::RoundRobin,
+        }
+    }
+
+    /// Chooses a member for a request that asks for so much, if that is known: one that takes connections, and is not the one `without`; if none
+    /// is known to, any: it may be back. `None` if there is no other.
+    pub(crate) fn choose(&self, candidates: &Candidates, without: Option<usize>, work: Option<u64>) -> Option<usize> {
+        let of = |at: usize| self.members.get(at).and_then(|member| Some((*member, candidates.all.get(member.place)?)));
         let eligible = |is_known: bool| {
             (0..self.members.len()).filter(move |at| {
                 of(*at).is_some_and(|(member, one)| Some(member.place) != without && !(is_known && one.health.is_away()))
             })
         };
         let is_known = eligible(true).next().is_some();
-        let counts_requests = self.least_requests.is_on(self.policy == PlacementPolicy::LeastRequests);
-        let fewest = if counts_requests { eligible(is_known).filter_map(load).min() } else { None };
-        self.next_in_turn(eligible(is_known).filter(|at| fewest.is_none() || load(*at) == fewest))
+        let works = match self.policy() {
+            PlacementPolicy::RoundRobin => return self.next_in_turn(eligible(is_known)),
+            PlacementPolicy::LeastRequests => None,
+            PlacementPolicy::LeastWork => Some(self.own_and_mean_work(&candidates.all, work)),
+        };
+        // equal shares are equal numbers: a quotient is rounded in one way
+        let load = |at: usize| {
+            let (member, one) = of(at)?;
+            let weight = f64::from(member.weight.max(1));
+            let Some((own, mean)) = works else { return Some((f64::from(one.active.load(Relaxed)) + 1.0) / weight) };
+            let (asked, _, others) = one.asked();
+            Some((asked + others * mean + own) / (weight * candidates.speeds.of(member.place)))
+        };
+        let least = eligible(is_known).filter_map(load).min_by(f64::total_cmp);
+        self.next_in_turn(eligible(is_known).filter(|at| load(*at) == least))
+    }
+
+    /// What a request asks for, and what those ask for in the mean whose work is not known: as the others in flight at its members.
+    #[allow(clippy::cast_precision_loss, reason = "below 2^52")]
+    fn own_and_mean_work(&self, all: &[Candidate], own: Option<u64>) -> (f64, f64) {
+        let own = own.map(|own| own as f64);
+        let in_flight = self.members.iter().filter_map(|member| all.get(member.place)).map(Candidate::asked);
+        let (asked, known) = in_flight
+            .fold((own.unwrap_or(0.0), f64::from(u8::from(own.is_some()))), |(asked, known), one| (asked + one.0, known + one.1));
+        // where nothing is known, requests count
+        let mean = if known > 0.0 { asked / known } else { 1.0 };
+        (own.unwrap_or(mean), mean)
     }
 
     /// Whose turn it is of some: smooth weighted round robin, as nginx has it. Each gets its weight, and who has most pays what all got.
@@ -123,25 +147,25 @@ impl Pool {
     }
 }
 
-impl Candidate {
-    /// Its requests for each unit of weight with one more, in parts that compare exactly: weights are at most 1,000.
-    fn load(&self, weight: u32) -> u64 {
-        const COMMON: u64 = 1_000_000_000;
-        let with_one_more = u64::from(self.active.load(Relaxed)) + 1;
-        with_one_more.saturating_mul(COMMON) / u64::from(weight.max(1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use std::sync::Arc;
+
     use super::*;
+    use crate::health::UpstreamHealth;
+    use crate::{PlacedUpstream, PoolMember};
+    use lapwing_ledger::LabelId;
     use lapwing_net::{ConnectError, Target};
 
-    fn candidates(number: usize) -> Vec<Candidate> {
-        let one = |_| Candidate { label: LabelId::OTHER, health: Arc::default(), active: AtomicU32::new(0) };
-        (0..number).map(one).collect()
+    fn candidates(number: usize) -> Candidates {
+        let one = |at| PoolMember {
+            upstream: PlacedUpstream { target: Target::Tcp(format!("m:{at}")), protocol: None, health: Arc::default() },
+            name: format!("m{at}"),
+            label: LabelId::OTHER,
+        };
+        Candidates::of(&(0..number).map(one).collect::<Vec<_>>())
     }
 
     /// A pool of as many members as there are weights.
@@ -157,22 +181,22 @@ mod tests {
     #[test]
     fn weights_are_kept_and_turns_are_spread() {
         let (all, pool) = (candidates(3), pool(&[5, 1, 1], PlacementPolicy::RoundRobin));
-        let turns: Vec<_> = (0..7).map(|_| pool.choose(&all, None).unwrap()).collect();
+        let turns: Vec<_> = (0..7).map(|_| pool.choose(&all, None, None).unwrap()).collect();
         assert_eq!(turns, [0, 0, 1, 0, 2, 0, 0]);
     }
 
     #[test]
     fn who_is_away_is_passed_over_while_another_is_there() {
         let (all, both) = (candidates(2), pool(&[1, 1], PlacementPolicy::RoundRobin));
-        leaves(&all[0].health);
-        assert!((0..10).all(|_| both.choose(&all, None) == Some(1)));
-        leaves(&all[1].health);
-        let chosen: Vec<_> = (0..4).filter_map(|_| both.choose(&all, None)).collect();
+        leaves(&all.all[0].health);
+        assert!((0..10).all(|_| both.choose(&all, None, None) == Some(1)));
+        leaves(&all.all[1].health);
+        let chosen: Vec<_> = (0..4).filter_map(|_| both.choose(&all, None, None)).collect();
         assert!(chosen.contains(&0) && chosen.contains(&1), "none is known to be there: both are tried, {chosen:?}");
-        all[0].health.on_connected(&Target::Tcp("m:1".into()));
-        assert!((0..10).all(|_| both.choose(&all, None) == Some(0)));
-        assert_eq!(both.choose(&all, Some(0)), Some(1), "what failed just now is not tried again");
-        assert_eq!(pool(&[1], PlacementPolicy::RoundRobin).choose(&all, Some(0)), None);
+        all.all[0].health.on_connected(&Target::Tcp("m:1".into()));
+        assert!((0..10).all(|_| both.choose(&all, None, None) == Some(0)));
+        assert_eq!(both.choose(&all, Some(0), None), Some(1), "what failed just now is not tried again");
+        assert_eq!(pool(&[1], PlacementPolicy::RoundRobin).choose(&all, Some(0), None), None);
     }
 
     #[test]
@@ -180,16 +204,38 @@ mod tests {
         let (all, pool) = (candidates(2), pool(&[2, 1], PlacementPolicy::LeastRequests));
         let mut taken = [0; 2];
         for _ in 0..9 {
-            let at = pool.choose(&all, None).unwrap();
-            all[at].active.fetch_add(1, Relaxed);
+            let at = pool.choose(&all, None, None).unwrap();
+            all.all[at].begin(None);
             taken[at] += 1;
         }
         assert_eq!(taken, [6, 3], "all are still in flight");
-        all[0].active.store(0, Relaxed);
+        all.all[0].active.store(0, Relaxed);
         assert!((0..4).all(|_| {
-            all[0].active.fetch_add(1, Relaxed);
-            pool.choose(&all, None) == Some(0)
+            all.all[0].begin(None);
+            pool.choose(&all, None, None) == Some(0)
         }));
+    }
+
+    #[test]
+    fn an_upstream_of_whom_much_is_asked_gets_less() {
+        let (all, pool) = (candidates(3), pool(&[4, 2, 1], PlacementPolicy::LeastWork));
+        let place = |work: Option<u64>| {
+            let at = pool.choose(&all, None, work).unwrap();
+            all.all[at].begin(work);
+            at
+        };
+        // of nothing that is known, the mean of what is: 19.8 of five, so that the second goes where 46.8 / 2 are and not 99.6 / 4
+        let works = [(60, 0), (8, 1), (9, 1), (12, 2), (10, 1)].map(|(work, at)| (Some(work), at));
+        let works = works.into_iter().chain([(None, 0), (None, 1)]);
+        for (work, at) in works.clone() {
+            assert_eq!(place(work), at, "{work:?}");
+        }
+        works.for_each(|(work, at)| all.all[at].end(work));
+        assert!(all.all.iter().all(|one| one.asked() == (0.0, 0.0, 0.0)));
+        // nothing is known of any: they count as requests
+        let mut taken = [0; 3];
+        (0..7).for_each(|_| taken[place(None)] += 1);
+        assert_eq!(taken, [4, 2, 1]);
     }
 
     #[test]
@@ -198,8 +244,8 @@ mod tests {
 
         let (all, lever) = (candidates(2), LeverSwitch::default());
         let pool = pool(&[1, 1], PlacementPolicy::RoundRobin).turned_by(&lever);
-        all[0].active.store(9, Relaxed);
-        let turns = || (0..4).filter_map(|_| pool.choose(&all, None)).sum::<usize>();
+        all.all[0].active.store(9, Relaxed);
+        let turns = || (0..4).filter_map(|_| pool.choose(&all, None, None)).sum::<usize>();
         assert_eq!(turns(), 2, "in turn");
         lever.set(LeverPosition::On);
         assert_eq!(turns(), 4, "the one that is not busy");
@@ -214,7 +260,7 @@ mod tests {
             let whole: u32 = weights.iter().sum();
             let mut taken = vec![0_u32; weights.len()];
             for _ in 0..rounds * whole as usize {
-                taken[pool.choose(&all, None).unwrap()] += 1;
+                taken[pool.choose(&all, None, None).unwrap()] += 1;
             }
             for (taken, weight) in taken.iter().zip(&weights) {
                 prop_assert_eq!(*taken, weight * u32::try_from(rounds).unwrap());

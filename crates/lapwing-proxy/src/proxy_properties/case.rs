@@ -13,8 +13,9 @@ use crate::serve::serve_with;
 use crate::stack::stack;
 use crate::{
     Config, ConnectionSettings, DataPlane, Levers, Observer, PlacedUpstream, PlacementSettings, PoolMember, TraceSampling,
-    Tracing, UpstreamProtocol, UpstreamRoute, Upstreams, hold,
+    Tracing, UpstreamProtocol, Upstreams, hold,
 };
+use lapwing_dispatch::UpstreamRoute;
 use lapwing_ledger::clock::runtime::follow;
 use lapwing_ledger::{LabelTable, Ledger, TraceMark};
 use lapwing_metrics::{Counter, Counters};

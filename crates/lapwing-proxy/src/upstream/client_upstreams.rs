@@ -96,10 +96,15 @@ impl ClientUpstreams {
         self.dispatch.as_ref().is_some_and(|dispatch| dispatch.may_repeat(head, body))
     }
 
-    /// A second one, at this place, answered the request of `account`.
-    pub(crate) fn answered_by(&self, at: usize, account: &RequestAccount) {
-        if let Some(several) = &self.several {
-            several.placement.answered_by(at, account);
+    /// Where `request` was placed.
+    pub(crate) fn placed<B>(request: &Request<B>) -> Option<Placed> {
+        request.extensions().get().copied()
+    }
+
+    /// A second one, at this place, answered the request of `account`, which was placed so, before the one of `first`.
+    pub(crate) fn answered_by(&self, at: usize, placed: Option<Placed>, first: &RequestAccount, account: &RequestAccount) {
+        if let Some((several, placed)) = self.several.as_ref().zip(placed) {
+            several.placement.answered_by(at, (placed, first), account);
         }
     }
 

@@ -100,6 +100,7 @@ pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut
     let client = tracked.in_flight.clone();
     let counters = &client.account.context.counters;
     let upstream = upstreams.of(&tracked.request).clone();
+    let placed = ClientUpstreams::placed(&tracked.request);
     let elsewhere = upstreams.elsewhere(&mut tracked.request);
     let Some(second) = SecondRequest::of(&tracked.request) else { return carry(&upstream, elsewhere, tracked).await };
     client.account.stamps.dispatch();
@@ -129,10 +130,10 @@ pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut
     let request = Box::new(second.into_request());
     let sent = |in_flight| carry(&other, None, TrackedRequest { request, in_flight });
     let Some(second) = Leg::begin((&other, at), &client, Some(place), sent) else { return Err(gone()) };
-    race(&client, (first, second), turn, |account| upstreams.answered_by(at, account)).await
+    race(&client, (first, second), turn, |first| upstreams.answered_by(at, placed, first, &client.account)).await
 }
 
-/// Waits for the first answer of two legs; `answered_by_second` notes that it is the second's.
+/// Waits for the first answer of two legs; `answered_by_second` notes that the second's came before that of the first, with its account.
 async fn race(
     client: &Arc<InFlight>,
     (mut first, mut second): (Leg, Leg),
@@ -168,7 +169,7 @@ async fn race(
     });
     let answer = adopt(client, &won, answer);
     if is_second {
-        answered_by_second(&client.account);
+        answered_by_second(lost.account());
     }
     if is_over {
         lost.account().write_ledger(|ledger| ledger.outcome = Outcome::ServerError);

@@ -16,7 +16,7 @@ pub enum TrialLever {
     Off,
     /// `proxy.quick_ack`.
     QuickAck,
-    /// `upstream_policy`, not that of a route.
+    /// `upstream_policy`, not that of a route; off is `round_robin`.
     LeastRequests,
     /// Its reverse.
     RoundRobin,

@@ -67,9 +67,14 @@ fn headline(state: &TopState, address: &str) -> Line<'static> {
 }
 
 /// What waits in front of the upstreams, and what was sent from there.
-fn waiting_line(WaitingRequests { is_on, waiting, running }: WaitingRequests) -> Line<'static> {
+fn waiting_line(WaitingRequests { is_on, waiting, running, left_out }: WaitingRequests) -> Line<'static> {
+    let left_out = match left_out {
+        0 => String::new(),
+        1 => ", 1 upstream left alone: it fails or stands still".to_owned(),
+        more => format!(", {more} upstreams left alone: they fail or stand still"),
+    };
     Line::raw(if is_on {
-        format!("dispatch: {waiting} waiting, {running} running")
+        format!("dispatch: {waiting} waiting, {running} running{left_out}")
     } else {
         "dispatch observes: none waits".to_owned()
     })

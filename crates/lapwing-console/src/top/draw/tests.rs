@@ -88,6 +88,10 @@ fn what_waits_in_front_of_the_upstreams_has_a_line_of_its_own() {
     let without = screen(&mut state, 140, 12);
     for (queue, line) in [
         (serde_json::json!({"is_on": true, "waiting": 12, "running": 2}), "dispatch: 12 waiting, 2 running"),
+        (
+            serde_json::json!({"is_on": true, "waiting": 0, "running": 3, "left_out": 1}),
+            "dispatch: 0 waiting, 3 running, 1 upstream left alone: it fails or stands still",
+        ),
         (serde_json::json!({"is_on": false, "waiting": 0, "running": 0}), "dispatch observes: none waits"),
     ] {
         state.stats.dispatch = serde_json::from_value(queue).unwrap();

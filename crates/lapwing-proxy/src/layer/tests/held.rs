@@ -3,7 +3,8 @@
 use tower::layer::util::Identity;
 
 use super::*;
-use crate::{PlacedUpstream, PlacementSettings, PoolMember, UpstreamRoute};
+use crate::{PlacedUpstream, PlacementSettings, PoolMember};
+use lapwing_dispatch::UpstreamRoute;
 use lapwing_ledger::{LabelTable, ObservedEvent, Phase, Source, Stage, merge};
 use lapwing_protocol::request_match::RouteMatch;
 use lapwing_settings::{LeverSwitch, Size};

@@ -1,6 +1,7 @@
 //! Requests with the same key go to the same upstream.
 
 use super::*;
+use lapwing_dispatch::Affinity;
 
 #[test]
 fn requests_with_the_same_key_go_to_the_same_upstream() {

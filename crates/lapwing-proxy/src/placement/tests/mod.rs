@@ -1,6 +1,7 @@
 //! Placement, failover and their bounds; routes; and the live split.
 
 mod affinity;
+mod work;
 
 use proptest::prelude::*;
 
@@ -56,13 +57,13 @@ fn a_request_counts_where_it_went_until_it_ends() {
     assert_eq!((places, active(&upstreams)), (vec![0, 1, 0], vec![2, 1]));
     let upstream = |at: usize| accounts[at].read_ledger(|ledger| ledger.series.upstream);
     assert_eq!([upstream(0), upstream(1)], [Some(labels[0]), Some(labels[1])]);
-    let again = placement.place_again(Placed { at: 0, pool: 0 }, &accounts[0], |_| true).unwrap();
+    let again = placement.place_again(Placed { at: 0, pool: 0, work: None }, &accounts[0], |_| true).unwrap();
     assert_eq!((again.at, upstream(0), active(&upstreams)), (1, Some(labels[1]), vec![1, 2]));
     accounts.iter().for_each(|account| account.hand_over(Stamp::now(), |_| ()));
     assert_eq!((active(&upstreams), placement.candidates.moved.load(Relaxed)), (vec![0, 0], 0));
     let late = &accounts[0];
     placement.place(&post("/"), HEAD, late);
-    assert!(placement.place_again(Placed { at: 0, pool: 0 }, late, |_| true).is_none());
+    assert!(placement.place_again(Placed { at: 0, pool: 0, work: None }, late, |_| true).is_none());
     assert_eq!(active(&upstreams), [0, 0], "its ledger is handed over");
 }
 
@@ -87,7 +88,7 @@ fn the_budget_bounds_how_many_go_to_another_upstream() {
 fn nobody_else_means_no_second_try() {
     let (upstreams, _) = upstreams(&["a", "b"], &[]);
     let placement = upstreams.placement().unwrap().load();
-    let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0 });
+    let (account, failed) = (fixtures::account(), Placed { at: 0, pool: 0, work: None });
     placement.place(&post("/"), HEAD, &account);
     assert!(placement.place_again(failed, &account, |_| false).is_none(), "none speaks it");
     let refused = ConnectError::Io(std::io::ErrorKind::ConnectionRefused.into());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use lapwing_dispatch::{AFFINITY, Affinity};
+use crate::affinity::{AFFINITY, Affinity};
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{CLIENT_TLS, Checks, ClientTls, Form, HttpScheme, Record, Section, Upstream};
 
@@ -73,6 +73,9 @@ pub enum PlacementPolicy {
     RoundRobin,
     /// The one with the fewest requests in flight for its weight; of several, the next in turn.
     LeastRequests,
+    /// The one where what is asked of it in flight, with this request, is least for its weight, and for its speed where `dispatch` has learnt that.
+    /// Requests are held until their body has told how much they ask for (`hold`); others count as the mean.
+    LeastWork,
 }
 
 /// Requests that go to some of the upstreams only.
@@ -94,7 +97,8 @@ pub struct UpstreamRoute {
 }
 
 /// Whether `to`, of [`UpstreamRoute::to`], stands for the upstream `name`, which is set up so.
-pub(crate) fn is_meant(to: &str, name: &str, upstream: Option<&NamedUpstream>) -> bool {
+#[must_use]
+pub fn names_upstream(to: &str, name: &str, upstream: Option<&NamedUpstream>) -> bool {
     match to.strip_prefix(TAG).and_then(|tag| tag.split_once('=')) {
         Some((tag, value)) => upstream.is_some_and(|upstream| upstream.tags.get(tag).is_some_and(|own| own == value)),
         None => to == name,
@@ -102,7 +106,7 @@ pub(crate) fn is_meant(to: &str, name: &str, upstream: Option<&NamedUpstream>) -
 }
 
 /// Reports the faults of `upstreams` and `routes`.
-pub fn check(upstreams: &BTreeMap<String, NamedUpstream>, routes: &[UpstreamRoute], checks: &mut Checks) {
+pub fn check_upstreams(upstreams: &BTreeMap<String, NamedUpstream>, routes: &[UpstreamRoute], checks: &mut Checks) {
     if upstreams.len() > MAX_UPSTREAMS {
         checks.fault("upstreams", upstreams.len(), format!("must be at most {MAX_UPSTREAMS}"));
     }
@@ -167,7 +171,7 @@ fn check_route(key: &str, route: &UpstreamRoute, upstreams: &BTreeMap<String, Na
     }
     for (at, name) in route.to.iter().enumerate() {
         let place = format!("{key}.to[{at}]");
-        let is_known = upstreams.iter().any(|(other, upstream)| is_meant(name, other, Some(upstream)));
+        let is_known = upstreams.iter().any(|(other, upstream)| names_upstream(name, other, Some(upstream)));
         if !is_known && name.starts_with(TAG) {
             checks.fault(&place, name, "is a tag that none of `upstreams` has: write tag:NAME=VALUE, as one of them has it");
         } else if !is_known {
@@ -193,7 +197,7 @@ mod tests {
         let mut checks = Checks::default();
         let upstreams = serde_json::from_value(upstreams).unwrap();
         let routes: Vec<UpstreamRoute> = serde_json::from_value(routes).unwrap();
-        check(&upstreams, &routes, &mut checks);
+        check_upstreams(&upstreams, &routes, &mut checks);
         checks.into_faults().iter().map(ToString::to_string).collect()
     }
 
