@@ -25,10 +25,10 @@ mod placement;
 pub mod proxy_properties;
 mod serve;
 mod stack;
+#[cfg(test)]
+mod tests;
 mod upload;
 mod upstream;
-#[cfg(test)]
-mod wakeups;
 mod workers;
 
 pub use body::capture::{BodyCapture, CaptureBudget, CaptureLimits, CapturedBody, Incomplete, ReplayBody, capture_whole};

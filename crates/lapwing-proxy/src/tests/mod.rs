@@ -1,0 +1,3 @@
+//! The whole data plane, under a seeded scheduler.
+
+mod wakeups;
