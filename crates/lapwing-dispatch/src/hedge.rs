@@ -43,10 +43,10 @@ impl<W: Debug> DispatchQueue<W> {
             Some(_) if self.hedges.utilisation() > settings.max_utilisation => HedgeWithheld::Utilisation,
             Some(leg) => {
                 #[allow(clippy::cast_precision_loss, reason = "times below years")]
-                let costs = self.upstreams[leg].takes(predicted.service_ns) as f64;
+                let costs = predicted.service_ns as f64;
                 if self.hedges.affords(costs) {
                     let second = self.begin(leg, Some(predicted), now);
-                    self.hedges.spend(second, costs, predicted.service_ns, now);
+                    self.hedges.spend(second, predicted.service_ns, now);
                     return Hedge::Go(leg, second);
                 }
                 HedgeWithheld::Budget

@@ -47,7 +47,7 @@ pub(crate) struct Hedges<W> {
     /// Requests that take long, or are not worked on yet, and whom to wake.
     blocked: Vec<(RunId, W)>,
     /// Second requests that run: since when, and what was taken off the budget for each.
-    running: Vec<(RunId, Stamp, f64)>,
+    running: Vec<(RunId, Stamp, u64)>,
     /// What all requests were predicted to take, and the second ones among them, in nanoseconds.
     pub(crate) predicted_ns: u64,
     pub(crate) hedged_ns: u64,
@@ -113,7 +113,7 @@ impl<W> Hedges<W> {
         self.forget(id);
         if let Some(at) = self.running.iter().position(|(other, ..)| *other == id) {
             let (_, began, charged) = self.running.swap_remove(at);
-            self.left_ns += charged - now.since(began) as f64;
+            self.left_ns += charged as f64 - now.since(began) as f64;
         }
     }
 
@@ -127,11 +127,18 @@ impl<W> Hedges<W> {
         costs <= self.left_ns
     }
 
-    /// A second request goes, which costs so much until it is known what it takes.
-    pub(crate) fn spend(&mut self, id: RunId, costs: f64, predicted_ns: u64, now: Stamp) {
-        self.left_ns -= costs;
+    /// A second request goes, which counts for what it is expected to take until it is known what it takes.
+    #[allow(clippy::cast_precision_loss, reason = "times below years")]
+    pub(crate) fn spend(&mut self, id: RunId, predicted_ns: u64, now: Stamp) {
+        self.left_ns -= predicted_ns as f64;
         self.hedged_ns = self.hedged_ns.saturating_add(predicted_ns);
-        self.running.push((id, now, costs));
+        self.running.push((id, now, predicted_ns));
+    }
+
+    /// A second request is not sent after all.
+    pub(crate) fn withdraw(&mut self, id: RunId) {
+        let predicted_ns = self.running.iter().find(|(other, ..)| *other == id).map_or(0, |(_, _, predicted_ns)| *predicted_ns);
+        self.hedged_ns = self.hedged_ns.saturating_sub(predicted_ns);
     }
 
     /// Whom to wake, once an upstream has become free.

@@ -60,6 +60,7 @@ impl SecondTurn {
                             return Poll::Ready(second);
                         }
                         counters.bump(Counter::HedgesObserved);
+                        second.withdraw();
                         is_over = true;
                     }
                     Hedge::NotYet(Some(due)) => {

@@ -93,6 +93,11 @@ impl Dispatched {
         };
     }
 
+    /// It is a second request that is not sent after all.
+    pub fn withdraw(self) {
+        self.plane.with((), |queue, _| queue.hedges.withdraw(self.id));
+    }
+
     /// It goes to the upstream at another place, because its own takes no connection.
     pub fn moved(&self, to: usize) {
         self.plane.with((), |queue, now| queue.moved(self.id, to, now));

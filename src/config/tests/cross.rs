@@ -44,6 +44,24 @@ fn settings_that_contradict_one_another_are_faults() {
 }
 
 #[test]
+fn the_spare_upstream_is_one_whose_answers_are_compared_and_that_is_sent_nothing_else() {
+    let two = "upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\ndispatch: {hedge: {spare: b}}\n";
+    let compared = "shadow: {targets: {b: 'http://h:2'}}\n";
+    assert!(case(&format!("{two}{compared}"), &[], &[]).loaded().config.dispatch.hedge.spare().is_some());
+    for (yaml, says) in [
+        (two.replace("spare: b", "spare: c"), "spare: c: is none of `upstreams`"),
+        (two.to_owned(), "spare: b: needs shadow.targets.b: http://h:2"),
+        (format!("{two}shadow: {{targets: {{b: 'http://h:3'}}}}\n"), "spare: b: needs shadow.targets.b: http://h:2"),
+        (format!("{}{compared}", two.replace("a: {url: 'http://h:1'}, ", "")), "spare: b: is the only one of `upstreams`"),
+        (format!("{two}{compared}split: {{candidate: b}}\n"), "spare: b: is split.candidate"),
+        (format!("{two}{compared}routes: [{{match: {{model: m}}, to: [a, b]}}]\n"), "spare: b: is named in routes[0].to"),
+    ] {
+        let faults = case(&yaml, &[], &[]).faults();
+        assert!(faults.starts_with("dispatch.hedge.") && faults.contains(says), "{faults}");
+    }
+}
+
+#[test]
 fn settings_that_are_probably_a_mistake_cause_warnings() {
     let warnings = |yaml: &str| {
         let upstream = if yaml.contains("upstreams:") { "" } else { "upstream: http://m:1\n" };
@@ -57,4 +75,9 @@ fn settings_that_are_probably_a_mistake_cause_warnings() {
     assert!(unread.len() == 2 && unread[1].starts_with("routes[0].match.class: is not looked for in bodies"), "{unread:?}");
     let off = warnings("otlp_grpc: off\notlp_http: off\notlp_forward: http://o:1\nattribution: {expect_spans: always}");
     assert_eq!(off.len(), 2, "{off:?}");
+    let hedge = "upstreams: {a: {url: 'http://h:1'}, b: {url: 'http://h:2'}}\ndispatch: {mode: observe, hedge: {mode: on}}\n";
+    assert!(warnings(hedge)[0].starts_with("dispatch.hedge: has no effect unless requests wait"));
+    let on = hedge.replace("mode: observe", "mode: on");
+    assert!(warnings(&on).is_empty());
+    assert!(warnings(&on.replace(", b: {url: 'http://h:2'}", ""))[0].starts_with("dispatch.hedge: has no effect: it needs"));
 }

@@ -35,6 +35,8 @@ pub(crate) struct InFlight<M = SocketMeter> {
     held: AtomicU32,
     /// A piece of the response was thrown away: the client reset the stream (HTTP/2).
     is_cut: AtomicBool,
+    /// Nothing more that its upstream says goes to the client.
+    is_silent: AtomicBool,
     finished: AtomicBool,
     closed: AtomicBool,
 }
@@ -72,6 +74,7 @@ impl<M: ConnectionStamps> InFlight<M> {
             generation,
             held: AtomicU32::new(0),
             is_cut: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             finished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         })
@@ -88,6 +91,7 @@ impl<M: ConnectionStamps> InFlight<M> {
             generation: self.generation,
             held: AtomicU32::new(0),
             is_cut: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             // the request ends, and no leg of it
             finished: AtomicBool::new(true),
             closed: AtomicBool::new(true),
@@ -201,6 +205,16 @@ impl<M: ConnectionStamps> InFlight<M> {
 }
 
 impl InFlight {
+    /// It is a leg that was not the first to answer: nothing more of it goes to the client.
+    pub(crate) fn silence(&self) {
+        self.is_silent.store(true, Relaxed);
+    }
+
+    /// Whether nothing more of it goes to the client.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.load(Relaxed)
+    }
+
     /// The answer says that the client's connection ends after it.
     pub(crate) fn close_client(&self) {
         self.client.close();

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use http::{HeaderValue, Response, StatusCode};
+use http::{Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 
 use super::carry::{Answered, carry};
 use super::client_upstreams::{ClientUpstream, ClientUpstreams};
-use crate::body::{ResponseBody, SecondRequest, TrackedRequest};
+use crate::body::{RequestBody, ResponseBody, SecondRequest, TrackedRequest};
 use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::{InFlight, RequestAccount};
@@ -26,6 +26,9 @@ use lapwing_metrics::Counter;
 /// How many bytes of an answer that comes too late are read, and for how long at most.
 const LATE_BYTES: usize = 1024 * 1024;
 const LATE_TIME: Duration = Duration::from_secs(30);
+
+/// The code of gRPC of a call that is turned away.
+const RESOURCE_EXHAUSTED: &str = "8";
 
 type Answer = Result<Response<ResponseBody>, Error>;
 
@@ -41,30 +44,50 @@ struct Leg {
 }
 
 impl Leg {
-    /// Sends the request to `upstream`; `None` if its client has gone.
+    /// Sends the request to an upstream, whose `place` it takes; `None` if its client has gone.
     fn begin(
         (upstream, at): (&ClientUpstream, usize),
         client: &Arc<InFlight>,
         place: Option<Dispatched>,
-        carry: impl FnOnce(Arc<InFlight>) -> Answered,
+        request: Box<Request<RequestBody>>,
     ) -> Option<Self> {
         let in_flight = client.leg()?;
         if let Some(place) = place {
             in_flight.account.take_place(place);
         }
         let context = &upstream.context;
-        let version = if client.is_multiplexed { http::Version::HTTP_2 } else { http::Version::HTTP_11 };
-        let is_stream = context.health.spoken.route(context.protocol(&in_flight.account), version) == Route::Http2;
-        Some(Self { answer: carry(in_flight.clone()), in_flight, at, began: Stamp::now(), is_stream })
+        let is_stream = context.health.spoken.route(context.protocol(&in_flight.account), version_of(client)) == Route::Http2;
+        // where it takes no connection, the request goes elsewhere, and not a leg of it
+        let answer = carry(upstream, None, TrackedRequest { request, in_flight: in_flight.clone() });
+        Some(Self { answer, in_flight, at, began: Stamp::now(), is_stream })
     }
 
     fn account(&self) -> &RequestAccount {
         &self.in_flight.account
     }
 
+    /// Whether it has answered, if only that the request is wrong: it has neither failed nor turned it away.
+    fn has_answered(&self, answer: &Answer) -> bool {
+        let Ok(response) = answer else { return false };
+        let outcome = self.account().read_ledger(|ledger| ledger.outcome);
+        let is_turned_away = response.status() == StatusCode::TOO_MANY_REQUESTS
+            || response.headers().get("grpc-status").is_some_and(|code| code == RESOURCE_EXHAUSTED);
+        matches!(outcome, Some(Outcome::Ok | Outcome::ClientError | Outcome::BodyError)) && !is_turned_away
+    }
+
+    /// It has failed: its upstream may be sent something else.
+    fn fail(&self, answer: &Answer) {
+        if let Err(error) = answer {
+            self.account().write_ledger(|ledger| ledger.outcome = error.response().outcome);
+        }
+        self.in_flight.silence();
+        self.account().end_window(Stamp::now());
+    }
+
     /// It comes too late.
     fn lose(self, turn: SecondTurn) {
         let Self { in_flight, answer, at, began, is_stream } = self;
+        in_flight.silence();
         if is_stream {
             drop(answer);
             turn.lost(at, (began, Stamp::now()), true);
@@ -90,6 +113,11 @@ impl Leg {
     }
 }
 
+/// That of the client's connection.
+fn version_of(client: &InFlight) -> Version {
+    if client.is_multiplexed { Version::HTTP_2 } else { Version::HTTP_11 }
+}
+
 /// Returns whether all of it came.
 async fn read_to_end(answer: impl Future<Output = Answer>) -> Result<bool, Error> {
     Ok(answer.await?.into_body().unwanted().discard(LATE_BYTES).await)
@@ -105,9 +133,7 @@ pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut
     let Some(second) = SecondRequest::of(&tracked.request) else { return carry(&upstream, elsewhere, tracked).await };
     client.account.stamps.dispatch();
     let place = client.account.give_place();
-    let request = tracked.request;
-    let sent = |in_flight| carry(&upstream, elsewhere, TrackedRequest { request, in_flight });
-    let Some(mut first) = Leg::begin((&upstream, turn.first()), &client, place, sent) else { return Err(gone()) };
+    let Some(mut first) = Leg::begin((&upstream, turn.first()), &client, place, tracked.request) else { return Err(gone()) };
     let place = match select(&mut first.answer, pin!(turn.turn(counters))).await {
         Either::Left((answer, _)) => Err(answer),
         Either::Right((place, _)) => Ok(place),
@@ -116,20 +142,25 @@ pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut
         Ok(place) => place,
         Err(answer) => {
             turn.count_withheld(counters);
-            return adopt(&client, &first, answer);
+            let error = match adopt(&client, &first, answer) {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &client.account, version_of(&client), |_| true));
+            let Some((other, _)) = other else { return Err(error) };
+            return carry(&other, None, TrackedRequest { request: Box::new(second.into_request()), in_flight: client }).await;
         }
     };
-    let other = upstreams.at(place.at()).cloned().filter(|_| upstreams.may_repeat(second.head(), &second.pieces()));
+    let other = upstreams.at(place.at()).filter(|_| upstreams.may_repeat(second.head(), &second.pieces()));
     let Some(other) = other else {
         counters.bump(Counter::HedgesWithheldUnrepeatable);
-        drop(place);
+        place.withdraw();
         let answer = (&mut first.answer).await;
         return adopt(&client, &first, answer);
     };
     let at = place.at();
-    let request = Box::new(second.into_request());
-    let sent = |in_flight| carry(&other, None, TrackedRequest { request, in_flight });
-    let Some(second) = Leg::begin((&other, at), &client, Some(place), sent) else { return Err(gone()) };
+    let second = Leg::begin((other, at), &client, Some(place), Box::new(second.into_request()));
+    let Some(second) = second else { return Err(gone()) };
     race(&client, (first, second), turn, |first| upstreams.answered_by(at, placed, first, &client.account)).await
 }
 
@@ -140,21 +171,35 @@ async fn race(
     turn: SecondTurn,
     answered_by_second: impl Fn(&RequestAccount),
 ) -> Answer {
-    let counters = &client.account.context.counters;
-    let (is_second, answer, is_over) = match select(&mut first.answer, &mut second.answer).await {
-        Either::Left((answer, _)) if is_answer(&answer) => (false, answer, false),
-        Either::Right((answer, _)) if is_answer(&answer) => (true, answer, false),
-        // who fails waits for the other; if both do, the first's failure is the answer
-        Either::Left((failed, second)) => match second.await {
-            answer if is_answer(&answer) => (true, answer, true),
-            _ => (false, failed, true),
-        },
-        Either::Right((_, first)) => (false, first.await, true),
+    let both = match select(&mut first.answer, &mut second.answer).await {
+        Either::Left((answer, _)) => (answer, false),
+        Either::Right((answer, _)) => (answer, true),
     };
-    counters.bump(match (is_second, is_answer(&answer)) {
-        (_, false) => Counter::HedgesFailed,
-        (true, true) => Counter::HedgesWon,
-        (false, true) => Counter::HedgesLost,
+    let (answer, is_second) = both;
+    // who fails waits for the other; if both do, the first's failure is the answer
+    let (answer, is_second, is_over) = match (answer, is_second) {
+        (answer, false) if first.has_answered(&answer) => (answer, false, false),
+        (answer, true) if second.has_answered(&answer) => (answer, true, false),
+        (failed, false) => {
+            first.fail(&failed);
+            let other = (&mut second.answer).await;
+            if second.has_answered(&other) {
+                (other, true, true)
+            } else {
+                second.fail(&other);
+                (failed, false, true)
+            }
+        }
+        (failed, true) => {
+            second.fail(&failed);
+            drop(failed);
+            ((&mut first.answer).await, false, true)
+        }
+    };
+    client.account.context.counters.bump(match is_second {
+        true => Counter::HedgesWon,
+        false if first.has_answered(&answer) => Counter::HedgesLost,
+        false => Counter::HedgesFailed,
     });
     let began = first.began;
     let (won, lost) = if is_second { (second, first) } else { (first, second) };
@@ -171,10 +216,7 @@ async fn race(
     if is_second {
         answered_by_second(lost.account());
     }
-    if is_over {
-        lost.account().write_ledger(|ledger| ledger.outcome = Outcome::ServerError);
-        lost.account().end_window(Stamp::now());
-    } else {
+    if !is_over {
         lost.lose(turn);
     }
     answer
@@ -194,13 +236,4 @@ fn adopt(client: &Arc<InFlight>, leg: &Leg, answer: Answer) -> Answer {
 /// Nobody waits for the answer any more.
 fn gone() -> Error {
     Error::RequestCut("its account is closed".to_owned())
-}
-
-/// Whether a leg has answered, if only that the request is wrong: it has neither failed nor turned it away.
-fn is_answer(answer: &Answer) -> bool {
-    let Ok(response) = answer else { return false };
-    let status = response.status();
-    // a gRPC call that fails at once says so in its head
-    let grpc_status = response.headers().get("grpc-status").map(HeaderValue::as_bytes);
-    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS && grpc_status.is_none_or(|code| code == b"0")
 }

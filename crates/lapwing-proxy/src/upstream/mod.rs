@@ -66,7 +66,7 @@ impl interim::InterimReceiver for InFlight {
     }
 
     fn interject(&self, response: &[u8]) {
-        if !self.meter.interject(response) {
+        if !self.is_silent() && !self.meter.interject(response) {
             self.account.context.counters.bump(Counter::InterimDropped);
         }
     }

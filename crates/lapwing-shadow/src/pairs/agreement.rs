@@ -114,6 +114,26 @@ mod tests {
     }
 
     #[test]
+    fn a_target_may_answer_once_nearly_all_of_many_answers_are_alike_and_no_longer_when_they_are_not() {
+        let labels = LabelTable::new(8);
+        let mut agreements = Agreements::default();
+        let mut answered = exchange(1, 10, Outcome::Ok);
+        let series = SeriesKey { route: labels.intern("r"), model: labels.intern("m"), ..SeriesKey::default() };
+        answered.ledger.series = series;
+        let half = PairHalf::of_copy(&answered);
+        let mut after = |result: OutputResult, count: u64| {
+            (0..count).for_each(|_| agreements.record(1, &half, result));
+            assert!(!agreements.answers_alike(0, &series), "another target");
+            agreements.answers_alike(1, &series)
+        };
+        assert!(!after(OutputResult::Same, MIN_JUDGED - 1));
+        assert!(after(OutputResult::Noise, 1), "its own answers differ as much");
+        assert!(!after(OutputResult::Mismatch, 1), "one in 65");
+        assert!(after(OutputResult::Same, 10 * LATEST), "what was long ago counts less and less");
+        assert!(!after(OutputResult::Unjudged, LATEST / 50));
+    }
+
+    #[test]
     fn enough_answers_that_are_the_same_show_one_model() {
         assert!(shows(Outcome::Ok, [MIN_SAME, 0, 0, 0]));
         assert!(!shows(Outcome::Ok, [MIN_SAME - 1, 0, 0, 0]));
