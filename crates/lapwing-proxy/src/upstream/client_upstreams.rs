@@ -85,6 +85,12 @@ impl ClientUpstreams {
         self.several.as_ref()?.members.get(place)
     }
 
+    /// The place of one of them.
+    pub(crate) fn place_of(&self, one: &ClientUpstream) -> Option<usize> {
+        let is_same = |member: &ClientUpstream| Arc::ptr_eq(&member.context, &one.context);
+        self.several.as_ref()?.members.iter().position(is_same)
+    }
+
     /// When `request` may be sent to a second one, if it may.
     pub(crate) fn second_turn<B>(&self, request: &mut Request<B>) -> Option<SecondTurn> {
         self.dispatch.as_ref().filter(|dispatch| dispatch.may_hedge())?;

@@ -14,11 +14,12 @@ use http::{Request, Response, StatusCode, Version};
 use tokio::time::timeout;
 
 use super::carry::{Answered, carry};
-use super::client_upstreams::{ClientUpstream, ClientUpstreams};
+use super::client_upstreams::{ClientUpstream, ClientUpstreams, Elsewhere};
 use crate::body::{RequestBody, ResponseBody, SecondRequest, TrackedRequest};
 use crate::error::Error;
 use crate::health::Route;
 use crate::in_flight::{InFlight, RequestAccount};
+use crate::placement::Placed;
 use lapwing_dispatch::{Dispatched, SecondTurn};
 use lapwing_ledger::{Annotation, ObservedEvent, Outcome, Stage, Stamp};
 use lapwing_metrics::Counter;
@@ -124,16 +125,27 @@ async fn read_to_end(answer: impl Future<Output = Answer>) -> Result<bool, Error
 }
 
 /// Carries a request to the upstream that it was placed at and, if `turn` says so, to a second one.
-pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut tracked: TrackedRequest) -> Answer {
+pub(crate) async fn hedged(upstreams: ClientUpstreams, turn: SecondTurn, mut tracked: TrackedRequest) -> Answer {
+    let placed = ClientUpstreams::placed(&tracked.request);
+    let first = (upstreams.of(&tracked.request).clone(), turn.first());
+    let elsewhere = upstreams.elsewhere(&mut tracked.request);
+    hedged_at(first, elsewhere, (&upstreams, placed), turn, tracked).await
+}
+
+/// The same with `upstream` first, at that place or, if it takes no connection, with one from `elsewhere`.
+async fn hedged_at(
+    (upstream, at): (ClientUpstream, usize),
+    elsewhere: Option<Box<Elsewhere>>,
+    (upstreams, placed): (&ClientUpstreams, Option<Placed>),
+    mut turn: SecondTurn,
+    tracked: TrackedRequest,
+) -> Answer {
     let client = tracked.in_flight.clone();
     let counters = &client.account.context.counters;
-    let upstream = upstreams.of(&tracked.request).clone();
-    let placed = ClientUpstreams::placed(&tracked.request);
-    let elsewhere = upstreams.elsewhere(&mut tracked.request);
     let Some(second) = SecondRequest::of(&tracked.request) else { return carry(&upstream, elsewhere, tracked).await };
     client.account.stamps.dispatch();
     let place = client.account.give_place();
-    let Some(mut first) = Leg::begin((&upstream, turn.first()), &client, place, tracked.request) else { return Err(gone()) };
+    let Some(mut first) = Leg::begin((&upstream, at), &client, place, tracked.request) else { return Err(gone()) };
     let place = match select(&mut first.answer, pin!(turn.turn(counters))).await {
         Either::Left((answer, _)) => Err(answer),
         Either::Right((place, _)) => Ok(place),
@@ -141,14 +153,18 @@ pub(crate) async fn hedged(upstreams: ClientUpstreams, mut turn: SecondTurn, mut
     let place = match place {
         Ok(place) => place,
         Err(answer) => {
-            turn.count_withheld(counters);
             let error = match adopt(&client, &first, answer) {
-                Ok(response) => return Ok(response),
+                Ok(response) => {
+                    turn.count_withheld(counters);
+                    return Ok(response);
+                }
                 Err(error) => error,
             };
             let other = elsewhere.and_then(|elsewhere| elsewhere.after(&error, &client.account, version_of(&client), |_| true));
             let Some((other, _)) = other else { return Err(error) };
-            return carry(&other, None, TrackedRequest { request: Box::new(second.into_request()), in_flight: client }).await;
+            let at = upstreams.place_of(&other).unwrap_or(at);
+            let tracked = TrackedRequest { request: Box::new(second.into_request()), in_flight: client };
+            return Box::pin(hedged_at((other, at), None, (upstreams, placed), turn, tracked)).await;
         }
     };
     let other = upstreams.at(place.at()).filter(|_| upstreams.may_repeat(second.head(), &second.pieces()));
