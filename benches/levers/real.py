@@ -41,9 +41,11 @@ import proxies  # noqa: E402
 from batchers import batchers  # noqa: E402
 from figures import Column, Runs, Sizes, mean_ms, p99_ms, units_a_second  # noqa: E402
 from parts import arguments, finish, quantile, timed  # noqa: E402
+from stalls import stalls  # noqa: E402
 from upstreams import MAGIKA, SCRIPTED  # noqa: E402
 
 KINDS = {"magika": MAGIKA, "scripted": SCRIPTED}
+CASES = ("order", "overload", "placement", "stalls", "outliers", "batchers")
 LATE_MS = 2.0
 """Above this the load itself is late, and latencies say less about the servers."""
 
@@ -71,18 +73,22 @@ class Bench:
 
     def __init__(self, options):
         self.options, self.verdicts, self.results, self.costs = options, [], {}, {}
-        self.has_dispatch, said = proxies.knows_dispatch(options.lapwing)
-        if not self.has_dispatch:
-            print(f"No column with dispatch: {options.lapwing} does not take the section:\n  {said}\n", flush=True)
+        self.lacks = []
+        for lever, settings in (("dispatch", "dispatch: {mode: on}"), ("hedge", f"dispatch: {{mode: on, hedge: {options.hedge}}}")):
+            knows, said = proxies.knows(options.lapwing, settings)
+            if not knows:
+                self.lacks.append(lever)
+                print(f"No row of Lapwing with {lever}: {options.lapwing} does not take {settings}\n  {said}\n", flush=True)
 
     def say(self, text):
         print(text, file=sys.stderr, flush=True)
 
     def systems(self, stack, named):
-        """Starts each (name, how it is made, whether it learns)."""
+        """Starts each (name, how it is made, whether it learns) that is not left out."""
         out = {}
         for name, make, learns in named:
-            if name.split(",")[0] in self.options.without or ("dispatch" in name and not self.has_dispatch):
+            kind, *levers = name.split(", ")
+            if kind in self.options.without or (kind == "lapwing" and set(levers) & set(self.lacks)):
                 continue
             child = stack.enter_context(make())
             out[name] = System(child, learns, child if "lapwing" in name else None)
@@ -130,9 +136,11 @@ class Bench:
             load.closed_loop(system.port, clients, seconds / 12, lambda: kind.mix(rng), messages)
         load.open_loop(system.port, load.plan(99, seconds * 2 / 3, 0, load_, kind.mix, cost_ms, slots), messages)
 
-    def interleaved(self, title, systems, kind, load_, cost_ms, messages, slots=1.0):
-        """(answers by system and seed, the plans by seed)."""
+    def interleaved(self, title, systems, kind, load_, cost_ms, messages, slots=1.0, run=None):
+        """(answers by system and seed, the plans by seed, the greatest share of the machine that others took); `run(system, planned, seed)`
+        is what is done for each, if more than to send the messages."""
         options = self.options
+        run = run or (lambda system, planned, seed: load.open_loop(system.port, planned, messages))
         plans = {seed: load.plan(seed, options.seconds, options.settle, load_, kind.mix, cost_ms, slots) for seed in range(1, options.seeds + 1)}
         answers, others = {name: {} for name in systems}, []
         for system in (one for one in systems.values() if one.learns):
@@ -141,7 +149,7 @@ class Bench:
         for seed, planned in plans.items():
             turn = seed % len(names)
             for name in names[turn:] + names[:turn]:
-                answers[name][seed], other = self.calmly(lambda: load.open_loop(systems[name].port, planned, messages))
+                answers[name][seed], other = self.calmly(lambda: run(systems[name], planned, seed))
                 others.append(other)
                 self.say(f"{title}, seed {seed}, {name}: {len(planned)} requests, others took {other:.0%} of the machine")
         return answers, plans, max(others)
@@ -197,7 +205,7 @@ def order(bench, kind):
         cost_ms = bench.calibrate(kind, server.port)
         ports, messages = [server.port], kind.messages()
         proxied = [
-            ("nginx", lambda: proxies.nginx(server.port), False),
+            ("nginx", lambda: proxies.nginx(ports), False),
             ("lapwing", lambda: proxies.lapwing(options, ports), False),
             ("lapwing, dispatch", lambda: proxies.lapwing(options, ports, dispatch=True), True),
         ]
@@ -303,7 +311,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments(parser)
     listed = lambda text: [one for one in text.split(",") if one]
-    parser.add_argument("--cases", type=listed, default="order,overload,placement,batchers", help="which (default: %(default)s)")
+    parser.add_argument("--cases", type=listed, default=",".join(CASES), help="which (default: %(default)s)")
     parser.add_argument("--servers", type=listed, default="scripted,magika", help="of order and overload (default: %(default)s)")
     parser.add_argument("--placement-server", choices=KINDS, default="scripted", help="(default: %(default)s; three of magika need four processors)")
     parser.add_argument("--without", type=listed, default="", help="proxies to leave out, as nginx,haproxy,envoy")
@@ -319,9 +327,10 @@ def main():
     parser.add_argument("--slots", default="auto", help="dispatch.slots (default: %(default)s)")
     parser.add_argument("--order", default="due", help="dispatch.order (default: %(default)s)")
     parser.add_argument("--patience", default="2", help="dispatch.patience (default: %(default)s)")
+    parser.add_argument("--hedge", default="{mode: on}", help="dispatch.hedge of what hedges (default: %(default)s)")
     parser.add_argument("--python", default=str(proxies.ROOT / ".venv/bin/python"), help="has FastAPI and ONNX Runtime (default: %(default)s)")
     options = parser.parse_args()
-    unknown = set(options.cases) - {"order", "overload", "placement", "batchers"} | set(options.servers) - set(KINDS)
+    unknown = set(options.cases) - set(CASES) | set(options.servers) - set(KINDS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     bench = Bench(options)
@@ -330,6 +339,9 @@ def main():
             case(bench, KINDS[kind])
     for speeds in ((1, 1, 1), (1, 1, 0.5)) if "placement" in options.cases else ():
         placement(bench, KINDS[options.placement_server], speeds)
+    for trouble in ("stalls", "outliers"):
+        if trouble in options.cases:
+            stalls(bench, trouble)
     if "batchers" in options.cases:
         with tempfile.TemporaryDirectory() as folder:
             batchers(bench, pathlib.Path(folder))
