@@ -1,6 +1,7 @@
 """The proxies that the levers are measured beside, each as a child process before servers on the given ports."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -58,19 +59,22 @@ def found(name):
 class Filed(Child):
     """A child with a configuration file of its own; `%(port)d` in its text is where it listens."""
 
-    def __init__(self, command, name, text):
+    def __init__(self, command, name, text, core=None):
         self.folder = tempfile.TemporaryDirectory()
         port, path = free_port(), pathlib.Path(self.folder.name) / name
         path.write_text(text(port))
-        super().__init__([part.format(file=path, folder=self.folder.name) for part in command], port)
+        super().__init__([part.format(file=path, folder=self.folder.name) for part in command], port, core)
 
 
 def nginx(upstreams, policy=""):
     """By turns, or as `policy` says: a directive of the section `upstream`."""
-    is_root = pathlib.Path.home() == pathlib.Path("/root")
     servers = " ".join(f"server 127.0.0.1:{port};" for port in upstreams)
-    values = {"servers": servers, "policy": policy, "user": "user root;" if is_root else ""}
-    return Filed([found("nginx"), "-p", "{folder}", "-c", "{file}"], "nginx.conf", lambda port: NGINX % {"port": port, **values})
+    return nginx_by(NGINX, {"servers": servers, "policy": policy})
+
+
+def nginx_by(text, values, core=None):
+    user = "user root;" if os.geteuid() == 0 else ""
+    return Filed([found("nginx"), "-p", "{folder}", "-c", "{file}"], "nginx.conf", lambda port: text % {"port": port, "user": user, **values}, core)
 
 
 def haproxy(upstreams, policy, at_once=0, queue="10m"):
