@@ -44,9 +44,8 @@ class Answer(NamedTuple):
     """Refused, though it would have met its budget, as `figures.refused_falsely` estimates."""
     body: bytes = b""
     """Of an open loop."""
-    worked_ms: float = 0.0
-    copied_ms: float = 0.0
-    """How long servers worked on it; how long on what of that was sent more than once: where they say so."""
+    found: tuple = ()
+    """What a case found out about it beside."""
 
 
 def plan(seed, seconds, settle, load, mix, cost_ms, slots=1.0):

@@ -38,6 +38,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 import figures  # noqa: E402
 import load  # noqa: E402
 import proxies  # noqa: E402
+from affinity import affinity  # noqa: E402
 from batchers import batchers  # noqa: E402
 from figures import Column, Runs, Sizes, mean_ms, p99_ms, units_a_second  # noqa: E402
 from parts import arguments, finish, quantile, timed  # noqa: E402
@@ -45,7 +46,7 @@ from stalls import stalls  # noqa: E402
 from upstreams import MAGIKA, SCRIPTED  # noqa: E402
 
 KINDS = {"magika": MAGIKA, "scripted": SCRIPTED}
-CASES = ("order", "overload", "placement", "stalls", "outliers", "batchers")
+CASES = ("order", "overload", "placement", "stalls", "outliers", "affinity", "batchers")
 LATE_MS = 2.0
 """Above this the load itself is late, and latencies say less about the servers."""
 
@@ -327,6 +328,7 @@ def main():
     parser.add_argument("--slots", default="auto", help="dispatch.slots (default: %(default)s)")
     parser.add_argument("--order", default="due", help="dispatch.order (default: %(default)s)")
     parser.add_argument("--patience", default="2", help="dispatch.patience (default: %(default)s)")
+    parser.add_argument("--overload", default="1.25", help="routes.affinity.overload (default: %(default)s)")
     parser.add_argument("--hedge", default="{mode: on}", help="dispatch.hedge of what hedges (default: %(default)s)")
     parser.add_argument("--python", default=str(proxies.ROOT / ".venv/bin/python"), help="has FastAPI and ONNX Runtime (default: %(default)s)")
     options = parser.parse_args()
@@ -342,9 +344,10 @@ def main():
     for trouble in ("stalls", "outliers"):
         if trouble in options.cases:
             stalls(bench, trouble)
-    if "batchers" in options.cases:
-        with tempfile.TemporaryDirectory() as folder:
-            batchers(bench, pathlib.Path(folder))
+    for name, case in (("affinity", affinity), ("batchers", batchers)):
+        if name in options.cases:
+            with tempfile.TemporaryDirectory() as folder:
+                case(bench, pathlib.Path(folder))
     return finish(options, bench.results, bench.verdicts)
 
 

@@ -5,6 +5,7 @@ import math
 import pathlib
 import tempfile
 import time
+from typing import NamedTuple
 
 import figures
 import load
@@ -27,6 +28,13 @@ DRAIN_S = 30.0
 def q98_s(rows):
     """The 98th percentile of a request's time at a server."""
     return (FIXED_MS + rows) * math.exp(2.054 * NOISE) / 1e3
+
+
+class Work(NamedTuple):
+    """How long servers worked on a request, and on copies of it."""
+
+    own_ms: float
+    copies_ms: float
 
 
 class Log:
@@ -70,7 +78,7 @@ def with_work(answers, by_id):
     """The answers with what servers did for each; what came more than once is a copy from the second on."""
     for number, answer in enumerate(answers):
         times = [ms for _, ms in by_id.get(number, [])]
-        yield answer._replace(worked_ms=sum(times), copied_ms=sum(times[1:]))
+        yield answer._replace(found=Work(sum(times[:1]), sum(times[1:])))
 
 
 def unexplained_ms2(answers, _):
@@ -79,12 +87,12 @@ def unexplained_ms2(answers, _):
 
 
 def copied(answers, _):
-    own = sum(one.worked_ms - one.copied_ms for one in answers)
-    return sum(one.copied_ms for one in answers) / own if own else math.nan
+    own = sum(one.found.own_ms for one in answers)
+    return sum(one.found.copies_ms for one in answers) / own if own else math.nan
 
 
 def sent_again(answers, _):
-    return sum(one.copied_ms > 0 for one in answers) / len(answers) if answers else math.nan
+    return sum(one.found.copies_ms > 0 for one in answers) / len(answers) if answers else math.nan
 
 
 COLUMNS = [
