@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     why: str
     """Who refused: `x-lapwing-error`, or nothing."""
     is_false: bool = False
-    """Refused, though it would have met its budget, as `figures.refused_falsely` estimates."""
+    """Refused, though it would have met its budget, as `overload.refused_falsely` finds."""
     body: bytes = b""
     """Of an open loop."""
     found: tuple = ()
