@@ -18,6 +18,7 @@ Exit code 1 if a count misses its bound, 3 if only a time or memory does. Needs 
 
 import argparse
 import asyncio
+import math
 import os
 import pathlib
 import random
@@ -88,7 +89,7 @@ class Soak:
     def __init__(self, options, lapwing, upstreams, has_hedge):
         self.options, self.lapwing, self.upstreams, self.has_hedge = options, lapwing, upstreams, has_hedge
         self.rng, self.generation, self.sent, self.models = random.Random(1), 0, 0, 0
-        self.answers, self.odd, self.asking, self.tasks, self.memory = {}, [], set(), set(), []
+        self.ended, self.answers, self.odd, self.asking, self.tasks, self.memory = [], {}, [], set(), set(), []
         self.messages = KIND.messages()
 
     def config(self):
@@ -120,7 +121,7 @@ class Soak:
         if connection is None:
             self.answers[number] = "no connection"
             return
-        asked = connection.ask(self.message(number))
+        was_used, asked = connection.used, connection.ask(self.message(number))
         self.sent += 1
         try:
             answer = await asyncio.wait_for(asked, rng.uniform(0.002, 0.05) if leaves else ANSWER_S)
@@ -130,6 +131,7 @@ class Soak:
             return
         if answer is None:
             self.answers[number] = "connection ended"
+            self.ended.append((number, time.monotonic(), "kept" if was_used else "new", bytes(connection.read)[:60]))
             return
         status, head, _ = answer
         own = b"\r\nx-bench-id: %d\r\n" % number in head
@@ -267,6 +269,9 @@ class Soak:
         panics = self.lapwing.log.read().count("panicked")
         print(f"{self.models} new models, {self.generation} reloads, {sum(len(one.deaths) for one in self.upstreams)} deaths")
         print(f"other answers, most of all: {Counter(what for _, what in self.odd).most_common(5)}")
+        for number, moment, connection, read in self.ended[:5]:
+            since = min((moment - died for one in self.upstreams for died in one.deaths if died <= moment), default=math.nan)
+            print(f"request {number}: its {connection} connection ended {since:.3f} s after a death, with {read!r}; came {came[number]} times, worked: {number in worked}")
         print(f"counted by outcome: {dict(self.counted())}; by dispatch: {became}\n")
         return [
             ("requests of which no answer, or another's, came back", lost, 0, lost == 0),

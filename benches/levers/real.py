@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
-"""What dispatch brings on real servers, beside other proxies: order, overload, placement, and servers that batch by themselves.
+"""What dispatch brings on real servers, beside other proxies, at the same arrivals.
 
-    python3 benches/levers/real.py --lapwing PATH [--cases order,overload,placement,batchers] [--seconds N] [--seeds N] [--json FILE]
+    .venv/bin/python benches/levers/real.py --lapwing PATH [--cases order,stalls,…] [--seconds N] [--seeds N] [--json FILE]
 
 All systems of a table meet the same requests at the same times, one system after the other, seed by seed, in an order that turns.
 Ratios are to the row named base. An open loop times from when a request was due. What learns (dispatch, Envoy's adaptive concurrency)
 is warmed up first, at 1, 2, 4 and 8 requests at once and then at the case's load. Costs are fitted on the server alone before.
-A run in which other processes took more than a share of the machine is repeated, whatever it showed.
+A run in which other processes took more than a share of the machine is repeated, whatever it showed; if it never is calm, the table says so.
 
 - order: FastAPI with magika (rows lognormal(1.0, 1.1) within 1..32), and a scripted server of one slot (2 ms + 1 ms a row,
   lognormal(2.2, 1.3) within 1..256), at 70 % of what each can do.
 - overload: the same at 1.3 times that, each request with a budget of ten times the mean cost or 100 ms. Goodput: rows answered in
   budget. Refused: an answer other than 200 within a quarter of the budget; what fails later was admitted. False refusals: see
-  figures.py.
+  `refused_falsely` in overload.py.
+- triton-policy: the same overload of Triton with the scripted server's work: with its own queue policy (a time-out of the budget; that and
+  a queue as long as the budget), and with Lapwing's admission before the same Triton without one.
 - placement: three servers, equal, then one at half speed, at 70 %. There a slow server's queue grows as long as the run by turns, so
   that round robin's figures say little but that.
+- stalls, outliers: three servers of 5 ms + 1, 2, 4, 8, 8 or 16 ms that stand still for 300 ms each 20 s in the mean, at the same times for
+  every system, or take ten times as long for one request of a hundred; at 30, 50, 70 and 95 % load. Unexplained variance: that of
+  latencies within requests of equal work. Copies: what servers worked on beyond the first copy of each request, by their own logs.
+  Envoy hedges after the 98th percentile of the mean request, and of the largest.
+- affinity: two of llama.cpp, prompts of eight beginnings, of which each keeps six. Cached tokens as llama.cpp reports them.
 - batchers: throughput of a closed loop before Triton with dynamic batching, llama.cpp, and a scripted server that batches.
 
-Needs nginx, haproxy, Envoy (.venv), .venv-triton and .venv-llama, as tests/run installs them. Exit code 1 if a count misses its
-bound, 3 if only a time does.
+Of Lapwing, what the binary does not know is left out, and said. Needs nginx, haproxy, Envoy (.venv), .venv-triton and .venv-llama, as
+tests/run installs them, and for affinity .venv-sglang (--without sglang: without). All cases with their defaults take 6 hours, half of
+it stalls and outliers. Exit code 1 if a count misses its bound, 3 if only a time does.
 """
 
 import argparse
@@ -116,7 +124,7 @@ def main():
     parser.add_argument("--cases", type=listed, default=",".join(CASES), help="which (default: %(default)s)")
     parser.add_argument("--servers", type=listed, default="scripted,magika", help="of order and overload (default: %(default)s)")
     parser.add_argument("--placement-server", choices=KINDS, default="scripted", help="(default: %(default)s; three of magika need four processors)")
-    parser.add_argument("--without", type=listed, default="", help="proxies to leave out, as nginx,haproxy,envoy")
+    parser.add_argument("--without", type=listed, default="", help="peers to leave out, as nginx,haproxy,envoy,sglang")
     parser.add_argument("--seconds", type=float, default=60, help="the measured part of a run (default: %(default)s)")
     parser.add_argument("--settle", type=float, default=10, help="the part before it, at the same load (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="plans of arrivals, each for every system (default: %(default)s)")
