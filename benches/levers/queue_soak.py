@@ -42,7 +42,7 @@ STEADY = 3
 """Models that are asked for all the time: what they take gets known."""
 NEW, IN_SESSION, LEAVES, OF_ONE = 0.3, 0.5, 0.03, 0.1
 """The shares of requests for a new model, with a session, whose client leaves, and with a connection of their own."""
-RELOAD_S, LIFE_S, DEATH_S = 20, 60, 5
+LIFE_S, DEATH_S = 60, 5
 BACK_S = 15
 """How long after a server's return an answer other than 200 is still put down to its death: requests waited meanwhile."""
 ANSWER_S = 60
@@ -61,6 +61,7 @@ routes:
 - {match: {header: "x-session: *"}, to: [a, b], affinity: {key: "header:x-session"}}
 dispatch:
   mode: %(mode)s
+  slots: %(slots)s
   %(hedge)s
   classes:
   - {name: tier-%(n)d, match: {header: "x-tier: tier-%(n)d"}, weight: 3}
@@ -97,7 +98,7 @@ class Soak:
 
     def config(self):
         ports = dict(zip("ab", (one.port for one in self.upstreams)))
-        return CONFIG % {**ports, "n": self.generation, "mode": self.options.mode, "idle": self.options.idle_after, "hedge": f"hedge: {self.options.hedge}" if self.has_hedge else ""}
+        return CONFIG % {**ports, "n": self.generation, "mode": self.options.mode, "slots": self.options.slots, "idle": self.options.idle_after, "hedge": f"hedge: {self.options.hedge}" if self.has_hedge else ""}
 
     # --- clients
 
@@ -169,7 +170,7 @@ class Soak:
 
     async def reload(self):
         while not self.is_over():
-            await asyncio.sleep(RELOAD_S)
+            await asyncio.sleep(self.options.reload)
             self.generation += 1
             path = pathlib.Path(self.lapwing.config.name)
             new = path.with_suffix(".new")
@@ -316,6 +317,8 @@ def main():
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=100, help="requests a second; 160 is all that both can do (default: %(default)s)")
     parser.add_argument("--mode", choices=("off", "observe", "on"), default="on", help="dispatch.mode; others than on show what memory the queue does not take (default: %(default)s)")
+    parser.add_argument("--slots", default="1", help="dispatch.slots; with auto a busy machine may hide them, and then nothing waits (default: %(default)s)")
+    parser.add_argument("--reload", type=float, default=20, help="seconds from one configuration to the next (default: %(default)s)")
     parser.add_argument("--idle-after", default="30s", help="metrics.idle_after: how soon a series gives way to a new one (default: %(default)s)")
     parser.add_argument("--hedge", default="{mode: on}", help="dispatch.hedge, where the binary knows it (default: %(default)s)")
     options = parser.parse_args()
