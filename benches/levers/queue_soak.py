@@ -97,8 +97,9 @@ class Soak:
         self.messages = KIND.messages()
 
     def config(self):
-        ports = dict(zip("ab", (one.port for one in self.upstreams)))
-        return CONFIG % {**ports, "n": self.generation, "mode": self.options.mode, "slots": self.options.slots, "idle": self.options.idle_after, "hedge": f"hedge: {self.options.hedge}" if self.has_hedge else ""}
+        options, ports = self.options, dict(zip("ab", (one.port for one in self.upstreams)))
+        hedge = f"hedge: {options.hedge}" if self.has_hedge else ""
+        return CONFIG % {**ports, "n": self.generation, "mode": options.mode, "slots": options.slots, "idle": options.idle_after, "hedge": hedge}
 
     # --- clients
 
