@@ -8,7 +8,6 @@ import random
 import statistics
 from typing import Callable, NamedTuple
 
-from load import Answer
 from parts import quantile
 
 BLOCK_S = 5.0
@@ -131,66 +130,3 @@ def markdown(title, header, rows):
 def print_compared(title, table, base, columns):
     rows = [[name + (" (base)" if name == base else ""), *(shown(row[c.title], c) for c in columns)] for name, row in table.items()]
     markdown(title, ["", *(column.title for column in columns)], rows)
-
-
-# --- overload
-
-
-def is_in_budget(budget_ms):
-    return lambda one: one.status == 200 and one.took_ms <= budget_ms
-
-
-def is_at_the_door(budget_ms):
-    """Refused, not given up later: the answer came within a quarter of the budget."""
-    return lambda one: one.status != 200 and one.took_ms <= budget_ms / 4
-
-
-def refused_falsely(answers, budget_ms, cost_ms):
-    """Marks the refusals that would have met their budget, had this one request been let in behind those let in before it.
-
-    The work of what was let in is followed as it came and ran off, at one slot, by the measured line of cost. A refusal is false if
-    that work and its own fit into the budget. What was let in and given up later took no time of the slot, and counts for nothing.
-    """
-    is_refused, ahead_ms, before, out = is_at_the_door(budget_ms), 0.0, 0.0, []
-    for one in answers:
-        ahead_ms = max(0.0, ahead_ms - 1e3 * (one.due - before))
-        before = one.due
-        if is_refused(one):
-            one = one._replace(is_false=ahead_ms + cost_ms(one.units) <= budget_ms)
-        elif one.status == 200:
-            ahead_ms += cost_ms(one.units)
-        out.append(one)
-    return out
-
-
-def known_ahead(plans, budget_ms, cost_ms):
-    """Answers by seed of a server without a proxy's or a clock's fault that lets in, in order, what it knows to fit into its budget."""
-    out = {}
-    for seed, planned in plans.items():
-        ahead_ms, before, out[seed] = 0.0, 0.0, []
-        for one in planned:
-            ahead_ms, before = max(0.0, ahead_ms - 1e3 * (one.due - before)), one.due
-            took_ms = ahead_ms + cost_ms(one.units)
-            is_in = took_ms <= budget_ms
-            ahead_ms = took_ms if is_in else ahead_ms
-            out[seed].append(Answer(one.due, one.units, 0.0, took_ms if is_in else 0.0, 200 if is_in else 429, ""))
-    return out
-
-
-def of_overload(budget_ms, capacity):
-    """The columns of a case in which more comes than can be answered."""
-    met, at_door = is_in_budget(budget_ms), is_at_the_door(budget_ms)
-
-    def share(many, of):
-        counted = sum(map(of, many))
-        return counted / len(many) if many else math.nan
-
-    return [
-        Column("goodput, of capacity", lambda answers, s: sum(one.units for one in answers if met(one)) / s / capacity, False, "{:.1%}"),
-        Column("answered in budget, of all", lambda answers, _: share(answers, met), False, "{:.1%}"),
-        Column("admitted, of all", lambda answers, _: 1 - share(answers, at_door), False, "{:.1%}"),
-        Column("in budget, of admitted", lambda answers, _: share([one for one in answers if not at_door(one)], met), False, "{:.2%}"),
-        Column("false, of refused", lambda answers, _: share([one for one in answers if at_door(one)], lambda one: one.is_false), False, "{:.1%}"),
-        Column("false, of all", lambda answers, _: share(answers, lambda one: one.is_false), False, "{:.2%}"),
-        Column("p99 of the admitted, ms", p99_ms(), False),
-    ]

@@ -12,6 +12,7 @@ import random
 import sys
 import threading
 import time
+import urllib.request
 from typing import NamedTuple
 
 IDLE_S = 2.0
@@ -40,7 +41,11 @@ class Answer(NamedTuple):
     why: str
     """Who refused: `x-lapwing-error`, or nothing."""
     is_false: bool = False
-    """Refused, though it would have met its budget, as `figures.refused_falsely` estimates."""
+    """Refused, though it would have met its budget, as `overload.refused_falsely` finds."""
+    body: bytes = b""
+    """Of an open loop."""
+    found: tuple = ()
+    """What a case found out about it beside."""
 
 
 def plan(seed, seconds, settle, load, mix, cost_ms, slots=1.0):
@@ -66,7 +71,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def ask(self, message):
-        """A future of (status, head), or of nothing if the connection ends before."""
+        """A future of (status, head, body), or of nothing if the connection ends before."""
         self.answered = asyncio.get_running_loop().create_future()
         self.read.clear()
         self.transport.write(message)
@@ -81,7 +86,8 @@ class Connection(asyncio.Protocol):
         at = head.find(b"\r\ncontent-length:")
         if at < 0:
             raise SystemExit(f"an answer without content-length is not read here: {bytes(head)!r}")
-        if len(self.read) < end + 4 + int(head[at + 17 :].split(b"\r\n", 1)[0]):
+        whole = end + 4 + int(head[at + 17 :].split(b"\r\n", 1)[0])
+        if len(self.read) < whole:
             return
         answered, self.answered, self.used = self.answered, None, True
         if b"\r\nconnection: close" in head:
@@ -89,7 +95,7 @@ class Connection(asyncio.Protocol):
         else:
             self.idle.append((time.perf_counter(), self))
         if answered and not answered.done():
-            answered.set_result((int(head[9:12]), bytes(head)))
+            answered.set_result((int(head[9:12]), bytes(head), bytes(self.read[end + 4 : whole])))
 
     def connection_lost(self, _):
         if self.answered and not self.answered.done():
@@ -103,17 +109,17 @@ class Client:
         self.port, self.idle = port, []
 
     async def ask(self, message):
-        """(status, head); once more, if a kept connection had just ended. Status 0 if none came."""
+        """(status, head, body); once more, if a kept connection had just ended. Status 0 if none came."""
         while True:
             connection = await self.connection()
             if connection is None:
-                return 0, b""
+                return 0, b"", b""
             was_used = connection.used
             answer = await connection.ask(message)
             if answer:
                 return answer
             if not was_used:
-                return 0, b""
+                return 0, b"", b""
 
     async def connection(self):
         while self.idle:
@@ -138,6 +144,12 @@ def message(path, body, headers=()):
     return "\r\n".join(lines).encode() + body
 
 
+def get(port, path):
+    """Asks for a path; nothing but whether that worked is wanted."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+        response.read()
+
+
 def why(head):
     at = head.find(b"\r\nx-lapwing-error:")
     return head[at + 18 :].split(b"\r\n", 1)[0].strip().decode() if at >= 0 else ""
@@ -157,7 +169,8 @@ def precisely(go):
 
 
 def open_loop(port, planned, message_of):
-    """An Answer for each planned request, in their order; of those that never came after an infinite time."""
+    """An Answer for each planned request, in their order; of those that never came after an infinite time. `message_of` is asked for the
+    units of each, in that order too."""
     return precisely(_open_loop(port, planned, message_of))
 
 
@@ -169,9 +182,9 @@ async def _open_loop(port, planned, message_of):
         nonlocal left
         of = planned[number]
         late_ms = 1e3 * (time.perf_counter() - start - of.due)
-        status, head = await client.ask(message_of[of.units])
+        status, head, body = await client.ask(message_of[of.units])
         took_ms = 1e3 * (time.perf_counter() - start - of.due)
-        answers[number] = Answer(of.due, of.units, late_ms, took_ms, status, why(head))
+        answers[number] = Answer(of.due, of.units, late_ms, took_ms, status, why(head), body=body)
         left -= 1
         if not left:
             over.set()
@@ -210,7 +223,7 @@ async def _closed_loop(port, clients, seconds, units_of, message_of):
     async def one():
         while (begun := time.perf_counter() - start) < seconds:
             units = units_of()
-            status, head = await client.ask(message_of[units])
+            status, head, _ = await client.ask(message_of[units])
             took_ms = 1e3 * (time.perf_counter() - start - begun)
             answers.append(Answer(begun, units, 0.0, took_ms, status, why(head)))
             if status != 200:

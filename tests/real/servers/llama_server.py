@@ -7,7 +7,7 @@ import argparse
 import threading
 
 
-def main(model, port, context, parallel):
+def main(model, port, context, parallel, cache_mib):
     import xllamacpp  # after the arguments: --help needs the standard library only
 
     params = xllamacpp.CommonParams()
@@ -18,6 +18,8 @@ def main(model, port, context, parallel):
     params.n_parallel = parallel
     # all sequences share the context: who writes most may take all of it
     params.kv_unified = True
+    if cache_mib is not None:
+        params.cache_ram_mib = cache_mib
     params.n_gpu_layers = 0
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
@@ -35,5 +37,6 @@ if __name__ == "__main__":
     parser.add_argument("port", type=int, metavar="PORT")
     parser.add_argument("--context", type=int, default=4096, help="tokens that all sequences may hold together")
     parser.add_argument("--parallel", type=int, default=2, help="sequences at once")
+    parser.add_argument("--cache-mib", type=int, help="memory for prompts that no sequence holds any more (default: llama.cpp's)")
     options = parser.parse_args()
-    main(options.model, options.port, options.context, options.parallel)
+    main(options.model, options.port, options.context, options.parallel, options.cache_mib)
