@@ -6,7 +6,7 @@
 //! Without a clock of its own, so that the same code decides for clients' requests and replays recorded ones:
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
-//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes, `classes` has them over reloads,
+//! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes, `classes` has them over reloads, `class_counts` what became of theirs,
 //!   `upstreams` is what runs;
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
@@ -22,6 +22,7 @@
 mod admission;
 mod affinity;
 mod ask;
+mod class_counts;
 mod classes;
 mod config;
 mod dispatch;
@@ -43,6 +44,7 @@ mod waiting;
 
 pub use affinity::{AFFINITY, Affinity, Home, HomeName, Homes};
 pub use ask::{Ask, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
+pub use class_counts::{ClassCounts, WaitTimes};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
 pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};
