@@ -404,6 +404,8 @@ def test_classes_change_amid():
             for tier in ("gold", "late", "none"):
                 callers.wait(2, fields=f"x-tier: {tier}\r\n")
         assert [one["name"] for one in callers.view()["classes"]] == ["gold", "late", "other"]
+        # `late` was gone for a while: its first five went to `other`, where its own of that time are too
+        assert [one["waiting"] for one in callers.view()["classes"]] == [1, 1, 16], callers.view()
         up.gate(True)
         ended_as(callers.calls, 200)
         assert len(callers.check(up)) == len(callers.sent)

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use lapwing_diagnosis::{LeverAdvice, ReplayedLatencies, duration};
 use lapwing_dispatch::{
-    DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, HedgeMode, NoWindow, ServiceLine, WaitingClass,
-    WorkSeries,
+    ClassCounts, DispatchLearning, DispatchMode, DispatchSnapshot, GhostReport, GhostSide, HedgeMode, NoWindow, ServiceLine,
+    WaitTimes, WaitingClass, WorkSeries,
 };
 use lapwing_metrics::{Counter, Counters, Labels};
 
@@ -101,6 +101,18 @@ pub(crate) struct DispatchClassView {
     pub(crate) waiting: usize,
     /// What those take, of one slot.
     pub(crate) waiting_work_ns: u64,
+    /// Requests of it that were sent at once, since it is there.
+    pub(crate) sent: u64,
+    /// Those that waited.
+    pub(crate) queued: u64,
+    /// Those that were refused, for they would have missed their deadline.
+    pub(crate) refused: u64,
+    /// Of those that waited, those that could no longer meet their deadline, and were never sent.
+    pub(crate) expired: u64,
+    /// How long those waited in the mean that wait no longer; absent if there are none.
+    mean_wait_ns: Option<u64>,
+    #[serde(skip)]
+    pub(crate) waits: WaitTimes,
 }
 
 /// An upstream.
@@ -212,9 +224,12 @@ pub(crate) fn advice(dispatch: &Mutex<DispatchLearning>) -> Option<LeverAdvice> 
 pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels, counters: &Counters) -> Option<DispatchView> {
     let DispatchSnapshot { config, is_on, is_rechecking, models, labels: upstreams, state, ghost, hedge, .. } =
         dispatch.lock().snapshot()?;
-    let class = |(at, name): (usize, &str)| {
-        let WaitingClass { waiting, work_ns } = state.classes.get(at).copied().unwrap_or_default();
-        DispatchClassView { name: name.to_owned(), waiting, waiting_work_ns: work_ns }
+    let class = |name: &str| {
+        let known = state.classes.iter().find(|class| *class.name == *name).cloned();
+        let WaitingClass { waiting, work_ns, counts, .. } = known.unwrap_or_default();
+        let ClassCounts { sent, queued, refused, expired, waits } = counts;
+        let (name, mean_wait_ns) = (name.to_owned(), waits.mean_ns());
+        DispatchClassView { name, waiting, waiting_work_ns: work_ns, sent, queued, refused, expired, mean_wait_ns, waits }
     };
     let upstream = |(at, label)| {
         let known = models.of(at);
@@ -248,13 +263,26 @@ pub(crate) fn view(dispatch: &Mutex<DispatchLearning>, labels: &Labels, counters
         waiting: state.waiting,
         ejections: state.ejections,
         panics: state.panics,
-        classes: config.class_names().enumerate().map(class).collect(),
+        classes: config.class_names().map(class).collect(),
         upstreams: upstreams.iter().copied().enumerate().map(upstream).collect(),
         series,
         replayed: ghost.map(ReplayView::from),
         hedge: (hedge != HedgeMode::Off).then(|| HedgeView::of(hedge == HedgeMode::On, state.hedged_ns, counters)),
         predicted_ns: state.predicted_ns,
     })
+}
+
+impl DispatchClassView {
+    /// What became of its requests, if it had any.
+    fn write_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, sent, queued, refused, expired, mean_wait_ns, .. } = self;
+        if sent + queued + refused == 0 {
+            return Ok(());
+        }
+        #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let mean = mean_wait_ns.map(|ns| format!(" ({} in the mean)", duration(ns as f64))).unwrap_or_default();
+        writeln!(f, "class {name}: {sent} sent at once, {queued} waited{mean}, {expired} of them in vain, {refused} refused")
+    }
 }
 
 impl fmt::Display for DispatchView {
@@ -280,6 +308,7 @@ impl fmt::Display for DispatchView {
             (true, false) => writeln!(f, "dispatch is on; {} waiting", requests(self.waiting))?,
             (false, _) => writeln!(f, "dispatch observes: requests pass as they come")?,
         }
+        self.classes.iter().try_for_each(|class| class.write_words(f))?;
         for one in self.upstreams.iter().filter_map(|one| Some((one, one.slots?))) {
             let (DispatchUpstreamView { upstream, speed, running, .. }, slots) = one;
             writeln!(f, "{upstream}: works on {slots} at once; {running} there; speed {speed:.2}")?;

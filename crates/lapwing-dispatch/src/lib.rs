@@ -7,8 +7,8 @@
 //!
 //! - `ask` is what is settled, asked and answered; `service` what a request takes, by its work, and how many an upstream works on at once;
 //! - `queue`: who waits, who goes next and who is refused (`admission`); `lane` is those of a class, `fair` divides between classes, `classes`
-//!   has them over reloads; `upstreams` is what runs, `freest` where there is room, and `hedge` says which of that is sent a second time (`hedges`
-//!   counts it);
+//!   has them over reloads, `class_counts` what became of theirs; `upstreams` is what runs, `freest` where there is room, and `hedge` says which
+//!   of that is sent a second time (`hedges` counts it);
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
 //! `speeds` tells how fast upstreams work those who choose without the queue; `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
@@ -23,6 +23,7 @@
 mod admission;
 mod affinity;
 mod ask;
+mod class_counts;
 mod classes;
 mod config;
 mod dispatch;
@@ -48,6 +49,7 @@ mod waiting;
 
 pub use affinity::{AFFINITY, Affinity, Home, HomeName, Homes};
 pub use ask::{Ask, HedgeSettings, Overdue, QueueClass, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
+pub use class_counts::{ClassCounts, WaitTimes};
 pub use config::{Config, DispatchClass, DispatchMode, DispatchOrder, DispatchRefusal, HedgeConfig, HedgeMode};
 pub use dispatch::{Answered, AskingAccount, Dispatch, Dispatching};
 pub use ghost::{Ghost, GhostReport, GhostSide, MissesForeseen};

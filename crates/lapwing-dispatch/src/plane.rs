@@ -8,7 +8,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::ask::{Ask, Overdue, QueueRequest, Ticket, TicketState};
+use crate::ask::{Ask, Overdue, QueueClass, QueueRequest, Ticket, TicketState};
+use crate::class_counts::ClassCounts;
 use crate::config::Config;
 use crate::learn::Departure;
 use crate::queue::DispatchQueue;
@@ -39,7 +40,7 @@ const MAX_LOST: usize = 256;
 pub struct DispatchState {
     /// Requests that wait.
     pub waiting: usize,
-    /// Those of each class, by its place; a last class without any may be missing.
+    /// The classes in force.
     pub classes: Vec<WaitingClass>,
     /// Requests at each upstream, as far as they were counted.
     pub running: Vec<usize>,
@@ -61,13 +62,17 @@ pub struct DispatchState {
     pub hedged_ns: u64,
 }
 
-/// Those of a class who wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Those of a class who wait, and what became of others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingClass {
+    /// Its name.
+    pub name: Box<str>,
     /// How many there are.
     pub waiting: usize,
     /// What they take, in nanoseconds of one slot.
     pub work_ns: u64,
+    /// What became of its requests since it is there.
+    pub counts: ClassCounts,
 }
 
 impl DispatchPlane {
@@ -97,10 +102,15 @@ impl DispatchPlane {
     pub fn state(&self) -> DispatchState {
         let queue = self.queue.lock();
         let now = Stamp::now();
+        let class = |(class, counts): (&QueueClass, &ClassCounts)| WaitingClass {
+            name: class.name.clone(),
+            counts: counts.clone(),
+            ..WaitingClass::default()
+        };
         let mut state = DispatchState {
             waiting: queue.waiting(),
             running: queue.running().collect(),
-            classes: Vec::new(),
+            classes: queue.classes().map(class).collect(),
             ejected: queue.ejected(now),
             doubtful: queue.doubtful(now),
             stalled: queue.stalled(now),
@@ -111,11 +121,10 @@ impl DispatchPlane {
             hedged_ns: queue.hedges.hedged_ns,
         };
         for (class, waiting, work_ns) in queue.waiting_by_class() {
-            if state.classes.len() <= class {
-                state.classes.resize(class + 1, WaitingClass::default());
+            if let Some(class) = state.classes.get_mut(class) {
+                class.waiting += waiting;
+                class.work_ns += work_ns;
             }
-            state.classes[class].waiting += waiting;
-            state.classes[class].work_ns += work_ns;
         }
         state
     }

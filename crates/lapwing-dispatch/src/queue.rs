@@ -10,6 +10,7 @@ use lapwing_ledger::Stamp;
 use rustc_hash::FxHashMap;
 
 use crate::ask::{Ask, Overdue, QueueOrder, QueueRequest, QueueSettings, Ticket, TicketState};
+use crate::class_counts::ClassCounts;
 use crate::fair::Turns;
 use crate::hedges::Hedges;
 use crate::lane::{Lane, Waiting};
@@ -25,6 +26,7 @@ const RECHECK_MORE: usize = 3;
 struct Waiter<W> {
     state: TicketState,
     lane: usize,
+    since: Stamp,
     due: Stamp,
     /// Until when it waits at most, and what becomes of it then.
     until: (Stamp, Overdue),
@@ -47,6 +49,8 @@ pub struct DispatchQueue<W> {
     pub(crate) models: ServiceModels,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) lanes: Vec<Lane>,
+    /// What became of the requests of each class.
+    pub(crate) counts: Vec<ClassCounts>,
     pub(crate) turns: Turns,
     waiters: FxHashMap<u64, Waiter<W>>,
     /// Empty, with room for who goes next of each lane.
@@ -69,12 +73,13 @@ impl<W: Debug> DispatchQueue<W> {
     /// A queue in front of so many upstreams, of which nothing is known yet.
     #[must_use]
     pub fn new(settings: QueueSettings, upstreams: usize) -> Self {
-        let turns = settings.turns();
+        let (turns, counts) = (settings.turns(), vec![ClassCounts::default(); settings.classes.len()]);
         Self {
             settings,
             models: ServiceModels::default(),
             upstreams: (0..upstreams).map(|_| Upstream::new()).collect(),
             lanes: Vec::new(),
+            counts,
             turns,
             waiters: FxHashMap::default(),
             heads: Vec::new(),
@@ -135,6 +140,7 @@ impl<W: Debug> DispatchQueue<W> {
         let class = asked.class.min(self.settings.classes.len().saturating_sub(1));
         let due = self.due(asked, predicted);
         if let Some(late) = self.refuse(asked, class, due, predicted, now) {
+            self.count(class, |counts| counts.refused += 1);
             return late;
         }
         let sound = eligible.without(self.unsound(now));
@@ -142,6 +148,7 @@ impl<W: Debug> DispatchQueue<W> {
         // nobody waits where there is room, but maybe for the next place
         if let Some(at) = self.freest(sound, due <= now) {
             let id = self.begin_first(at, Some(predicted), now);
+            self.count(class, |counts| counts.sent += 1);
             return Ask::Go(at, id);
         }
         if self.waiting >= self.settings.max_waiting {
@@ -152,8 +159,9 @@ impl<W: Debug> DispatchQueue<W> {
         let latest = self.latest(asked, predicted);
         self.lanes[lane].push(ticket, Waiting { due, latest, deadline: asked.deadline, predicted });
         let until = self.until_at_most(asked.deadline, predicted, now);
-        let waiter = Waiter { state: TicketState::Waiting, lane, due, until, waker: None };
+        let waiter = Waiter { state: TicketState::Waiting, lane, since: now, due, until, waker: None };
         self.waiters.insert(ticket, waiter);
+        self.count(class, |counts| counts.queued += 1);
         self.waiting += 1;
         Ask::Wait(Ticket(ticket))
     }
@@ -192,7 +200,7 @@ impl<W: Debug> DispatchQueue<W> {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
         let (until, why) = waiter.until;
         if waiter.state == TicketState::Waiting && now >= until {
-            self.overdue(ticket, why);
+            self.overdue(ticket, why, now);
         }
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return TicketState::Overdue(Overdue::Wait) };
         let state = waiter.state;
@@ -217,6 +225,7 @@ impl<W: Debug> DispatchQueue<W> {
             TicketState::Waiting => {
                 self.waiting -= 1;
                 self.lanes[waiter.lane].remove(ticket, waiter.due);
+                self.count(self.lanes[waiter.lane].class, |counts| counts.waits.note(now.since(waiter.since)));
             }
             TicketState::Go(_, id) => self.end(id, RunEnd::Left, now),
             TicketState::Overdue(_) => {}
@@ -281,7 +290,7 @@ impl<W: Debug> DispatchQueue<W> {
             let end = |one: &Waiting| if self.settings.rejects { now.plus(one.predicted.service_ns) } else { now };
             let is_late = |head: &&Head| head.one.deadline.is_some_and(|deadline| end(&head.one) > deadline);
             if let Some(late) = heads.iter().find(is_late) {
-                self.overdue(late.ticket, Overdue::Deadline);
+                self.overdue(late.ticket, Overdue::Deadline, now);
                 continue;
             }
             let is_background = |class: usize| self.settings.classes.get(class).is_some_and(|class| class.is_background);
@@ -302,22 +311,26 @@ impl<W: Debug> DispatchQueue<W> {
         let Some(due) = self.waiters.get(&ticket).map(|waiter| waiter.due) else { return };
         let Some(one) = self.lanes[lane].remove(ticket, due) else { return };
         let id = self.begin_first(at, Some(one.predicted), now);
-        self.settle(ticket, TicketState::Go(at, id));
+        self.settle(ticket, TicketState::Go(at, id), now);
     }
 
-    fn overdue(&mut self, ticket: u64, why: Overdue) {
+    fn overdue(&mut self, ticket: u64, why: Overdue, now: Stamp) {
         if let Some(waiter) = self.waiters.get(&ticket) {
             self.lanes[waiter.lane].remove(ticket, waiter.due);
-            self.settle(ticket, TicketState::Overdue(why));
+            self.settle(ticket, TicketState::Overdue(why), now);
         }
     }
 
-    fn settle(&mut self, ticket: u64, state: TicketState) {
-        if let Some(waiter) = self.waiters.get_mut(&ticket) {
-            waiter.state = state;
-            self.waiting -= 1;
-            self.woken.extend(waiter.waker.take());
-        }
+    fn settle(&mut self, ticket: u64, state: TicketState, now: Stamp) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        waiter.state = state;
+        self.waiting -= 1;
+        self.woken.extend(waiter.waker.take());
+        let (class, waited_ns) = (self.lanes[waiter.lane].class, now.since(waiter.since));
+        self.count(class, |counts| {
+            counts.waits.note(waited_ns);
+            counts.expired += u64::from(state == TicketState::Overdue(Overdue::Deadline));
+        });
     }
 
     /// A request goes that was not sent before.

@@ -126,7 +126,9 @@ function hedgeTable({ hedge, predicted_ns }) {
 }
 
 function waitingTable({ classes }) {
-  return table(["class", "waiting", "work"], classes.map((of) => [of.name, count(of.waiting), time(of.waiting_work_ns)]));
+  const wait = (of) => (of.mean_wait_ns === null ? "" : time(of.mean_wait_ns));
+  const row = (of) => [of.name, count(of.waiting), time(of.waiting_work_ns), count(of.sent), count(of.queued), wait(of), count(of.refused), count(of.expired)];
+  return table(["class", "waiting", "work", "sent at once", "waited", "mean wait", "refused", "in vain"], classes.map(row));
 }
 
 // The slots of each upstream, or why nothing waits in front of it.

@@ -1,8 +1,9 @@
 //! What is learnt of servers whose truth is known.
 
-use super::{MS, SERIES, answered, arrivals, at_ms};
+use super::{MS, Random, SERIES, answered, arrivals, at_ms};
 use crate::learn::{Departure, ServiceLearner};
 use crate::service::{NoWindow, ServiceModels};
+use lapwing_ledger::Stamp;
 
 fn learnt(requests: impl IntoIterator<Item = Departure>) -> ServiceModels {
     let mut learner = ServiceLearner::default();
@@ -70,18 +71,7 @@ fn shared(arrivals: &[(f64, u64, f64)]) -> Vec<Departure> {
 
 /// Takes all that wait at once: 5 ms, and 0.2 ms for each unit of the largest.
 fn batched(arrivals: &[(f64, u64, f64)]) -> Vec<Departure> {
-    let (mut free, mut at) = (0.0_f64, 0);
-    let mut ends = vec![0.0; arrivals.len()];
-    while at < arrivals.len() {
-        let begin = free.max(arrivals[at].0);
-        let size = arrivals[at..].iter().take_while(|one| one.0 <= begin).count();
-        #[allow(clippy::cast_precision_loss)]
-        let largest = arrivals[at..at + size].iter().map(|one| one.1).max().unwrap() as f64;
-        free = begin + 5.0 + 0.2 * largest;
-        ends[at..at + size].fill(free);
-        at += size;
-    }
-    departures(arrivals, &ends)
+    batches_of(arrivals, usize::MAX, 5.0, 0.2)
 }
 
 /// As many as come, each in its own time.
@@ -167,4 +157,74 @@ fn one_amount_of_work_is_all_fixed() {
     let models = learnt(answered(&same, 1, None).into_iter().map(|(one, _)| one));
     let line = &models.lines[&SERIES];
     assert!(line.predict(8).service_ns.abs_diff(10 * MS) < MS / 5, "{line:?}");
+}
+
+/// The same as a machine without processor to spare answers them: the server is kept from working now and then, and so is who notes the time.
+/// What comes or ends meanwhile seems to do so at the end of that.
+fn on_a_busy_machine(seed: u64, requests: &[(f64, u64, f64)], slots: usize, (share, mean_ms): (f64, f64)) -> Vec<Departure> {
+    let mut random = Random(seed);
+    let kept = |random: &mut Random| if random.uniform() < share { random.exponential(mean_ms) } else { 0.0 };
+    let slowed: Vec<_> = requests.iter().map(|one| (one.0, one.1, one.2 + kept(&mut random))).collect();
+    let mut all: Vec<Departure> = answered(&slowed, slots, None).into_iter().map(|(one, _)| one).collect();
+    let last = all.iter().map(|one| one.ended).max().unwrap();
+    let mut now = at_ms(0.0);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    while now < last {
+        let from = now.plus((random.exponential(mean_ms / share) * 1e6) as u64);
+        now = from.plus((random.exponential(mean_ms) * 1e6) as u64);
+        let noted = |at: &mut Stamp| *at = if (from..now).contains(at) { now } else { *at };
+        all.iter_mut().for_each(|one| {
+            noted(&mut one.sent);
+            noted(&mut one.ended);
+        });
+    }
+    all
+}
+
+#[test]
+fn slots_are_found_on_a_busy_machine() {
+    for seed in 1..=4 {
+        for busy in [(0.05, 3.0), (0.1, 4.0), (0.2, 4.0)] {
+            for slots in [1, 2] {
+                for load in [0.5, 0.7, 0.9] {
+                    #[allow(clippy::cast_precision_loss)]
+                    let requests = arrivals(seed, 2_500, load * slots as f64, 0.1);
+                    let models = learnt(on_a_busy_machine(seed + 9, &requests, slots, busy));
+                    let expected = u32::try_from(slots).unwrap();
+                    assert_eq!(models.upstreams[0].slots, Ok(expected), "{busy:?}, load {load}, seed {seed}");
+                }
+            }
+        }
+    }
+}
+
+/// Takes at most `most` of those that wait at once, for this time and that of each unit of the largest.
+fn batches_of(arrivals: &[(f64, u64, f64)], most: usize, fixed: f64, per_unit: f64) -> Vec<Departure> {
+    let (mut free, mut at) = (0.0_f64, 0);
+    let mut ends = vec![0.0; arrivals.len()];
+    while at < arrivals.len() {
+        let begin = free.max(arrivals[at].0);
+        let size = arrivals[at..].iter().take(most).take_while(|one| one.0 <= begin).count();
+        #[allow(clippy::cast_precision_loss)]
+        let largest = arrivals[at..at + size].iter().map(|one| one.1).max().unwrap() as f64;
+        free = begin + fixed + per_unit * largest;
+        ends[at..at + size].fill(free);
+        at += size;
+    }
+    departures(arrivals, &ends)
+}
+
+#[test]
+fn batches_are_seen_although_few_requests_meet() {
+    for seed in 1..=4 {
+        for most in [2, 8, 64] {
+            for ((fixed, per_unit), loads) in [((5.0, 0.2), [0.3, 0.5]), ((20.0, 0.0), [0.15, 0.3]), ((2.0, 1.0), [0.1, 0.3])] {
+                for load in loads {
+                    let found = learnt(batches_of(&arrivals(seed, 2_500, load, 0.1), most, fixed, per_unit)).upstreams[0].slots;
+                    let why = format!("batches of {most}, {fixed} ms and {per_unit}, load {load}, seed {seed}");
+                    assert!(matches!(found, Err(NoWindow::NotOneByOne { .. })), "{why}: {found:?}");
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Servers and requests in virtual time.
 
 mod bounds;
+mod counting;
 mod ejecting;
 mod hedging;
 mod learning;

@@ -270,6 +270,8 @@ proptest! {
         let (mut now, mut number) = (0.0, 0_u32);
         let mut waiting: BTreeMap<u32, Ticket> = BTreeMap::new();
         let mut running: Vec<RunId> = Vec::new();
+        // how many were sent at once, and how many waited
+        let mut asked = (0, 0);
         for (event, gap) in events {
             now += f64::from(gap);
             let at = at_ms(now);
@@ -282,10 +284,12 @@ proptest! {
                     match queue.ask(&one, at) {
                         Ask::Go(to, id) => {
                             prop_assert!(one.upstreams.contains(to));
+                            asked.0 += 1;
                             running.push(id);
                         }
                         Ask::Wait(ticket) => {
                             prop_assert_eq!(queue.poll(ticket, at, || number), TicketState::Waiting);
+                            asked.1 += 1;
                             waiting.insert(number, ticket);
                         }
                         Ask::Late { .. } | Ask::Unknown | Ask::Full => {}
@@ -330,6 +334,9 @@ proptest! {
             queue.end(id, RunEnd::Answered, at);
         }
         prop_assert_eq!((queue.waiting(), queue.running().sum::<usize>()), (0, 0));
+        let counted = queue.classes().map(|(_, counts)| (counts.sent, counts.queued));
+        prop_assert_eq!(counted.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1)), asked);
+        prop_assert!(queue.classes().all(|(_, counts)| counts.queued == counts.waits.count() && counts.expired <= counts.queued));
     }
 }
 

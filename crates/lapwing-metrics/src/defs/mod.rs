@@ -182,6 +182,10 @@ families! {
         "Requests that wait in front of the upstreams, by class of dispatch.";
     DISPATCH_WAITING_WORK: Gauge "lapwing_dispatch_waiting_work_seconds" Some("seconds"), ["class"],
         "What they are expected to take of one slot, all together.";
+    DISPATCH_CLASS_REQUESTS: Counter "lapwing_dispatch_class_requests" None, ["class", "result"],
+        "Requests of which it was known what they take, by class of dispatch and what became of them: sent at once (sent), waited (queued), refused, for they would have missed their deadline (refused); of those that waited, no longer able to meet their deadline (expired).";
+    DISPATCH_WAIT: Histogram "lapwing_dispatch_wait_seconds" Some("seconds"), ["class"],
+        "How long requests waited in front of the upstreams, by class of dispatch, whatever became of them; without those that were sent at once.";
     DISPATCH_SLOTS: Gauge "lapwing_dispatch_slots" None, ["upstream"],
         "How many requests an upstream works on at once, as found out or by dispatch.slots; absent where that is not known.";
     DISPATCH_WINDOW_REFUSED: Gauge "lapwing_dispatch_window_refused" None, ["upstream", "reason"],

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Reading, Shape, pause};
 use super::client::Sender;
+use super::queue::{ReadsWork, queue};
 use super::server::{Received, serve};
 use crate::in_flight::fixtures::Unobserved;
 use crate::serve::serve_with;
@@ -37,8 +38,8 @@ pub(crate) struct Windows {
     pub(crate) frame: u32,
 }
 
-/// Settings that nothing observes.
-fn settings(config: Config) -> ConnectionSettings {
+/// Settings that nothing observes, or only for the sake of a queue.
+fn settings(config: Config, is_queued: bool) -> ConnectionSettings {
     let tracing =
         Tracing { sampling: TraceSampling::Off, mark: TraceMark::random(), continued: None, contexts: ContextPolicy::default() };
     ConnectionSettings {
@@ -47,7 +48,7 @@ fn settings(config: Config) -> ConnectionSettings {
         respond_server_timing: false,
         tracing,
         tap: None,
-        observer: Arc::new(Unobserved),
+        observer: if is_queued { Arc::new(ReadsWork::default()) } else { Arc::new(Unobserved) },
     }
 }
 
@@ -96,6 +97,16 @@ pub(crate) struct Case {
     pub(crate) is_shared: bool,
     /// A client that leaves closes its connection, and does not only give up its exchange.
     pub(crate) closes: bool,
+    /// Requests wait for each other in front of the server.
+    pub(crate) is_queued: bool,
+}
+
+/// What cases have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub(crate) is_h2_client: bool,
+    pub(crate) is_h2_upstream: bool,
+    pub(crate) is_queued: bool,
 }
 
 /// What kind of case is drawn.
@@ -151,7 +162,7 @@ fn draw_exchange(kind: Kind) -> Exchange {
 }
 
 impl Case {
-    pub(crate) fn draw(is_h2_client: bool, is_h2_upstream: bool, kind: Kind) -> Self {
+    pub(crate) fn draw(Mix { is_h2_client, is_h2_upstream, is_queued }: Mix, kind: Kind) -> Self {
         let mut exchanges: Vec<_> = (0..1 + draw(3)).map(|_| draw_exchange(kind)).collect();
         // hyper resets no stream whose body still waits for a window, and neither an echo that nobody reads nor a server that reads nothing makes one
         for exchange in exchanges.iter_mut().filter(|_| is_h2_client) {
@@ -177,7 +188,7 @@ impl Case {
             .any(|exchange| matches!(exchange.end, End::ClientLeaves(_)) && exchange.upload.length > STREAM_WINDOW as usize);
         let (is_shared, closes) = (draw(4) > 0, draw(2) == 0);
         let closes = closes || (is_h2_client && is_h2_upstream && server_leaves && waits_for_ever);
-        Self { is_h2_client, is_h2_upstream, windows, exchanges, is_shared, closes }
+        Self { is_h2_client, is_h2_upstream, windows, exchanges, is_shared, closes, is_queued }
     }
 
     /// Whether somebody leaves: then the others' exchanges over the same connections may fail too.
@@ -251,17 +262,17 @@ async fn converse(
     }
 }
 
-/// Runs the case that `seed` draws. Returns how many steps it took.
+/// Runs the case that `seed` draws. Returns how many steps it took, and how many requests waited in the queue.
 ///
 /// # Errors
 ///
 /// What does not hold, and the case.
-pub(crate) fn run(seed: u64, is_h2_client: bool, is_h2_upstream: bool, kind: Kind) -> Result<u64, String> {
+pub(crate) fn run(seed: u64, mix: Mix, kind: Kind) -> Result<(u64, u64), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let _clock = follow();
         let mut simulation = Simulation::new(seed);
-        let case = Arc::new(Case::draw(is_h2_client, is_h2_upstream, kind));
+        let case = Arc::new(Case::draw(mix, kind));
         let _subscribed = std::env::var_os("LAPWING_WAKEUP_TRACE").map(|_| {
             let lines =
                 tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(std::io::stderr).without_time();
@@ -269,23 +280,24 @@ pub(crate) fn run(seed: u64, is_h2_client: bool, is_h2_upstream: bool, kind: Kin
         });
         let found = play(&mut simulation, &case).await;
         found
-            .map(|()| simulation.steps())
+            .map(|queued| (simulation.steps(), queued))
             .map_err(|fault| format!("{kind:?}, seed {seed}, step {}: {fault}\n{case:#?}", simulation.steps()))
     })
 }
 
-async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), String> {
+async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<u64, String> {
     let (clients, listener) = listen();
     let (upstream, connections) = tokio::sync::mpsc::unbounded_channel();
     let protocol = if case.is_h2_upstream { UpstreamProtocol::H2 } else { UpstreamProtocol::H1 };
-    let settings = settings(Config { upstream_protocol: protocol, ..Config::default() });
+    let settings = settings(Config { upstream_protocol: protocol, ..Config::default() }, case.is_queued);
     let target = Target::Simulated(SimulatedAddress(upstream));
+    let upstreams = Upstreams::at(target);
     let parts = DataPlane {
         settings: ConfigHandle::fixed(settings),
-        upstreams: Upstreams::at(target),
+        dispatch: case.is_queued.then(|| queue(&upstreams)),
+        upstreams,
         counters: Arc::default(),
         levers: Levers::default(),
-        dispatch: None,
         leave: CancellationToken::new(),
     };
     let (counters, stop, tasks) = (parts.counters.clone(), CancellationToken::new(), Tasks::default());
@@ -329,7 +341,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<(), Strin
     });
     let may_wait = || u128::from(began.elapsed()) < MAX_WAIT.as_nanos();
     match simulation.run(MAX_STEPS, || is_drained.get(), may_wait).await {
-        Progress::Over => Ok(()),
+        Progress::Over => Ok(counters.get(Counter::DispatchQueued)),
         other => Err(format!("{other:?}: the drain does not end\n{}", describe())),
     }
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{Flow, Gate, TRAILER, pause};
 use super::case::{Answering, Case, End, Exchange, Windows};
+use super::queue::{FORMAT, PATH};
 use super::streams::Streams;
 use lapwing_net::simulated::{SimulatedStream, draw, spawn};
 
@@ -70,9 +71,13 @@ impl Sender {
     pub(crate) async fn exchange(&mut self, case: &Case, at: usize) -> Result<(), String> {
         let exchange = &case.exchanges[at];
         let sent = Arc::<Gate>::default();
-        let mut request = Request::builder().method("POST").uri(format!("http://model/{at}")).header("te", "trailers");
+        let path = format!("{}{at}", if case.is_queued { PATH } else { "/" });
+        let mut request = Request::builder().method("POST").uri(format!("http://model{path}")).header("te", "trailers");
+        if case.is_queued {
+            request = request.header("content-type", FORMAT);
+        }
         if let Self::H1(_) = self {
-            request = request.uri(format!("/{at}")).header("host", "model").header("connection", "te");
+            request = request.uri(path).header("host", "model").header("connection", "te");
         } else {
             request = request.version(Version::HTTP_2);
         }

@@ -89,7 +89,7 @@ async fn answer(
     received: Arc<Received>,
     leaves: CancellationToken,
 ) -> Result<Response<Answer>, Broken> {
-    let at: usize = request.uri().path()[1..].parse().map_err(|_| Broken)?;
+    let at: usize = request.uri().path().rsplit('/').next().and_then(|at| at.parse().ok()).ok_or(Broken)?;
     let exchange = case.exchanges[at].clone();
     if let End::ServerLeaves(turns) = exchange.end {
         spawn(async move {
