@@ -108,7 +108,7 @@ async fn the_queue_is_in_the_metrics() {
         "lapwing_dispatch_waiting{class=\"gold\"} 0",
         "lapwing_dispatch_waiting_work_seconds{class=\"other\"} 0",
         "lapwing_dispatch_class_requests_total{class=\"gold\",result=\"expired\"} 0",
-        "lapwing_dispatch_wait_seconds_bucket{class=\"other\",le=\"+Inf\"} 0",
+        "lapwing_dispatch_wait_seconds_count{class=\"other\"} 0",
         "lapwing_dispatch_slots{upstream=\"http://127.0.0.1:8000\"} 1",
         "lapwing_dispatch_window_refused{upstream=\"http://127.0.0.1:8001\",reason=\"too_few_requests\"} 1",
         "lapwing_dispatch_speed_ratio{upstream=\"http://127.0.0.1:8001\"} 1",

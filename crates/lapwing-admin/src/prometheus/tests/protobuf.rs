@@ -123,7 +123,8 @@ fn classic_buckets_can_be_left_out() {
     let labels = surfaces.registry.lock().labels().clone();
     let registry = lapwing_metrics::Registry::new(config, labels, surfaces.counters.clone());
     let one = crate::tests::fixture::request(&surfaces, ROUTE, "digits", lapwing_ledger::Outcome::Ok, 3_000_000);
-    let surfaces = Surfaces { registry: Arc::new(Mutex::new(registry)), shadow: None, ..surfaces };
+    // the waits of dispatch have classic buckets only
+    let surfaces = Surfaces { registry: Arc::new(Mutex::new(registry)), shadow: None, dispatch: None, ..surfaces };
     surfaces.registry.lock().record(&one);
     let families = read(&write(&surfaces, ExpositionFormat::Protobuf).unwrap().concat());
     let histograms = families.iter().flat_map(|family| &family.metric).filter_map(|metric| match metric.value.as_ref()? {
