@@ -236,7 +236,7 @@ def test_a_server_that_batches_is_never_starved(behind, tmp_path):
     executions = after["execution_count"] - before["execution_count"]
     assert requests == 600 and requests / executions > 3, "its batches have as many requests as without a queue"
     assert "nothing waits in front of" in lapwing.get("/dispatch")[2].decode()
-    assert counted(lapwing) == {"unknown": 1200} | dict.fromkeys(["sent", "queued", "refused", "full", "unheld"], 0)
+    assert {result: count for result, count in counted(lapwing).items() if count} == {"unknown": 1200}
 
 
 # --- settings
