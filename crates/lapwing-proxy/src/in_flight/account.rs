@@ -223,8 +223,8 @@ impl RequestAccount {
         ledger.write(
             || count_late(counters),
             |ledger| {
-                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
                 if self.is_leg {
+                    ledger.outcome = head_outcome(status, headers, content_type).0;
                     return;
                 }
                 observer.call(Counter::ObserverPanics, |observer| {
@@ -232,6 +232,7 @@ impl RequestAccount {
                     observer.response(headers, false, ledger);
                 });
                 self.set_behind(bodies.on_response_head(observer, counters, (status.as_u16(), headers, content_type)));
+                (ledger.outcome, ledger.name_proof) = head_outcome(status, headers, content_type);
                 count_pushback(counters, ledger.outcome, headers);
                 if is_still_asking && content_type.starts_with(GRPC) {
                     ledger.kind = ExchangeKind::Stream;

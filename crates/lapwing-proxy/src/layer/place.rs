@@ -201,7 +201,10 @@ async fn dispatched(
         (None, Some(placement), Some(_)) => place(placement, tracked, known),
         _ => placed.unwrap_or(0),
     };
-    if let Some(turn) = goes.as_ref().and_then(|goes| dispatch.second(goes, upstreams, &asking, known.work)) {
+    // what a split has placed stays on its side
+    if pool.is_some()
+        && let Some(turn) = goes.as_ref().and_then(|goes| dispatch.second(goes, upstreams, &asking, known.work))
+    {
         tracked.request.extensions_mut().insert(turn);
     }
     account.take_place(goes.unwrap_or_else(|| pass(dispatch, at, account, known.work)));
