@@ -32,6 +32,7 @@ use lapwing_dispatch::{DispatchLearning, Dispatching};
 use lapwing_ledger::{Ledger, Stamp, clock};
 use lapwing_metrics::{Counters, Labels, Registry, Shown};
 use lapwing_net::{BoundListener, ClientIdentity};
+use lapwing_outbound::{Downstreams, OutboundListener};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{Levers, TraceSampling};
@@ -60,6 +61,8 @@ pub(crate) struct Listeners {
     pub(crate) admin: BoundListener,
     pub(crate) otlp_grpc: Option<BoundListener>,
     pub(crate) otlp_http: Option<BoundListener>,
+    /// Of `downstreams`, in their order.
+    pub(crate) outbound: Vec<OutboundListener>,
     /// The certificates that are shown here and to upstreams.
     pub(crate) certificates: ConfigHandle<Vec<CertificateValidity>>,
 }
@@ -98,6 +101,8 @@ pub(crate) struct Control {
     pub(crate) levers: Levers,
     /// Where requests wait.
     pub(crate) dispatching: Dispatching,
+    /// What the model server calls through Lapwing, if it does.
+    pub(crate) downstreams: Option<Downstreams>,
 }
 
 impl Control {
@@ -125,6 +130,7 @@ impl Control {
             collector,
             levers,
             dispatching,
+            downstreams,
         } = self;
         let loaded = whole.load();
         let config = &loaded.config;
@@ -145,12 +151,14 @@ impl Control {
         let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
         let aggregation = aggregation.logging(access_log).diagnosing(feed).learning_contexts(contexts).moving(levers.clone());
+        let aggregation = aggregation.joining(downstreams.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
             split: levers.split,
             trials: levers.trials,
             dispatch: levers.dispatch,
+            downstreams: downstreams.clone(),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -176,6 +184,10 @@ impl Control {
         let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
         let aggregation = aggregation.sampling(telemetry.sampler);
+        if let Some(all) = downstreams {
+            let stop = stop.clone();
+            threads.push(spawn("lapwing-outbound", async move || lapwing_outbound::serve(listeners.outbound, all, stop).await)?);
+        }
         threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);
         let aggregating = async move || {
             aggregation.run(spans, phases.profiling).await;

@@ -64,7 +64,7 @@ pub use accept::{AcceptLimits, AcceptObserver, Accepted, accept};
 pub use bind::{Sharing, bind};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{
-    client_connections, clients_within, control_connections, descriptors, descriptors_for, engine_connections,
+    client_connections, clients_within, control_connections, descriptors, descriptors_for, engine_connections, outbound_connections,
     raise_descriptor_limit,
 };
 pub use drain::until_stopped;
