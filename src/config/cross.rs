@@ -124,7 +124,8 @@ fn downstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bin
     for (at, one) in config.downstreams.iter().enumerate() {
         // the engine serves models, which are a service like any other
         if let DownstreamAddress::Tcp { authority, .. } = &one.to
-            && let Some((own, _)) = binds.iter().find(|(own, bind)| *own != "engine.listen" && checks.is_sound(own) && reaches(authority, *bind))
+            && let Some((own, _)) =
+                binds.iter().find(|(own, bind)| *own != "engine.listen" && checks.is_sound(own) && reaches(authority, *bind))
         {
             checks.fault(&format!("downstreams[{at}].to"), &one.to, format!("is Lapwing itself: {own} listens there"));
         }

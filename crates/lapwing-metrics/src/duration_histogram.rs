@@ -54,7 +54,8 @@ impl DurationHistogram {
     /// Its buckets in seconds; native ones too where the format has them.
     #[must_use]
     pub fn scraped(&self, native_schema: Option<i8>) -> ScrapedDurations {
-        let mut buckets: Vec<_> = REQUEST_BOUNDS_NS.iter().map(|bound| (seconds(*bound), 0)).chain([(f64::INFINITY, 0)]).collect();
+        let mut buckets: Vec<_> =
+            REQUEST_BOUNDS_NS.iter().map(|bound| (seconds(*bound), 0)).chain([(f64::INFINITY, 0)]).collect();
         for (lowest, count) in self.counts() {
             let at = REQUEST_BOUNDS_NS.partition_point(|bound| lowest > *bound);
             buckets[at].1 += count;

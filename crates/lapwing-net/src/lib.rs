@@ -64,8 +64,8 @@ pub use accept::{AcceptLimits, AcceptObserver, Accepted, accept};
 pub use bind::{Sharing, bind};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{
-    client_connections, clients_within, control_connections, descriptors, descriptors_for, engine_connections, outbound_connections,
-    raise_descriptor_limit,
+    client_connections, clients_within, control_connections, descriptors, descriptors_for, engine_connections,
+    outbound_connections, raise_descriptor_limit,
 };
 pub use drain::until_stopped;
 pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};

@@ -32,8 +32,6 @@ pub const LISTEN_KEYS: [&str; MAX_DOWNSTREAMS] = [
 ];
 /// The longest name.
 const MAX_NAME_BYTES: usize = 63;
-/// The stages that calls can be.
-const STAGES: [Stage; 4] = [Stage::Hydration, Stage::Preprocessing, Stage::Postprocessing, Stage::Downstream];
 
 /// What a downstream is.
 pub const DOWNSTREAM: Record = Record {
@@ -56,6 +54,10 @@ pub const DOWNSTREAM: Record = Record {
 pub enum DownstreamKind {
     /// The Redis protocol, RESP2 and RESP3.
     Redis,
+    /// HTTP/1.1; of Feast's `POST /get-online-features`, entities and features are counted too.
+    Http,
+    /// gRPC, or anything else over HTTP/2; only its times are read.
+    Grpc,
 }
 
 impl DownstreamKind {
@@ -63,6 +65,36 @@ impl DownstreamKind {
     pub(crate) const fn version(self) -> Option<Version> {
         match self {
             Self::Redis => None,
+            Self::Http => Some(Version::HTTP_11),
+            Self::Grpc => Some(Version::HTTP_2),
+        }
+    }
+}
+
+/// The stage that calls are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CallStage {
+    /// Feature lookup.
+    #[default]
+    Hydration,
+    /// What is done elsewhere before inference, such as tokenising.
+    Preprocessing,
+    /// What is done elsewhere with the model's outputs.
+    Postprocessing,
+    /// Other calls after inference.
+    Downstream,
+}
+
+impl CallStage {
+    /// The stage of a request.
+    #[must_use]
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Hydration => Stage::Hydration,
+            Self::Preprocessing => Stage::Preprocessing,
+            Self::Postprocessing => Stage::Postprocessing,
+            Self::Downstream => Stage::Downstream,
         }
     }
 }
@@ -76,23 +108,19 @@ pub struct Downstream {
     pub name: Option<String>,
     /// The address that the server's client connects to instead.
     pub listen: Bind,
-    /// Where the calls go: `redis://`, `rediss://` (TLS), `unix:/path`.
+    /// Where the calls go: `redis://` or `rediss://` (TLS); `http://`, `https://`, for gRPC `h2c://` too; or `unix:/path`.
     pub to: DownstreamAddress,
     /// What is spoken there.
     pub kind: DownstreamKind,
-    /// The stage that a request's calls are: `hydration`, `preprocessing`, `postprocessing` or `downstream`.
-    #[serde(default = "hydration")]
-    pub stage: Stage,
-    /// How TLS is spoken to `rediss://`.
+    /// The stage that a request's calls are.
+    #[serde(default)]
+    pub stage: CallStage,
+    /// How TLS is spoken to `rediss://` and `https://`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTls>,
     /// How TLS is spoken at `listen`; without it, it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_tls: Option<ServerTls>,
-}
-
-const fn hydration() -> Stage {
-    Stage::Hydration
 }
 
 impl Downstream {
@@ -103,8 +131,11 @@ impl Downstream {
     }
 
     fn fits_kind(&self) -> bool {
+        let Some(scheme) = self.to.scheme() else { return true };
         match self.kind {
-            DownstreamKind::Redis => self.to.scheme().is_none_or(DownstreamScheme::is_redis),
+            DownstreamKind::Redis => scheme.is_redis(),
+            DownstreamKind::Http => matches!(scheme, DownstreamScheme::Http | DownstreamScheme::Https),
+            DownstreamKind::Grpc => !scheme.is_redis(),
         }
     }
 }
@@ -125,21 +156,25 @@ pub fn check_downstreams(downstreams: &[Downstream], checks: &mut Checks) {
         }
         if let Some(twin) = downstreams[..at].iter().position(|other| other.label() == one.label()) {
             let (field, text) = if one.name.is_some() { ("name", one.label()) } else { ("to", one.to.to_string()) };
-            checks.fault(&format!("{key}.{field}"), text, format!("is that of downstreams[{twin}] too: give each a name of its own"));
+            checks.fault(
+                &format!("{key}.{field}"),
+                text,
+                format!("is that of downstreams[{twin}] too: give each a name of its own"),
+            );
         }
         if one.listen.get().port() == 0 {
             checks.fault(&format!("{key}.listen"), one.listen, "needs a port above 0, which the server's client is told");
         }
         if !one.fits_kind() {
-            checks.fault(&format!("{key}.to"), &one.to, "does not fit the kind: redis goes to redis://, rediss:// or unix:");
-        }
-        if !STAGES.contains(&one.stage) {
-            let reason = "is no stage of calls: it must be hydration, preprocessing, postprocessing or downstream";
-            checks.fault(&format!("{key}.stage"), one.stage.name(), reason);
+            checks.fault(&format!("{key}.to"), &one.to, "does not fit the kind: redis goes to redis:// or rediss://, http to http:// or https://, grpc to h2c:// or https://");
         }
         if let Some(tls) = &one.tls {
             if !one.to.scheme().is_some_and(DownstreamScheme::is_tls) {
-                checks.fault(&format!("{key}.tls"), &one.to, "speaks no TLS: give it an address with rediss, or leave this out");
+                checks.fault(
+                    &format!("{key}.tls"),
+                    &one.to,
+                    "speaks no TLS: give it an address with rediss or https, or leave this out",
+                );
             }
             checks.section(&format!("{key}.tls"), |checks| tls.check(checks));
         }
@@ -176,7 +211,6 @@ mod tests {
             (format!("[{sound}, {sound}]"), "downstreams[1].to: redis://store:6379: is that of downstreams[0] too"),
             (sound.replace("redis://store", "http://store"), "downstreams[0].to: http://store:80: does not fit the kind"),
             (sound.replace("\"kind\"", "\"name\": \"a b\", \"kind\""), "downstreams[0].name: a b: is no name"),
-            (sound.replace("\"kind\"", "\"stage\": \"egress\", \"kind\""), "downstreams[0].stage: egress: is no stage of calls"),
             (sound.replace("\"kind\"", "\"tls\": {}, \"kind\""), "downstreams[0].tls: redis://store:6379: speaks no TLS"),
             (sound.replace("6380", "0"), "downstreams[0].listen: 127.0.0.1:0: needs a port above 0"),
             (sound.replace("\"kind\"", "\"listen_tls\": {}, \"kind\""), "downstreams[0].listen_tls: needs certificate and key"),

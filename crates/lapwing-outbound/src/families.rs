@@ -45,7 +45,8 @@ impl DownstreamState {
             connections_open: figures.connections_open,
             connects_failed: figures.connects_failed,
             bytes: [("sent", figures.bytes_sent), ("received", figures.bytes_received)],
-            calls: figures.named().collect(),
+            // what is in no table is there from the beginning, so that there is something to rate
+            calls: figures.named_and(CallName::other()).collect(),
             keys: figures.keys,
             lookups: [("hit", figures.hits), ("miss", figures.misses)],
             durations: figures.durations.scraped(native_schema),
@@ -67,9 +68,12 @@ pub fn encode(all: &[DownstreamFamilies], encoder: &mut dyn Encoder) -> fmt::Res
     family(encoder, &defs::DOWNSTREAM_CALLS, |encoder| {
         each(all, |one, label| {
             one.calls.iter().try_for_each(|(name, calls)| {
-                let results = [("answered", calls.calls - calls.failed - calls.cut), ("failed", calls.failed), ("cut", calls.cut)];
+                let results =
+                    [("answered", calls.calls - calls.failed - calls.cut), ("failed", calls.failed), ("cut", calls.cut)];
                 let occurred = results.into_iter().filter(|(result, n)| *n > 0 || *result == "answered");
-                occurred.into_iter().try_for_each(|(result, n)| count(encoder, vec![label, ("name", name.text()), ("result", result)], n))
+                occurred
+                    .into_iter()
+                    .try_for_each(|(result, n)| count(encoder, vec![label, ("name", name.text()), ("result", result)], n))
             })
         })
     })?;
@@ -78,13 +82,17 @@ pub fn encode(all: &[DownstreamFamilies], encoder: &mut dyn Encoder) -> fmt::Res
     })?;
     family(encoder, &defs::DOWNSTREAM_KEYS, |encoder| each(all, |one, label| count(encoder, vec![label], one.keys)))?;
     family(encoder, &defs::DOWNSTREAM_LOOKUPS, |encoder| {
-        each(all, |one, label| one.lookups.iter().try_for_each(|(result, n)| count(encoder, vec![label, ("result", *result)], *n)))
+        each(all, |one, label| {
+            one.lookups.iter().try_for_each(|(result, n)| count(encoder, vec![label, ("result", *result)], *n))
+        })
     })?;
     family(encoder, &defs::DOWNSTREAM_BYTES, |encoder| {
         each(all, |one, label| one.bytes.iter().try_for_each(|(way, n)| count(encoder, vec![label, ("direction", *way)], *n)))
     })?;
     family(encoder, &defs::DOWNSTREAM_WAITS, |encoder| {
-        each(all, |one, label| one.waits.iter().try_for_each(|(join, wait)| count(encoder, vec![label, ("join", join.name())], wait.count)))
+        each(all, |one, label| {
+            one.waits.iter().try_for_each(|(join, wait)| count(encoder, vec![label, ("join", join.name())], wait.count))
+        })
     })?;
     family(encoder, &defs::DOWNSTREAM_WAIT_SECONDS, |encoder| {
         each(all, |one, label| {
@@ -94,7 +102,9 @@ pub fn encode(all: &[DownstreamFamilies], encoder: &mut dyn Encoder) -> fmt::Res
     family(encoder, &defs::DOWNSTREAM_CONNECTIONS_OPEN, |encoder| {
         each(all, |one, label| gauge(encoder, vec![label], one.connections_open))
     })?;
-    family(encoder, &defs::DOWNSTREAM_CONNECTIONS, |encoder| each(all, |one, label| count(encoder, vec![label], one.connections)))?;
+    family(encoder, &defs::DOWNSTREAM_CONNECTIONS, |encoder| {
+        each(all, |one, label| count(encoder, vec![label], one.connections))
+    })?;
     family(encoder, &defs::DOWNSTREAM_CONNECTS_FAILED, |encoder| {
         each(all, |one, label| count(encoder, vec![label], one.connects_failed))
     })?;

@@ -126,6 +126,11 @@ impl Figures {
         CallName::all().zip(self.calls.iter().copied()).filter(|(_, named)| named.calls > 0)
     }
 
+    /// The same, with `always` whether it occurred or not.
+    pub(crate) fn named_and(&self, always: CallName) -> impl Iterator<Item = (CallName, NamedCalls)> {
+        CallName::all().zip(self.calls.iter().copied()).filter(move |(name, named)| named.calls > 0 || *name == always)
+    }
+
     /// Connections that are no longer read, by reason.
     pub(crate) fn unread(&self) -> impl Iterator<Item = (Unread, u64)> {
         Unread::ALL.into_iter().zip(self.unread)

@@ -25,6 +25,8 @@ mod call;
 mod config;
 mod families;
 mod figures;
+mod http1;
+mod http2;
 mod join;
 mod name;
 mod reader;
@@ -35,7 +37,10 @@ mod state;
 mod unread;
 mod view;
 
-pub use config::{DOWNSTREAM, Downstream, DownstreamKind, LISTEN_KEYS, MAX_DOWNSTREAMS, check_downstreams};
+#[cfg(test)]
+mod tests;
+
+pub use config::{CallStage, DOWNSTREAM, Downstream, DownstreamKind, LISTEN_KEYS, MAX_DOWNSTREAMS, check_downstreams};
 pub use families::{DownstreamFamilies, encode};
 pub use figures::WaitJoin;
 pub use join::WaitJoiner;

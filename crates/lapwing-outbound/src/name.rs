@@ -106,7 +106,8 @@ const HTTP: &str = "CONNECT DELETE GET HEAD OPTIONS PATCH POST PUT TRACE get-onl
 static ROWS: LazyLock<(Vec<NameRow>, usize)> = LazyLock::new(|| {
     let row = |keys, found, waits| move |name| NameRow { name, keys, found, waits };
     let unknown = |waits| row(Keys::None, Found::Unknown, waits);
-    let mut rows: Vec<_> = READS.iter().flat_map(|(keys, found, names)| names.split_whitespace().map(row(*keys, *found, Waits::Never))).collect();
+    let mut rows: Vec<_> =
+        READS.iter().flat_map(|(keys, found, names)| names.split_whitespace().map(row(*keys, *found, Waits::Never))).collect();
     rows.extend(OTHERS.split_whitespace().map(unknown(Waits::Never)));
     rows.extend(WAITING.split_whitespace().map(unknown(Waits::Always)));
     rows.push(row(Keys::Streams, Found::Whole, Waits::IfAsked)("XREAD"));

@@ -13,7 +13,9 @@ use crate::splice::Splice;
 use crate::state::{DownstreamState, Downstreams};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
-use lapwing_net::{AcceptLimits, AcceptObserver, Accepted, BoundListener, Target, Tasks, WarningThrottle, accept, outbound_connections};
+use lapwing_net::{
+    AcceptLimits, AcceptObserver, Accepted, BoundListener, Target, Tasks, WarningThrottle, accept, outbound_connections,
+};
 
 /// How long connecting to a store may take. A client that gives up sooner is noticed when it is over.
 const CONNECT: Duration = Duration::from_secs(10);

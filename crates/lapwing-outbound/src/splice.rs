@@ -141,6 +141,8 @@ impl Splice {
             if let Poll::Ready(ended) = flow {
                 ended?;
                 self.has_sent_all = true;
+                // a client that gave up waits for nothing
+                end_reading(of, all, reader);
             }
         }
         if !self.has_received_all {
@@ -154,6 +156,7 @@ impl Splice {
             if let Poll::Ready(ended) = flow {
                 ended?;
                 self.has_received_all = true;
+                end_reading(of, all, reader);
             }
         }
         if self.has_sent_all && self.has_received_all {
@@ -184,15 +187,16 @@ fn note(
     }
 }
 
+/// Lets the reader note that its connection has ended.
+fn end_reading(of: &Arc<DownstreamState>, all: &Downstreams, reader: &mut Option<Reader>) {
+    if let Some(mut ended) = reader.take() {
+        let mut figures = of.figures.lock();
+        ended.end(Stamp::now(), &mut Recording { figures: &mut figures, of, waits: &all.waits });
+    }
+}
+
 impl Drop for Splice {
     fn drop(&mut self) {
-        let now = Stamp::now();
-        let Self { of, all, reader, .. } = self;
-        note(of, all, reader, |reader, recording| {
-            if let Some(reader) = reader {
-                reader.end(now, recording);
-            }
-            Ok(())
-        });
+        end_reading(&self.of, &self.all, &mut self.reader);
     }
 }

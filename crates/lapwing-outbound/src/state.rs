@@ -69,7 +69,7 @@ impl Downstreams {
                 name: one.label().into(),
                 address: one.to.to_string(),
                 kind: one.kind,
-                stage: one.stage,
+                stage: one.stage.stage(),
                 figures: Mutex::default(),
             })
         };

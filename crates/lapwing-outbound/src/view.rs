@@ -76,9 +76,11 @@ impl Downstreams {
 impl DownstreamState {
     fn view(&self, scratch: &mut HistogramScratch) -> DownstreamView {
         let figures = self.figures.lock();
-        let of = |(name, NamedCalls { calls, failed, cut }): (crate::CallName, _)| (name.text(), CallsView { calls, failed, cut });
+        let of =
+            |(name, NamedCalls { calls, failed, cut }): (crate::CallName, _)| (name.text(), CallsView { calls, failed, cut });
         let sum = |count: fn(&NamedCalls) -> u64| figures.calls.iter().map(count).sum();
-        let Figures { connections_open, connections, connects_failed, bytes_sent, bytes_received, keys, hits, misses, .. } = *figures;
+        let Figures { connections_open, connections, connects_failed, bytes_sent, bytes_received, keys, hits, misses, .. } =
+            *figures;
         let wait = |(join, Lasted { count, ns }): (WaitJoin, _)| (join.name(), WaitsView { count, total_ns: ns });
         let unread = |(why, count): (Unread, u64)| (why.name(), count);
         DownstreamView {
@@ -131,4 +133,12 @@ impl fmt::Display for DownstreamView {
 
 fn micros(ns: u64) -> String {
     format!("{}.{} µs", ns / 1000, ns % 1000 / 100)
+}
+
+#[cfg(test)]
+impl DownstreamView {
+    /// As `/downstreams` shows it.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap()
+    }
 }

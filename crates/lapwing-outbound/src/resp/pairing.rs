@@ -99,7 +99,7 @@ const UNSUBSCRIBE: [&str; 3] = ["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"];
 impl PushKind {
     fn named(text: &[u8]) -> Self {
         let is = |name: &&str| text.eq_ignore_ascii_case(name.as_bytes());
-        let place = SUBSCRIBE.iter().position(|name| is(&name)).or_else(|| UNSUBSCRIBE.iter().position(|name| is(&name)));
+        let place = SUBSCRIBE.iter().position(is).or_else(|| UNSUBSCRIBE.iter().position(is));
         match (place, text) {
             (Some(of), _) => Self::Confirms(of),
             (None, b"message" | b"pmessage" | b"smessage") => Self::Message,
@@ -220,7 +220,8 @@ impl Pairing {
 
     /// Whether replies may be pushes of a subscription in RESP2, where they look like other replies.
     fn is_subscribing(&self) -> bool {
-        let is_of_subscription = |call: &OpenCall| matches!(call.answer, AnswerForm::Confirmations(_) | AnswerForm::AllConfirmations(_));
+        let is_of_subscription =
+            |call: &OpenCall| matches!(call.answer, AnswerForm::Confirmations(_) | AnswerForm::AllConfirmations(_));
         self.subscribed.any() || self.open.front().is_some_and(is_of_subscription)
     }
 
@@ -252,15 +253,14 @@ impl Pairing {
         let mut lookups = std::mem::take(&mut self.lookups);
         let mut took_ns = (!waits).then(|| now.since(began));
         match answer {
-            AnswerForm::Queued => {
-                if !value.is_error() {
-                    // it takes its time in EXEC
-                    took_ns = None;
-                    if self.queued.len() < MAX_QUEUED {
-                        self.queued.push(name.row().found);
-                    }
+            AnswerForm::Queued if !value.is_error() => {
+                // it takes its time in EXEC
+                took_ns = None;
+                if self.queued.len() < MAX_QUEUED {
+                    self.queued.push(name.row().found);
                 }
             }
+            AnswerForm::Queued => {}
             AnswerForm::Transaction | AnswerForm::Discard => {
                 self.queued.clear();
                 if name.text() == "RESET" && !value.is_error() {

@@ -54,8 +54,11 @@ fn read_in(steps: usize, conversation: &[Sent<'_>], in_flight: u64) -> (Shown, R
     (shown, Ok(()), is_waiting)
 }
 
-/// The same, however it is cut: names with hits and misses, and the number of waits.
-fn read(conversation: &[Sent<'_>]) -> (Vec<(&'static str, u64, u64)>, usize, Result<(), Unread>) {
+/// A call's name, hits and misses.
+type Found = (&'static str, u64, u64);
+
+/// The same, however it is cut, with the number of waits.
+fn read(conversation: &[Sent<'_>]) -> (Vec<Found>, usize, Result<(), Unread>) {
     let (shown, read, _) = read_in(usize::MAX, conversation, 1);
     for step in [1, 2, 3, 7] {
         let (again, read_again, _) = read_in(step, conversation, 1);
@@ -123,8 +126,11 @@ fn subscriptions_of_resp2_are_told_from_replies() {
     let confirm = |kind: &str, channel: &str, n: u64| format!("*3\r\n${}\r\n{kind}\r\n$1\r\n{channel}\r\n:{n}\r\n", kind.len());
     let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nhello\r\n";
     let ask = commands(&["GET x", "SUBSCRIBE a b", "PING"]);
-    let answers =
-        format!("$-1\r\n{}{message}{}{message}*2\r\n$4\r\npong\r\n$0\r\n\r\n", confirm("subscribe", "a", 1), confirm("subscribe", "b", 2));
+    let answers = format!(
+        "$-1\r\n{}{message}{}{message}*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+        confirm("subscribe", "a", 1),
+        confirm("subscribe", "b", 2)
+    );
     let leave = commands(&["UNSUBSCRIBE", "GET y"]);
     let left = format!("{message}{}{}$1\r\nz\r\n", confirm("unsubscribe", "a", 1), confirm("unsubscribe", "b", 0));
     let (calls, waits, read) = read(&[Client(&ask), Server(answers.as_bytes()), Client(&leave), Server(left.as_bytes())]);
@@ -141,7 +147,8 @@ fn pushes_of_resp3_answer_only_subscriptions() {
     let hello = command("HELLO 3");
     let told = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n";
     let ask = commands(&["SUBSCRIBE a", "HGETALL h", "ZSCORE z m", "SMEMBERS s"]);
-    let answers = b">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n\
+    let answers =
+        b">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n%1\r\n$1\r\nf\r\n$1\r\nv\r\n\
         >3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nm\r\n_\r\n~0\r\n";
     let (calls, _, read) = read(&[Client(&hello), Server(told), Client(&ask), Server(answers)]);
     let expected = [("HELLO", 0, 0), ("SUBSCRIBE", 0, 0), ("HGETALL", 1, 0), ("ZSCORE", 0, 1), ("SMEMBERS", 0, 1)];
@@ -151,9 +158,23 @@ fn pushes_of_resp3_answer_only_subscriptions() {
 #[test]
 fn every_form_of_resp3_is_one_value() {
     let values = [
-        "+OK\r\n", "-ERR x\r\n", ":1\r\n", ",1.5\r\n", "#t\r\n", "(3492890328409238509324850943850943825024385\r\n", "_\r\n",
-        "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n", "$?\r\n;4\r\nabcd\r\n;1\r\n\n\r\n;0\r\n", "*?\r\n:1\r\n*0\r\n.\r\n", "%?\r\n+a\r\n:1\r\n.\r\n",
-        "|1\r\n+ttl\r\n:3\r\n$1\r\nx\r\n", "*2\r\n|1\r\n+a\r\n*1\r\n:1\r\n:1\r\n:2\r\n", "~?\r\n.\r\n", "*-1\r\n", "$-1\r\n",
+        "+OK\r\n",
+        "-ERR x\r\n",
+        ":1\r\n",
+        ",1.5\r\n",
+        "#t\r\n",
+        "(3492890328409238509324850943850943825024385\r\n",
+        "_\r\n",
+        "=7\r\ntxt:abc\r\n",
+        "!5\r\nERR x\r\n",
+        "$?\r\n;4\r\nabcd\r\n;1\r\n\n\r\n;0\r\n",
+        "*?\r\n:1\r\n*0\r\n.\r\n",
+        "%?\r\n+a\r\n:1\r\n.\r\n",
+        "|1\r\n+ttl\r\n:3\r\n$1\r\nx\r\n",
+        "*2\r\n|1\r\n+a\r\n*1\r\n:1\r\n:1\r\n:2\r\n",
+        "~?\r\n.\r\n",
+        "*-1\r\n",
+        "$-1\r\n",
     ];
     for value in values {
         let answers = format!("{value}$1\r\nx\r\n");
@@ -253,7 +274,8 @@ fn hostile_bytes_cost_little_time() {
 fn any_reply() -> impl Strategy<Value = Vec<u8>> {
     let text = || prop::collection::vec(any::<u8>(), 0..40);
     let bulk = |kind: u8| move |text: Vec<u8>| [&[kind][..], format!("{}\r\n", text.len()).as_bytes(), &text, b"\r\n"].concat();
-    let line = (prop::sample::select(b"+-:,#(".to_vec()), "[ -~]{0,40}").prop_map(|(kind, text)| [&[kind][..], text.as_bytes(), b"\r\n"].concat());
+    let line = (prop::sample::select(b"+-:,#(".to_vec()), "[ -~]{0,40}")
+        .prop_map(|(kind, text)| [&[kind][..], text.as_bytes(), b"\r\n"].concat());
     let leaf = prop_oneof![
         line,
         text().prop_map(bulk(b'$')),
@@ -266,8 +288,12 @@ fn any_reply() -> impl Strategy<Value = Vec<u8>> {
         let many = prop::collection::vec(inner.clone(), 0..6);
         let pairs = prop::collection::vec((inner.clone(), inner.clone()), 0..4);
         prop_oneof![
-            (prop::sample::select(b"*~".to_vec()), many.clone())
-                .prop_map(|(kind, of)| [&[kind][..], format!("{}\r\n", of.len()).as_bytes(), &of.concat()].concat()),
+            (prop::sample::select(b"*~".to_vec()), many.clone()).prop_map(|(kind, of)| [
+                &[kind][..],
+                format!("{}\r\n", of.len()).as_bytes(),
+                &of.concat()
+            ]
+            .concat()),
             many.prop_map(|of| [b"*?\r\n", &of.concat()[..], b".\r\n"].concat()),
             pairs.prop_map(|of| {
                 let content: Vec<u8> = of.iter().flat_map(|(a, b)| [&a[..], b].concat()).collect();

@@ -51,7 +51,7 @@ impl WaitJoiner {
     pub async fn settle(&self) {
         let began = self.all.progress.number();
         for _ in 0..SETTLE_TRIES {
-            if began % 2 == 0 || self.all.progress.number() != began {
+            if began.is_multiple_of(2) || self.all.progress.number() != began {
                 return;
             }
             sleep(SETTLE).await;
@@ -139,3 +139,6 @@ fn observe(ledger: &mut Ledger, mut pieces: SmallVec<[(Stage, u64, u64); 8]>) {
     let span = |(stage, start_ns, end_ns)| Span { stage, event: ObservedEvent::OutboundCall, start_ns, end_ns };
     ledger.spans.extend(pieces.into_iter().take(MAX_PIECES).map(span));
 }
+
+#[cfg(test)]
+mod tests;
