@@ -40,14 +40,14 @@ struct Flow {
 }
 
 impl Flow {
-    /// Moves what can be moved; calls `seen` with what was read, when that was, and after it was written. Ready when the end was
-    /// handed on.
+    /// Moves what can be moved; calls `seen` with what was read, once it is on its way: when its first byte came, and just before it was
+    /// handed on. Ready when the end was handed on.
     fn poll(
         &mut self,
         (from, to): (&mut Socket, &mut Socket),
         scratch: &mut [u8],
         cx: &mut Context<'_>,
-        mut seen: impl FnMut(&[u8], Stamp),
+        mut seen: impl FnMut(&[u8], Stamp, Stamp),
     ) -> Poll<io::Result<()>> {
         loop {
             while self.at < self.rest.len() {
@@ -72,7 +72,9 @@ impl Flow {
                 self.has_ended = true;
                 continue;
             }
-            let came = from.came().map_or_else(Stamp::now, |(first, _)| first);
+            // not after it was: this thread may have to wait for a processor then, while the peer goes on
+            let handed_on = Stamp::now();
+            let came = from.came().map_or(handed_on, |(first, _)| first);
             let written = match Pin::new(&mut *to).poll_write(cx, read) {
                 Poll::Ready(written) => written?,
                 Poll::Pending => 0,
@@ -82,7 +84,7 @@ impl Flow {
             if self.needs_flush && self.rest.is_empty() {
                 self.needs_flush = Pin::new(&mut *to).poll_flush(cx)?.is_pending();
             }
-            seen(read, came);
+            seen(read, came, handed_on);
         }
     }
 }
@@ -131,7 +133,7 @@ impl Splice {
     fn poll_both(&mut self, scratch: &mut [u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { client, store, of, all, reader, .. } = self;
         if !self.has_sent_all {
-            let flow = self.sent.poll((client, store), scratch, cx, |bytes, came| {
+            let flow = self.sent.poll((client, store), scratch, cx, |bytes, came, _| {
                 let in_flight = all.in_flight();
                 note(of, all, reader, |reader, recording| {
                     recording.figures.bytes_sent += bytes.len() as u64;
@@ -146,11 +148,10 @@ impl Splice {
             }
         }
         if !self.has_received_all {
-            let flow = self.received.poll((store, client), scratch, cx, |bytes, _| {
-                let written = Stamp::now();
+            let flow = self.received.poll((store, client), scratch, cx, |bytes, _, handed_on| {
                 note(of, all, reader, |reader, recording| {
                     recording.figures.bytes_received += bytes.len() as u64;
-                    reader.as_mut().map_or(Ok(()), |reader| reader.server(bytes, written, recording))
+                    reader.as_mut().map_or(Ok(()), |reader| reader.server(bytes, handed_on, recording))
                 });
             });
             if let Poll::Ready(ended) = flow {
