@@ -26,6 +26,7 @@ from ports import free_port
 from process import wait_for, wait_listening
 
 pytestmark = [pytest.mark.beside, pytest.mark.timeout(180)]
+ROOT = HERE.parents[1]
 CLOCK_S = 250e-6
 """By how much a client's clock may say more than Lapwing's, beside 1 %: two wake-ups, and a few system calls."""
 
@@ -234,6 +235,16 @@ def test_hostile_bytes_pass_and_end_the_reading_only(through, store):
     assert figures(through)["unread"]["malformed"] >= 1
 
 
+def test_the_doctor_says_which_store_takes_no_connection(binary, store, tmp_path):
+    config, gone = tmp_path / "lapwing.yaml", free_port()
+    downstreams = [{"listen": f"127.0.0.1:{free_port()}", "to": f"redis://127.0.0.1:{port}", "kind": "redis"} for port in (store.port, gone)]
+    config.write_text(json.dumps({"upstream": "http://127.0.0.1:9", "downstreams": downstreams}))
+    asked = subprocess.run([binary, "doctor", "--json", "--config", str(config)], capture_output=True, timeout=60)
+    verdicts = {check["name"]: check for check in json.loads(asked.stdout)["checks"]}
+    assert (verdicts["downstreams[0]"]["verdict"], verdicts["downstreams[1]"]["verdict"]) == ("ok", "wrong")
+    assert f"127.0.0.1:{gone}" in verdicts["downstreams[1]"]["found"] and "refused" in verdicts["downstreams[1]"]["found"]
+
+
 # --- whose time it was
 
 @pytest.fixture
@@ -260,9 +271,10 @@ class FeatureServer(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         entities = asked["entities"]["driver_id"]
-        present = ["PRESENT" if one <= 1001 else "NOT_FOUND" for one in entities]
+        values = [0.5 if one <= 1001 else None for one in entities]
+        present = ["NOT_FOUND" if value is None else "PRESENT" for value in values]
         time.sleep(0.03)
-        results = [{"values": entities, "statuses": ["PRESENT"] * len(entities)}] + [{"values": [], "statuses": present}] * 2
+        results = [{"values": entities, "statuses": ["PRESENT"] * len(entities)}] + [{"values": values, "statuses": present}] * 2
         body = json.dumps({"metadata": {"feature_names": ["driver_id", "trips", "rate"]}, "results": results}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
@@ -324,6 +336,39 @@ def test_calls_of_several_requests_are_told_apart_only_by_their_trace(app):
     assert 'lapwing_downstream_waits_total{downstream="feast",join="trace"} 16' in metrics
     assert 'lapwing_downstream_lookups_total{downstream="feast",result="miss"} 24' in metrics
     assert 'lapwing_stage_source_total{' in metrics and 'stage="hydration",source="observed"' in metrics
+
+
+@pytest.mark.long
+def test_feast_itself_says_what_it_finds_and_reads_it_through_lapwing_too(start_lapwing, processes, store, tmp_path):
+    python = ROOT / ".venv-feast/bin/python"
+    if not python.exists():
+        pytest.skip("no .venv-feast: tests/run --long installs it")
+    redis_port, http_port, feast_port, port = (free_port() for _ in range(4))
+    lapwing = start(start_lapwing, tmp_path, [
+        {"name": "redis", "listen": f"127.0.0.1:{redis_port}", "to": f"redis://127.0.0.1:{store.port}", "kind": "redis"},
+        {"name": "feast", "listen": f"127.0.0.1:{http_port}", "to": f"http://127.0.0.1:{feast_port}", "kind": "http"},
+    ], upstream=f"http://127.0.0.1:{port}")
+    processes("feast", [str(python), str(HERE / "servers/feast_store.py"), str(tmp_path), str(feast_port), str(redis_port)], env=dict(os.environ, FEAST_USAGE="False"))
+    processes("app", ["python3", str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
+    wait_listening(feast_port, 120)
+    wait_listening(port, 60)
+    read_before = figures(lapwing, 0)["by_name"]
+    asked = dict(predict(lapwing, f"entities={entities}", "/v1/models/fraud-http:predict") for entities in (1, 2, 10))
+    beyond = []
+    for trace, exchange in lapwing.exchanges_of(asked).items():
+        own_ns, (ns, source) = asked[trace]["hydration_s"] * 1e9, hydration(exchange)
+        assert source == "observed" and 0 < ns <= own_ns, (ns, own_ns)
+        beyond.append(own_ns - ns)
+    # requests, which the app calls it with, makes a connection for each call
+    assert min(beyond) <= 20e6, beyond
+    shown = figures(lapwing, 1)
+    assert shown["by_name"] == {"get-online-features": {"calls": 3, "failed": 0, "cut": 0}}
+    assert (shown["keys"], shown["hits"], shown["misses"]) == (13, 2 + 4 + 4, 16)
+    assert shown["waits"]["trace"]["count"] == 3
+    # one HMGET for each entity
+    redis_shown = figures(lapwing, 0)
+    read = redis_shown["by_name"]["HMGET"]["calls"] - read_before.get("HMGET", {"calls": 0})["calls"]
+    assert (read, redis_shown["unread"]) == (13, {})
 
 
 def test_grpc_calls_are_timed_by_their_streams(start_lapwing, tmp_path):

@@ -1,7 +1,8 @@
 //! Feast's `POST /get-online-features`: how many entities are asked about, and how many of their features are there.
 //!
-//! A request names entities as lists under the names of their join keys; the answer has a list of statuses for each feature, and for each
-//! join key one too, whose statuses are no features. Both are read as they pass, and nothing of them is kept but counts.
+//! A request names entities as lists under the names of their join keys; the answer has a list of values and one of statuses for each
+//! feature, and for each join key too. What is not there is null, whatever its status: with Redis behind it, Feast 0.67 says `PRESENT` of
+//! entities that it does not know. Both are read as they pass, and nothing of them is kept but counts.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,17 +16,27 @@ const PATH: &str = "/get-online-features";
 const PRESENT: &[u8] = b"PRESENT";
 
 static ASKED: LazyLock<Arc<JsonPaths<()>>> = LazyLock::new(|| Arc::new(JsonPaths::new([("entities.*", ())])));
-static ANSWERED: LazyLock<Arc<JsonPaths<()>>> = LazyLock::new(|| Arc::new(JsonPaths::new([("results[].statuses[]", ())])));
+static ANSWERED: LazyLock<Arc<JsonPaths<Cell>>> =
+    LazyLock::new(|| Arc::new(JsonPaths::new([("results[].values[]", Cell::Value), ("results[].statuses[]", Cell::Status)])));
+
+/// What an answer says of one feature of one entity.
+#[derive(Clone, Copy, Debug)]
+enum Cell {
+    Value,
+    Status,
+}
 
 /// One call.
 #[derive(Debug)]
 pub(crate) struct FeastCall {
     asked: JsonReader<()>,
-    answered: JsonReader<()>,
+    answered: JsonReader<Cell>,
     join_keys: u64,
     /// The longest list of entities.
     entities: u64,
-    present: u64,
+    values: u64,
+    nulls: u64,
+    /// Statuses that say that a value is not there, or too old.
     absent: u64,
 }
 
@@ -35,7 +46,7 @@ impl FeastCall {
         let path = path.split('?').next().unwrap_or(path);
         (method == "POST" && path.ends_with(PATH)).then(|| {
             let (asked, answered) = (JsonReader::new(ASKED.clone()), JsonReader::new(ANSWERED.clone()));
-            Box::new(Self { asked, answered, join_keys: 0, entities: 0, present: 0, absent: 0 })
+            Box::new(Self { asked, answered, join_keys: 0, entities: 0, values: 0, nulls: 0, absent: 0 })
         })
     }
 
@@ -52,11 +63,14 @@ impl FeastCall {
     }
 
     pub(crate) fn response(&mut self, bytes: &[u8]) {
-        let (present, absent) = (&mut self.present, &mut self.absent);
-        self.answered.feed(bytes, &mut |(), value| {
-            if let JsonValue::Text { head, .. } = value {
-                *if head == PRESENT { &mut *present } else { &mut *absent } += 1;
+        let (values, nulls, absent) = (&mut self.values, &mut self.nulls, &mut self.absent);
+        self.answered.feed(bytes, &mut |cell, value| match (cell, value) {
+            (Cell::Value, value) => {
+                *values += 1;
+                *nulls += u64::from(value == JsonValue::Null);
             }
+            (Cell::Status, JsonValue::Text { head, .. }) => *absent += u64::from(head != PRESENT),
+            (Cell::Status, _) => {}
         });
     }
 
@@ -66,8 +80,10 @@ impl FeastCall {
     }
 
     /// The features that are there, and those that are not.
-    pub(crate) const fn lookups(&self) -> CallLookups {
+    pub(crate) fn lookups(&self) -> CallLookups {
         let of_join_keys = self.join_keys.saturating_mul(self.entities);
-        CallLookups { hits: self.present.saturating_sub(of_join_keys), misses: self.absent }
+        // both are of the same cells
+        let misses = self.nulls.max(self.absent);
+        CallLookups { hits: self.values.saturating_sub(of_join_keys).saturating_sub(misses), misses }
     }
 }

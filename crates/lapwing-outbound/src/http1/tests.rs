@@ -102,7 +102,7 @@ fn feast_says_how_many_entities_and_what_was_there() {
     let asked = format!("POST /get-online-features HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let answer = r#"{"metadata":{"feature_names":["driver_id","trips","rate"]},"results":[
         {"values":[1001,1002,9999],"statuses":["PRESENT","PRESENT","PRESENT"],"event_timestamps":["1970-01-01T00:00:00Z"]},
-        {"values":[5,7,null],"statuses":["PRESENT","PRESENT","NOT_FOUND"]},{"values":[0.5,null,null],"statuses":["PRESENT","NULL_VALUE","NOT_FOUND"]}]}"#;
+        {"values":[5,[7, null],null],"statuses":["PRESENT","PRESENT","PRESENT"]},{"values":[0.5,null,null],"statuses":["PRESENT","NULL_VALUE","NOT_FOUND"]}]}"#;
     let answered = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
     for step in [1, 3, 17, usize::MAX] {
         let (shown, ..) = read_in(step, asked.as_bytes(), answered.as_bytes());
