@@ -132,7 +132,7 @@ impl Control {
             dispatching,
             downstreams,
         } = self;
-        let loaded = whole.load();
+        let (loaded, stop) = (whole.load(), phases.profiling.clone());
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
         let (queue_capacity, statistics) = (queue.capacity(), upstreams.statistics());
@@ -142,16 +142,14 @@ impl Control {
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
-        let stop = phases.profiling.clone();
         let receivers = receivers((listeners.otlp_grpc, listeners.otlp_http), (&ours, rules), &counters, sender, &stop);
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
         let levers = lever_feeds(&whole, (&upstreams, &labels), levers, dispatching);
-        let joining = whole.map(|loaded| loaded.config.attribution.clone());
-        let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
+        let join = whole.map(|loaded| loaded.config.attribution.clone());
+        let aggregation = Aggregation::new(join, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
         let aggregation = aggregation.logging(access_log).diagnosing(feed).learning_contexts(contexts).moving(levers.clone());
-        let aggregation = aggregation.joining(downstreams.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
@@ -180,14 +178,11 @@ impl Control {
         // cancelled when everything is merged
         let merged = CancellationToken::new();
         let merging = merged.clone().drop_guard();
-        let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().collect();
+        let outbound = outbound(downstreams.clone(), listeners.outbound, &stop)?;
+        let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().chain(outbound).collect();
         let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
-        let aggregation = aggregation.sampling(telemetry.sampler);
-        if let Some(all) = downstreams {
-            let stop = stop.clone();
-            threads.push(spawn("lapwing-outbound", async move || lapwing_outbound::serve(listeners.outbound, all, stop).await)?);
-        }
+        let aggregation = aggregation.sampling(telemetry.sampler).joining(downstreams);
         threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);
         let aggregating = async move || {
             aggregation.run(spans, phases.profiling).await;
@@ -196,6 +191,16 @@ impl Control {
         threads.push(spawn_control(aggregating, async move || drop(polling.await))?);
         Ok(threads)
     }
+}
+
+/// Starts the thread that passes the model server's own calls on; `None` if it makes none through Lapwing.
+fn outbound(
+    downstreams: Option<Downstreams>,
+    listeners: Vec<OutboundListener>,
+    stop: &CancellationToken,
+) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
+    let (Some(all), stop) = (downstreams, stop.clone()) else { return Ok(None) };
+    spawn("lapwing-outbound", async move || lapwing_outbound::serve(listeners, all, stop).await).map(Some)
 }
 
 /// What takes spans and sends them as `spans`, until `stop`.

@@ -91,11 +91,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
     let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
-    let phases = Phases::default();
-    let levers = Levers::default();
+    let (phases, levers) = (Phases::default(), Levers::default());
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
-    let downstreams = Downstreams::of(&config.downstreams, &counters);
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -139,7 +137,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         phases: phases.clone(),
         levers: levers.clone(),
         dispatching: dispatching.clone(),
-        downstreams,
+        downstreams: Downstreams::of(&config.downstreams, &counters),
     };
     let control = control.spawn()?;
 
