@@ -203,7 +203,7 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
         let mut l = ledger(total_ns, window);
         // the proxy never observes the window as a whole
         let spans = spans.into_iter().filter(|(stage, ..)| *stage != Stage::Upstream);
-        let outbound = |at: usize| if at % 3 == 0 { ObservedEvent::OutboundCall } else { ObservedEvent::Request };
+        let outbound = |at: usize| if at.is_multiple_of(3) { ObservedEvent::OutboundCall } else { ObservedEvent::Request };
         l.spans.extend(spans.enumerate().map(|(at, (stage, a, b))| Span { event: outbound(at), ..observed(stage, a, b) }));
         l.reports.extend(reports.into_iter().map(|(stage, ns, trailing)| report(stage, ns, trailing)));
         l
