@@ -14,6 +14,8 @@ DURATION = Histogram("lapwing_request_duration_seconds")
 STAGE = Histogram("lapwing_stage_duration_seconds")
 PER_UNIT = Histogram("lapwing_stage_seconds_per_unit")
 CLASSES = Histogram("lapwing_class_duration_seconds")
+CALL = Histogram("lapwing_downstream_call_duration_seconds", POD)
+HIT = 'result="hit"'
 ANSWERED = 'result="answered"'
 FORWARD = 'stage="forward"'
 ERROR = 'outcome!~"ok|cancelled"'
@@ -107,7 +109,15 @@ def stages():
         lines("Inferred means", "Where the server reports nothing: how long do queue and forward take, as inferred from work and requests in flight? The bounds are those of their 95 % intervals.", Query(f"{gauge('lapwing_inferred_stage_seconds', 'model, stage, estimate')} / on (model) group_left () {gauge('lapwing_inferred_requests', 'model')}", "{{model}} {{stage}} {{estimate}}"), unit="s"),
         lines("Polled means", "How long do stages take by the server's own statistics? A mean of many requests, beside the stages of single ones.", Query(f"{counter('lapwing_polled_stage_seconds_total', 'model, stage, phase', scope=MODEL)} / {counter('lapwing_polled_requests_total', 'model, stage, phase', scope=MODEL)}", "{{model}} {{stage}} {{phase}}"), unit="s"),
     ]
-    rows = [("Where the time goes", over_time), ("Percentiles", percentiles), ("Distribution", spread), ("Who says so", trust)]
+    calls = [
+        lines("Calls of the server", "What does the server itself call through Lapwing?", Query(counter("lapwing_downstream_calls_total", "downstream, name", scope=POD), "{{downstream}} {{name}}"), unit="reqps"),
+        lines("Calls that fail", "Which calls get an error, or lose their connection? Which connections are refused?", Query(counter("lapwing_downstream_calls_total", "downstream, result", 'result!="answered"', POD), "{{downstream}} {{result}}"), Query(counter("lapwing_downstream_connects_failed_total", "downstream", scope=POD), "{{downstream}} cannot be reached"), unit="reqps"),
+        lines("What a call takes, p99", "How slow is a store?", Query(CALL.quantile(0.99, "downstream"), "{{downstream}}"), unit="s", logarithmic=True),
+        lines("Found", "What share of what is looked up is there?", Query(f"{counter('lapwing_downstream_lookups_total', 'downstream', HIT, POD)} / {counter('lapwing_downstream_lookups_total', 'downstream', scope=POD)}", "{{downstream}}"), unit="percentunit"),
+        lines("Waiting for stores, by request", "How much of the time is a known request's? trace and alone are; among is not, because several were in flight.", Query(counter("lapwing_downstream_wait_seconds_total", "downstream, join", scope=POD), "{{downstream}} {{join}}"), unit="s", stacked="normal"),
+        lines("Bytes and keys", "How much is asked and got?", Query(counter("lapwing_downstream_bytes_total", "downstream, direction", scope=POD), "{{downstream}} {{direction}} bytes"), Query(counter("lapwing_downstream_keys_total", "downstream", scope=POD), "{{downstream}} keys"), logarithmic=True),
+    ]
+    rows = [("Where the time goes", over_time), ("Percentiles", percentiles), ("Distribution", spread), ("Who says so", trust), ("Downstreams", calls)]
     return Dashboard("stages", "Stages", "Where the time of requests goes, stage by stage, and who says so.", [*BASE, stage], rows)
 
 

@@ -32,6 +32,7 @@ use lapwing_dispatch::{DispatchLearning, Dispatching};
 use lapwing_ledger::{Ledger, Stamp, clock};
 use lapwing_metrics::{Counters, Labels, Registry, Shown};
 use lapwing_net::{BoundListener, ClientIdentity};
+use lapwing_outbound::{Downstreams, OutboundListener};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{Levers, TraceSampling};
@@ -60,6 +61,8 @@ pub(crate) struct Listeners {
     pub(crate) admin: BoundListener,
     pub(crate) otlp_grpc: Option<BoundListener>,
     pub(crate) otlp_http: Option<BoundListener>,
+    /// Of `downstreams`, in their order.
+    pub(crate) outbound: Vec<OutboundListener>,
     /// The certificates that are shown here and to upstreams.
     pub(crate) certificates: ConfigHandle<Vec<CertificateValidity>>,
 }
@@ -98,6 +101,8 @@ pub(crate) struct Control {
     pub(crate) levers: Levers,
     /// Where requests wait.
     pub(crate) dispatching: Dispatching,
+    /// What the model server calls through Lapwing, if it does.
+    pub(crate) downstreams: Option<Downstreams>,
 }
 
 impl Control {
@@ -125,8 +130,9 @@ impl Control {
             collector,
             levers,
             dispatching,
+            downstreams,
         } = self;
-        let loaded = whole.load();
+        let (loaded, stop) = (whole.load(), phases.profiling.clone());
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
         let (queue_capacity, statistics) = (queue.capacity(), upstreams.statistics());
@@ -136,13 +142,12 @@ impl Control {
         let registry = Arc::new(Mutex::new(Registry::new(config.metrics.clone(), labels.clone(), counters.clone())));
         let (sender, spans) = mpsc::channel(config.attribution.otlp_queue);
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
-        let stop = phases.profiling.clone();
         let receivers = receivers((listeners.otlp_grpc, listeners.otlp_http), (&ours, rules), &counters, sender, &stop);
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
         let levers = lever_feeds(&whole, (&upstreams, &labels), levers, dispatching);
-        let joining = whole.map(|loaded| loaded.config.attribution.clone());
-        let aggregation = Aggregation::new(joining, assessor, queue, registry.clone(), counters.clone(), statistics);
+        let join = whole.map(|loaded| loaded.config.attribution.clone());
+        let aggregation = Aggregation::new(join, assessor, queue, registry.clone(), counters.clone(), statistics);
         let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
         let aggregation = aggregation.logging(access_log).diagnosing(feed).learning_contexts(contexts).moving(levers.clone());
         let surfaces = Surfaces {
@@ -151,6 +156,7 @@ impl Control {
             split: levers.split,
             trials: levers.trials,
             dispatch: levers.dispatch,
+            downstreams: downstreams.clone(),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
@@ -172,10 +178,11 @@ impl Control {
         // cancelled when everything is merged
         let merged = CancellationToken::new();
         let merging = merged.clone().drop_guard();
-        let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().collect();
+        let outbound = outbound(downstreams.clone(), listeners.outbound, &stop)?;
+        let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().chain(outbound).collect();
         let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
-        let aggregation = aggregation.sampling(telemetry.sampler);
+        let aggregation = aggregation.sampling(telemetry.sampler).joining(downstreams);
         threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);
         let aggregating = async move || {
             aggregation.run(spans, phases.profiling).await;
@@ -184,6 +191,16 @@ impl Control {
         threads.push(spawn_control(aggregating, async move || drop(polling.await))?);
         Ok(threads)
     }
+}
+
+/// Starts the thread that passes the model server's own calls on; `None` if it makes none through Lapwing.
+fn outbound(
+    downstreams: Option<Downstreams>,
+    listeners: Vec<OutboundListener>,
+    stop: &CancellationToken,
+) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
+    let (Some(all), stop) = (downstreams, stop.clone()) else { return Ok(None) };
+    spawn("lapwing-outbound", async move || lapwing_outbound::serve(listeners, all, stop).await).map(Some)
 }
 
 /// What takes spans and sends them as `spans`, until `stop`.

@@ -19,6 +19,8 @@ pub(crate) struct Identities {
     pub(crate) otlp: Option<Arc<ServerIdentity>>,
     pub(crate) upstreams: UpstreamIdentities,
     pub(crate) collector: Arc<ClientIdentity>,
+    /// Of each of `downstreams`: whom it has to prove itself to, and what its listener shows.
+    pub(crate) downstreams: Vec<(Arc<ClientIdentity>, Option<Arc<ServerIdentity>>)>,
     /// When their certificates are valid.
     certificates: Arc<ConfigCell<Vec<CertificateValidity>>>,
     counters: Arc<Counters>,
@@ -60,12 +62,18 @@ impl Identities {
             Some((name.clone(), reader.client(&own_section(name), tls)))
         });
         let upstreams = UpstreamIdentities { own: Arc::new(own.collect()), shared };
+        let downstreams = config.downstreams.iter().enumerate().map(|(at, one)| {
+            let client = one.tls.as_ref().map(|tls| reader.client(&format!("downstreams[{at}].tls"), tls));
+            let server = one.listen_tls.as_ref().and_then(|tls| reader.server(&format!("downstreams[{at}].listen_tls"), tls));
+            (client.unwrap_or_default(), server)
+        });
+        let downstreams = downstreams.collect();
         let IdentityReader { faults, read } = reader;
         if !faults.is_empty() {
             return Err(faults);
         }
         let certificates = Arc::new(ConfigCell::new(Vec::new()));
-        let this = Self { listen, admin, otlp, upstreams, collector, certificates, counters };
+        let this = Self { listen, admin, otlp, upstreams, collector, downstreams, certificates, counters };
         this.show_expiries();
         let watch = |(identity, files): (Identity, FileWatch)| IdentityWatch { identity, files, all: this.clone() };
         let watches = read.into_iter().filter(|(_, files)| !files.is_empty()).map(watch).collect();
@@ -92,6 +100,10 @@ impl Identities {
         // their expiry is in `/metrics` by upstream, with their state
         for (name, identity) in &*self.upstreams.own {
             add(own_section(name), identity.validity());
+        }
+        for (at, (client, server)) in self.downstreams.iter().enumerate() {
+            add(format!("downstreams[{at}].tls"), client.validity());
+            add(format!("downstreams[{at}].listen_tls"), server.as_ref().map(|server| server.validity()));
         }
         self.certificates.replace(certificates);
     }

@@ -18,6 +18,7 @@ mod hosted;
 mod identities;
 mod in_force;
 mod log;
+mod outbound;
 mod receivers;
 mod reload;
 mod replay;

@@ -13,6 +13,7 @@ use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
 use super::identities::{Identities, IdentityWatch};
 use super::in_force::InForce;
+use super::outbound;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
 use super::telemetry;
@@ -25,6 +26,7 @@ use lapwing_dispatch::MAX_UPSTREAMS;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks};
+use lapwing_outbound::Downstreams;
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, Levers};
@@ -90,8 +92,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
     let contexts = Arc::<LearntContexts>::default();
     let queue = Arc::new(ArrayQueue::new(QUEUE));
-    let phases = Phases::default();
-    let levers = Levers::default();
+    let (phases, levers) = (Phases::default(), Levers::default());
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
     let tokenizers = Tokenizers::load(&config.protocol)?;
@@ -137,6 +138,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         phases: phases.clone(),
         levers: levers.clone(),
         dispatching: dispatching.clone(),
+        downstreams: Downstreams::of(&config.downstreams, &counters),
     };
     let control = control.spawn()?;
 
@@ -176,6 +178,7 @@ fn listeners(
         admin: over_tls(admin, &identities.admin, Speaks::Http1),
         otlp_grpc: grpc.map(|listener| over_tls(listener, &identities.otlp, Speaks::Both)),
         otlp_http: http.map(|listener| over_tls(listener, &identities.otlp, Speaks::Both)),
+        outbound: outbound::listeners(config, identities, counters)?,
         certificates: identities.certificates(),
     };
     Ok((listen, clients, of_control))
@@ -278,7 +281,7 @@ pub(crate) fn upstreams(config: &Config) -> String {
     config.upstreams.iter().map(|(name, one)| format!("{name}={}", one.url)).collect::<Vec<_>>().join(" ")
 }
 
-fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
+pub(crate) fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
     lapwing_net::bind(to.get(), BACKLOG, Sharing::Alone).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 

@@ -8,8 +8,9 @@ use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
 use lapwing_dispatch::{DispatchMode, HedgeMode};
+use lapwing_outbound::LISTEN_KEYS;
 use lapwing_proxy::TraceSampling;
-use lapwing_settings::{Bind, Checks, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
+use lapwing_settings::{Bind, Checks, DownstreamAddress, HttpScheme, Poll, Secret, ShadowTarget, Switch, Upstream};
 use lapwing_shadow::CopyOrder;
 use lapwing_shadow::switchback::TrialLever;
 
@@ -90,6 +91,7 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     if config.admin_token.is_on() && config.admin_token_file.is_on() {
         checks.fault("admin_token_file", &config.admin_token_file, "admin_token has the token already: give one of them");
     }
+    downstreams(config, checks, &binds);
     shadow_targets(config, checks, &binds);
     headers(config, checks);
 }
@@ -134,6 +136,19 @@ fn upstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)
                 binds.iter().find(|(own, bind)| *own != "engine.listen" && checks.is_sound(own) && reaches(authority, *bind))
         {
             checks.fault(&key, upstream, format!("is Lapwing itself: {own} listens there"));
+        }
+    }
+}
+
+/// What the model server calls through Lapwing.
+fn downstreams(config: &Config, checks: &mut Checks, binds: &[(&'static str, Bind)]) {
+    for (at, one) in config.downstreams.iter().enumerate() {
+        // the engine serves models, which are a service like any other
+        if let DownstreamAddress::Tcp { authority, .. } = &one.to
+            && let Some((own, _)) =
+                binds.iter().find(|(own, bind)| *own != "engine.listen" && checks.is_sound(own) && reaches(authority, *bind))
+        {
+            checks.fault(&format!("downstreams[{at}].to"), &one.to, format!("is Lapwing itself: {own} listens there"));
         }
     }
 }
@@ -269,6 +284,7 @@ fn binds(config: &Config) -> Vec<(&'static str, Bind)> {
     binds.extend(config.otlp_grpc.on().map(|bind| ("otlp_grpc", *bind)));
     binds.extend(config.otlp_http.on().map(|bind| ("otlp_http", *bind)));
     binds.extend(config.engine.address().map(|bind| ("engine.listen", bind)));
+    binds.extend(LISTEN_KEYS.into_iter().zip(&config.downstreams).map(|(key, one)| (key, one.listen)));
     binds
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::serving;
 use lapwing_dispatch::{NamedUpstream, PlacementPolicy, UpstreamRoute};
+use lapwing_outbound::Downstream;
 use lapwing_settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, HttpScheme, Period, Secret, Section, Switch, Tls,
     TraceContexts, TraceSampler, Upstream,
@@ -58,6 +59,10 @@ pub struct Config {
     pub upstream_policy: PlacementPolicy,
     /// Which requests go to some of `upstreams` only. The first that takes a request decides; what none takes goes to any.
     pub routes: Vec<UpstreamRoute>,
+    /// Stores and services that the model server itself calls, at most 16: its client is given the address `listen` instead, and
+    /// what passes is the stage `hydration`, observed (docs/HYDRATION.md).
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub downstreams: Vec<Downstream>,
     /// The address that clients connect to.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub listen: Bind,
@@ -156,6 +161,7 @@ impl Default for Config {
             upstreams: BTreeMap::new(),
             upstream_policy: PlacementPolicy::default(),
             routes: Vec::new(),
+            downstreams: Vec::new(),
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
             admin_token: Switch::Off,
@@ -196,6 +202,7 @@ impl Section for Config {
     const FORMS: &'static [(&'static str, Form)] = &[
         ("upstreams", Form::Named(&Form::Record(&lapwing_dispatch::UPSTREAM))),
         ("routes", Form::List(&lapwing_dispatch::ROUTE)),
+        ("downstreams", Form::List(&lapwing_outbound::DOWNSTREAM)),
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("config", Form::Section(Reading::FORMS)),
@@ -218,6 +225,7 @@ impl Section for Config {
     fn check(&self, checks: &mut Checks) {
         check_process(self.drain_timeout, &self.log, checks);
         lapwing_dispatch::check_upstreams(&self.upstreams, &self.routes, checks);
+        lapwing_outbound::check_downstreams(&self.downstreams, checks);
         if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
             checks.fault("admin_token", &self.admin_token, reason);
         }

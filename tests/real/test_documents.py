@@ -52,6 +52,7 @@ BEFORE = {
     "docs/DISPATCH.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "docs/OPERATIONS.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "docs/RECORDING.md": ["lapwing --upstream http://127.0.0.1:8000"],
+    "docs/HYDRATION.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "docs/SPLIT.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "examples/servers": ["lapwing --upstream http://127.0.0.1:8000"],
 }

@@ -16,6 +16,7 @@ use lapwing_diagnosis::{Diagnosis, DiagnosisWindow};
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views::{DEFAULT_LIMIT, Exchanges, MAX_LIMIT};
 use lapwing_metrics::{Order, Window};
+use lapwing_outbound::DownstreamView;
 use lapwing_shadow::recording::RecordOptions;
 
 /// One path.
@@ -222,6 +223,21 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             NO_TOKEN,
         ],
         handler: || get(handlers::dispatch),
+    },
+    Endpoint {
+        path: "/downstreams",
+        is_post: false,
+        is_guarded: true,
+        shows: "the stores that the model server calls through Lapwing: calls, keys, hits, and whose time they were (text; JSON by Accept: application/json or ?format=json)",
+        parameters: &[FORMAT],
+        answers: &[
+            ok(
+                "sentences, or every figure since the start; an empty list without `downstreams`",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Vec<DownstreamView>>())],
+            ),
+            NO_TOKEN,
+        ],
+        handler: || get(handlers::downstreams),
     },
     Endpoint {
         path: "/record",

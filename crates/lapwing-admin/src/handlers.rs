@@ -13,6 +13,7 @@ use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views;
 use lapwing_net::Peer;
+use lapwing_outbound::Downstreams;
 
 pub(crate) async fn stats(State(admin): State<Admin>, uri: Uri) -> Response {
     match query::stats(&uri) {
@@ -124,6 +125,25 @@ pub(crate) async fn dispatch(State(admin): State<Admin>, uri: Uri, head: HeaderM
             let words = |view: &dispatch::DispatchView| view.to_string();
             let nothing = || "nothing waits, and nothing is learnt: dispatch.mode is off\n".to_owned();
             if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
+        })
+        .await
+}
+
+/// What the model server calls through Lapwing, in words unless JSON is asked for by name.
+pub(crate) async fn downstreams(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let wants_json = match query::format(&uri) {
+        Ok(format) => wants_json(format, &head),
+        Err(error) => return refuse(&error),
+    };
+    admin
+        .make(move |surfaces| {
+            let views = surfaces.downstreams.as_ref().map(Downstreams::views).unwrap_or_default();
+            if wants_json {
+                return json(&views);
+            }
+            let words: String = views.iter().map(ToString::to_string).collect();
+            let nothing = "the server calls nothing through Lapwing: downstreams is empty\n".to_owned();
+            Ok((TEXT, vec![if words.is_empty() { nothing } else { words }.into_bytes()]))
         })
         .await
 }

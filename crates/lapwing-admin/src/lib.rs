@@ -27,6 +27,7 @@
 //! #   split: None,
 //! #   trials: None,
 //! #   dispatch: None,
+//! #   downstreams: None,
 //! #   shadow: None,
 //! #   recording: Arc::default(),
 //! #   diagnosis: None,

@@ -19,6 +19,7 @@ use lapwing_dispatch::DispatchLearning;
 use lapwing_ledger::{SeriesKey, Stamp};
 use lapwing_metrics::views::ProfilerLimits;
 use lapwing_metrics::{Counters, Registry};
+use lapwing_outbound::Downstreams;
 use lapwing_settings::{AdminToken, AdminTokenFor, ConfigHandle};
 use lapwing_shadow::recording::{RecordOptions, RecordedLines};
 use lapwing_shadow::split::LiveSplit;
@@ -76,6 +77,8 @@ pub struct Surfaces {
     pub trials: Option<Arc<Mutex<LeverTrials>>>,
     /// The queue in front of the upstreams.
     pub dispatch: Option<Arc<Mutex<DispatchLearning>>>,
+    /// What the model server calls through Lapwing, if it does.
+    pub downstreams: Option<Downstreams>,
     /// Shadow-serving, if there is a target.
     pub shadow: Option<ShadowSurface>,
     /// What recordings did not write.

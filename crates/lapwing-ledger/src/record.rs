@@ -18,63 +18,13 @@ use super::generation::Generation;
 use super::identity::{PassedContext, SpanId, TraceId};
 use super::names::LabelId;
 use super::naming::{NameProof, NewNames};
+use super::observed_event::ObservedEvent;
 use super::outcome::{ExchangeKind, Outcome};
 use super::pair::{CopyCause, PairId};
 use super::prompt::Prompt;
 use super::server::{Server, ServerEvidence, ServerField};
 use super::stage::{Phase, Source, Stage};
 use super::work::Work;
-
-/// The event behind an observed span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObservedEvent {
-    /// The request was received.
-    Request,
-    /// It was classified and admitted.
-    Admit,
-    /// It waited behind another request on the same connection.
-    Pipelined,
-    /// It had come whole and was held, because what it says decides where it goes.
-    Dispatch,
-    /// A connection to the upstream was made.
-    Connect,
-    /// The request was written to the upstream.
-    Send,
-    /// An attempt that failed.
-    Attempt,
-    /// The response was sent.
-    Response,
-    /// The response waited for a slow client.
-    Backpressure,
-    /// The handler itself marked it, inside the upstream window.
-    Marked,
-}
-
-impl ObservedEvent {
-    /// The name on every surface, in lower case.
-    #[must_use]
-    #[inline]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Admit => "admit",
-            Self::Pipelined => "pipelined",
-            Self::Dispatch => "dispatch",
-            Self::Connect => "connect",
-            Self::Send => "send",
-            Self::Attempt => "attempt",
-            Self::Response => "response",
-            Self::Backpressure => "backpressure",
-            Self::Marked => "marked",
-        }
-    }
-
-    /// The phase of the stage that it is, if the stage has phases.
-    #[must_use]
-    pub const fn phase(self) -> Option<Phase> {
-        if matches!(self, Self::Dispatch) { Some(Phase::Dispatch) } else { None }
-    }
-}
 
 /// A named piece of a request's time that the proxy observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

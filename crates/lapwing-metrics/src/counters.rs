@@ -124,6 +124,7 @@ rows! {
     AcceptsFailed: Counter "lapwing_accepts_failed" &[], "Connections that could not be accepted, for want of file descriptors or memory; each is tried again.";
     ClientsWaited: Counter "lapwing_client_connections_waited" &[], "Client connections that waited for a file descriptor, because clients had their share of the limit on open files (ulimit -n).";
     ClientsWaiting: Gauge "lapwing_client_connections_waiting" &[], "Client connections that wait for a file descriptor now; further ones wait behind them in the listeners' backlogs.";
+    OutboundWaited: Counter "lapwing_downstream_connections_waited" &[], "Connections of the model server to a downstream that waited for a file descriptor, because others had their share of the limit on open files (ulimit -n).";
     ConnectionsAccepted: Counter "lapwing_client_connections" &[], "Connections accepted from clients.";
     FailedSlowHead: Counter "lapwing_client_connections_failed" &[("reason", "slow_head")], "Client connections that ended in an error, by reason: a request's head was not complete within client_header_timeout.";
     FailedMalformedHead: Counter "lapwing_client_connections_failed" &[("reason", "malformed_head")], "Client connections that ended in an error, by reason: a request's head is not HTTP/1.1.";

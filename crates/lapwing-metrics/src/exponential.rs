@@ -28,7 +28,7 @@ pub struct ExponentialBuckets {
 
 impl ExponentialBuckets {
     /// The buckets of counts in cells, which rise; `per` values of the layout are 1.
-    fn of(layout: Layout, counts: &[Count<u64>], schema: i8, per: f64) -> Self {
+    pub(crate) fn of(layout: Layout, counts: &[Count<u64>], schema: i8, per: f64) -> Self {
         let first = layout.lowest(1) as f64;
         let mut made = Self { schema, zero_threshold: (first - 0.5) / per, zero_count: 0, buckets: Vec::new() };
         let (steps, shift) = (f64::from(schema).exp2(), per.log2());

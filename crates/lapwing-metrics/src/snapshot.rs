@@ -141,6 +141,19 @@ impl Default for HistogramScratch {
     }
 }
 
+impl HistogramScratch {
+    /// 50th, 90th, 99th and 99.9th percentile of durations, given as counts of values.
+    pub(crate) fn quantiles_of(&mut self, counts: impl Iterator<Item = (u64, u64)>, max_ns: u64) -> [u64; 4] {
+        self.time.reset();
+        counts.for_each(|(value, count)| self.time.saturating_record_n(value, count));
+        let mut quantiles = [0; 4];
+        for (place, value) in quantiles.iter_mut().zip(self.time.value_at_quantiles([0.5, 0.9, 0.99, 0.999])) {
+            *place = value.min(max_ns);
+        }
+        quantiles
+    }
+}
+
 impl SeriesSnapshot {
     /// The counts of one measure in rising order: the lowest value of a cell, and the number of values in it.
     pub fn counts(&self, measure: Measure) -> impl Iterator<Item = (u64, u64)> {

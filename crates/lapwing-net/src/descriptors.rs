@@ -67,6 +67,12 @@ pub fn engine_connections() -> usize {
     share(*LIMIT, 2)
 }
 
+/// The connections that each listener for the model server's own calls may have, each with one to the store; at most 4,096.
+#[must_use]
+pub fn outbound_connections() -> usize {
+    (share(*LIMIT, 1) / 2).clamp(4, 4096)
+}
+
 fn share(limit: usize, parts: usize) -> usize {
     // with fewer descriptors than this, nothing would be served at all
     (limit / PARTS).saturating_mul(parts).max(4)

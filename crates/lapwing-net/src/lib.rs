@@ -65,7 +65,7 @@ pub use bind::{Sharing, bind};
 pub use client::{Body, Client, ClientError, ClientLimits};
 pub use descriptors::{
     client_connections, clients_within, control_connections, descriptors, descriptors_for, engine_connections,
-    raise_descriptor_limit,
+    outbound_connections, raise_descriptor_limit,
 };
 pub use drain::until_stopped;
 pub use excerpt::{MAX_ERROR_TEXT, cut_grpc_message, error_text, excerpt};

@@ -31,12 +31,13 @@ fn never_panics<T: FromStr<Err = Invalid> + Display + Debug + PartialEq + Serial
 
 proptest! {
     #[test]
-    fn any_text_is_a_value_or_a_reason(text in r"(\PC{0,24}|-?[0-9.]{0,12} ?[a-zA-Zµ%]{0,4}[0-9.]{0,5}[a-z]{0,3}|(http|grpc|h2c|unix)://?[a-z0-9.:@/?\[\]-]{0,20})") {
+    fn any_text_is_a_value_or_a_reason(text in r"(\PC{0,24}|-?[0-9.]{0,12} ?[a-zA-Zµ%]{0,4}[0-9.]{0,5}[a-z]{0,3}|(http|grpc|h2c|redis|unix)://?[a-z0-9.:@/?\[\]-]{0,20})") {
         never_panics::<Period>(&text);
         never_panics::<Size>(&text);
         never_panics::<Share>(&text);
         never_panics::<Bind>(&text);
         never_panics::<Upstream>(&text);
+        never_panics::<DownstreamAddress>(&text);
         never_panics::<Collector>(&text);
         never_panics::<Switch<Size>>(&text);
         never_panics::<Switch<Bind>>(&text);

@@ -40,16 +40,7 @@ impl Tls {
 impl Section for Tls {
     fn check(&self, checks: &mut Checks) {
         for (key, server) in self.servers() {
-            checks.section(key, |checks| {
-                pair(&server.certificate, &server.key, checks);
-                if server.client_ca.on().is_some() && !server.is_on() {
-                    checks.fault(
-                        "client_ca",
-                        &server.client_ca,
-                        "needs certificate and key: without them nothing speaks TLS here",
-                    );
-                }
-            });
+            checks.section(key, |checks| server.check(checks));
         }
         for (key, client) in self.clients() {
             checks.section(key, |checks| client.check(checks));
@@ -113,6 +104,22 @@ pub const CLIENT_TLS: Record = Record {
     stand_in: &[],
 };
 
+/// What [`ServerTls`] is where it is one of several.
+pub const SERVER_TLS: Record = Record {
+    what: "a section of files, as in {certificate: /tls/tls.crt, key: /tls/tls.key}",
+    keys: &[("certificate", Form::Text), ("key", Form::Text), ("client_ca", Form::Text)],
+    stand_in: &[],
+};
+
+impl Section for ServerTls {
+    fn check(&self, checks: &mut Checks) {
+        pair(&self.certificate, &self.key, checks);
+        if self.client_ca.on().is_some() && !self.is_on() {
+            checks.fault("client_ca", &self.client_ca, "needs certificate and key: without them nothing speaks TLS here");
+        }
+    }
+}
+
 impl Section for ClientTls {
     fn check(&self, checks: &mut Checks) {
         pair(&self.certificate, &self.key, checks);
@@ -138,5 +145,6 @@ mod tests {
     #[test]
     fn the_keys_of_a_record_are_its_fields() {
         CLIENT_TLS.assert_describes::<ClientTls>();
+        SERVER_TLS.assert_describes::<ServerTls>();
     }
 }

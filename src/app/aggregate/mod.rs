@@ -24,6 +24,7 @@ use lapwing_dispatch::WorkSeries;
 use lapwing_ledger::merge;
 use lapwing_ledger::{Exchange, LabelId, Ledger, Stamp, TracedSpan, WallClock};
 use lapwing_metrics::{Counter, Counters, Labels, Registry, RegistryUpkeep};
+use lapwing_outbound::{Downstreams, WaitJoiner};
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_settings::ConfigHandle;
@@ -65,6 +66,8 @@ pub(crate) struct Aggregation {
     destinations: Destinations,
     counters: Arc<Counters>,
     tokenizers: Option<Tokenizers>,
+    /// Which of the server's own calls belong to which request, if it makes any through Lapwing.
+    joiner: Option<WaitJoiner>,
     upkeep: RegistryUpkeep,
     labels: Arc<Labels>,
     config: ConfigHandle<Config>,
@@ -110,6 +113,7 @@ impl Aggregation {
             },
             counters,
             tokenizers: None,
+            joiner: None,
             upkeep: RegistryUpkeep::new(Stamp::now()),
             labels,
             config,
@@ -135,6 +139,11 @@ impl Aggregation {
     /// Counts the tokens of prompts with these tokenizers.
     pub(crate) fn tokenizing(self, tokenizers: Tokenizers) -> Self {
         Self { tokenizers: Some(tokenizers), ..self }
+    }
+
+    /// Gives requests the time of the calls that the server makes for them.
+    pub(crate) fn joining(self, downstreams: Option<Downstreams>) -> Self {
+        Self { joiner: downstreams.map(WaitJoiner::new), ..self }
     }
 
     /// Takes the accounts of copies too.
@@ -179,13 +188,19 @@ impl Aggregation {
                 () = &mut pause => {}
                 Some(received) = spans.recv() => self.spans(received),
             }
-            let depth = self.drain_queue();
+            let depth = self.queue.len();
+            if depth > 0
+                && let Some(joiner) = &self.joiner
+            {
+                joiner.settle().await;
+            }
+            self.drain_queue(depth);
             pause.set(tokio::time::sleep(pause_after(depth)));
         }
         while let Ok(received) = spans.try_recv() {
             self.spans(received);
         }
-        self.drain_queue();
+        self.drain_queue(self.queue.len());
         let now = Stamp::now();
         let mut kept = self.destinations.lock(now);
         self.aggregator.flush(now, &mut |exchange| kept.accept_exchange(exchange, 0));
@@ -217,10 +232,12 @@ impl Aggregation {
         self.labels.resolve_names(ledger, now);
     }
 
-    /// Takes the waiting ledgers, but none that arrive meanwhile, so that spans get their turn. Returns how many they were.
-    fn drain_queue(&mut self) -> usize {
+    /// Takes the `depth` ledgers that waited, but none that arrive meanwhile, so that spans get their turn.
+    fn drain_queue(&mut self, depth: usize) {
         self.apply_config();
-        let depth = self.queue.len();
+        if let Some(joiner) = &mut self.joiner {
+            joiner.take();
+        }
         self.counters.set(Counter::QueueDepth, depth as u64);
         let (now, wall) = (Stamp::now(), WallClock::read());
         let mut kept = self.destinations.lock(now);
@@ -235,6 +252,9 @@ impl Aggregation {
                 break; // the last one is still being pushed: next time
             }
             batch.iter_mut().for_each(|ledger| self.anchor_and_resolve(ledger, wall, now));
+            if let Some(joiner) = &mut self.joiner {
+                batch.iter_mut().for_each(|ledger| joiner.attach(ledger));
+            }
             batch.iter().for_each(|ledger| kept.registry.warm(ledger.series));
             kept.registry.warm_oldest(batch.len());
             for mut ledger in batch {
@@ -276,7 +296,6 @@ impl Aggregation {
         let shadow = self.destinations.shadow.as_ref();
         let agrees = |target: &str, series: WorkSeries| shadow.is_some_and(|shadow| shadow.answers_alike(target, &series.into()));
         self.destinations.levers.dispatch.iter().for_each(|dispatch| dispatch.lock().tick(now, agrees));
-        depth
     }
 }
 

@@ -9,6 +9,7 @@ mod cgroup;
 mod check;
 mod collectors;
 mod configuration;
+mod downstreams;
 #[cfg(feature = "engine")]
 mod engine;
 mod limits;
@@ -90,6 +91,7 @@ async fn examine(args: &DoctorArgs, sources: &Sources) -> DoctorReport {
         addresses::check(config, &running, &processes, &mut report);
         let stats = running.found().map(|found| &found.stats);
         upstreams::check(config, stats, &mut report).await;
+        downstreams::check(config, &mut report).await;
         if let Some(found) = running.found() {
             reports::check(found, &mut report);
         }

@@ -4,7 +4,7 @@
 const REMEMBERED = 300; // looks, a second each
 const SLOW_MS = 5000; // how often the slowest requests and the reports are asked for
 const MOST_SERIES = 500; // that are remembered; as many as are shown
-const REPORTS = { split: "nothing is split", trials: "nothing is tried", shadow: "there is no shadow target" }; // how each begins if there is none
+const REPORTS = { downstreams: "the server calls nothing", split: "nothing is split", trials: "nothing is tried", shadow: "there is no shadow target" }; // how each begins if there is none
 const MOST_DIAGNOSED = 8; // routes whose diagnosis is shown: those that lost most time
 
 const page = {

@@ -13,6 +13,7 @@ use super::inferred::InferredSeries;
 use super::surfaces::{Surfaces, UpstreamState};
 use lapwing_metrics::Counter;
 use lapwing_metrics::exposition::{Encoder, ExpositionFormat, Extras, Scrape, ScrapeScope};
+use lapwing_outbound::DownstreamFamilies;
 use lapwing_shadow::ShadowCounters;
 use lapwing_shadow::split::SplitStatus;
 use lapwing_shadow::switchback::TrialStatus;
@@ -68,6 +69,7 @@ struct AdminFamilies {
     split: Option<SplitStatus>,
     trial: Option<TrialStatus>,
     dispatch: Option<DispatchView>,
+    downstreams: Vec<DownstreamFamilies>,
     inferred: Option<InferredSeries>,
     /// Requests in flight.
     in_flight: u64,
@@ -84,6 +86,7 @@ impl AdminFamilies {
             split: surfaces.split.as_ref().map(|split| split.lock().status()),
             trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
             dispatch: surfaces.dispatch.as_ref().and_then(|dispatch| queue::view(dispatch, &labels, &surfaces.counters)),
+            downstreams: surfaces.downstreams.as_ref().map(|all| all.families(scope.native_schema)).unwrap_or_default(),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
             in_flight: surfaces.counters.get(Counter::InFlight),
@@ -112,7 +115,8 @@ impl Extras for AdminFamilies {
         if let Some(trial) = &self.trial {
             trials::encode(trial, encoder)?;
         }
-        self.dispatch.as_ref().map_or(Ok(()), |view| dispatch::encode(view, encoder))
+        self.dispatch.as_ref().map_or(Ok(()), |view| dispatch::encode(view, encoder))?;
+        lapwing_outbound::encode(&self.downstreams, encoder)
     }
 }
 

@@ -134,6 +134,7 @@ pub(crate) fn empty() -> Surfaces {
         split: None,
         trials: None,
         dispatch: None,
+        downstreams: None,
         shadow: None,
         recording: Arc::default(),
         diagnosis: Some(diagnosis(Vec::new())),

@@ -15,6 +15,8 @@
 //!   several places of the response report the same stage, the body wins over the trailer, and the trailer over the head. If one
 //!   place reports a stage twice, the durations are added;
 //! - in a streamed generated answer decode ends at the window's end, and everything before it at the first content;
+//! - an outbound call is an observation inside the window. In-band reports of its stage say what includes it, so they claim only what
+//!   they have beyond it;
 //! - what a handler marked itself divides the window as a report does: the rest of it is `unattributed`;
 //! - if nothing was reported, the window is the stage `upstream`, undivided, except what the proxy observed inside it. A streamed
 //!   answer is no exception: its content is timed, but what the server did meanwhile is unknown.
@@ -27,7 +29,8 @@ use smallvec::SmallVec;
 
 use super::account::Account;
 use super::exchange::{ClippedReports, Exchange, TracedSpan};
-use super::record::{Ledger, ObservedEvent, Report, ReportPlace, Span, UpstreamWindow};
+use super::observed_event::ObservedEvent;
+use super::record::{Ledger, Report, ReportPlace, Span, UpstreamWindow};
 use super::stage::{Phase, Source, Stage};
 
 /// Placed claims; up to 32 without allocation.
@@ -125,7 +128,11 @@ impl Placing {
         }
         let is_reported = ledger.reports.iter().any(says);
         if is_reported {
-            placing.report(window, first_content_ns(ledger, window), &ledger.reports);
+            let first_content_ns = first_content_ns(ledger, window);
+            match beyond_calls(ledger) {
+                None => placing.report(window, first_content_ns, &ledger.reports),
+                Some(reports) => placing.report(window, first_content_ns, &reports),
+            }
         }
         let is_marked = || ledger.spans.iter().any(|s| s.event == ObservedEvent::Marked && names_time(s.stage));
         placing.is_said = is_reported || !placing.accepted.is_empty() || is_marked();
@@ -226,6 +233,23 @@ impl Placing {
         }
         free
     }
+}
+
+/// The reports less what was observed of their stages in outbound calls; `None` where there are none of these.
+fn beyond_calls(ledger: &Ledger) -> Option<SmallVec<[Report; 4]>> {
+    let calls = || ledger.spans.iter().filter(|span| span.event == ObservedEvent::OutboundCall);
+    calls().next()?;
+    let mut observed_ns = [0_u64; Stage::COUNT];
+    calls().for_each(|span| observed_ns[span.stage.index()] += span.end_ns.saturating_sub(span.start_ns));
+    // of several places that report a stage, one is used: each says all of it
+    let mut left_ns = [observed_ns; 3];
+    let mut reports = ledger.reports.clone();
+    for report in &mut reports {
+        let left_ns = &mut left_ns[report.place as usize][report.stage.index()];
+        let taken_ns = report.duration_ns.min(*left_ns);
+        (report.duration_ns, *left_ns) = (report.duration_ns - taken_ns, *left_ns - taken_ns);
+    }
+    Some(reports)
 }
 
 /// Whether a report claims time; one that maps to unattributed does not.

@@ -206,6 +206,28 @@ families! {
         "What all requests that were sent are expected to take of one slot, second ones not counted.";
     HEDGE_SERVICE: Counter "lapwing_hedge_service_seconds" Some("seconds"), [],
         "What second requests of dispatch.hedge are expected to take of one slot; over the other, their share.";
+    DOWNSTREAM_CALLS: Counter "lapwing_downstream_calls" None, ["downstream", "name", "result"],
+        "Calls that the model server made through Lapwing (downstreams), by the name of the command or method, other where it is unknown; result is answered, failed (the answer is an error) or cut (the connection ended first). Absent, as what follows, where there are no downstreams.";
+    DOWNSTREAM_CALL_DURATION: Histogram "lapwing_downstream_call_duration_seconds" Some("seconds"), ["downstream"],
+        "From the first byte of a call to the last byte of its answer handed to the server; without calls that wait for others (BLPOP), and those that a transaction queues.";
+    DOWNSTREAM_KEYS: Counter "lapwing_downstream_keys" None, ["downstream"],
+        "Keys that reading calls named.";
+    DOWNSTREAM_LOOKUPS: Counter "lapwing_downstream_lookups" None, ["downstream", "result"],
+        "What calls asked for whose answers show whether it is there: hit or miss.";
+    DOWNSTREAM_BYTES: Counter "lapwing_downstream_bytes" Some("bytes"), ["downstream", "direction"],
+        "Bytes sent to a downstream and received from it.";
+    DOWNSTREAM_WAITS: Counter "lapwing_downstream_waits" None, ["downstream", "join"],
+        "Times in which the server waited for a downstream, by what became of them: joined to a request by trace, or because it was alone; to none because several were in flight (among) or none was (outside), its request was not found (unmatched), or too many waited (shed).";
+    DOWNSTREAM_WAIT_SECONDS: Counter "lapwing_downstream_wait_seconds" Some("seconds"), ["downstream", "join"],
+        "What these times lasted.";
+    DOWNSTREAM_CONNECTIONS_OPEN: Gauge "lapwing_downstream_connections_open" None, ["downstream"],
+        "Connections of the server to a downstream that are open.";
+    DOWNSTREAM_CONNECTIONS: Counter "lapwing_downstream_connections" None, ["downstream"],
+        "Connections that the server opened to a downstream.";
+    DOWNSTREAM_CONNECTS_FAILED: Counter "lapwing_downstream_connects_failed" None, ["downstream"],
+        "Those that were closed because there was no connection to be had to the downstream.";
+    DOWNSTREAM_UNREAD: Counter "lapwing_downstream_unread" None, ["downstream", "reason"],
+        "Connections that passed on and were no longer read, by reason: malformed, too_deep, unasked (an answer without a call), too_many (calls open at once), monitor, replication or upgraded.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

@@ -27,6 +27,8 @@ pub struct ClientIdentity {
 struct Current {
     http1: Arc<ClientConfig>,
     either: Arc<ClientConfig>,
+    /// For what is not HTTP.
+    unnamed: Arc<ClientConfig>,
     validity: Option<Validity>,
 }
 
@@ -82,7 +84,7 @@ impl ClientIdentity {
         ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).ok()
     }
 
-    /// What a connection for this version of HTTP begins with; for HTTP/2 or none, a server may also choose HTTP/1.1.
+    /// What a connection for this version of HTTP begins with; for HTTP/2, a server may also choose HTTP/1.1. `None` names no protocol.
     ///
     /// # Errors
     ///
@@ -92,8 +94,11 @@ impl ClientIdentity {
             self.reload()?;
         }
         let current = self.current.load();
-        let config =
-            current.as_ref().map(|current| if version == Some(Version::HTTP_11) { &current.http1 } else { &current.either });
+        let config = current.as_ref().map(|current| match version {
+            None => &current.unnamed,
+            Some(Version::HTTP_11) => &current.http1,
+            Some(_) => &current.either,
+        });
         config.cloned().ok_or_else(|| Fault::new(&*self.section, "", "cannot be used"))
     }
 }
@@ -118,10 +123,10 @@ impl Current {
             validity = Some(own.validity);
             config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(own.key));
         }
-        let mut either = config.clone();
+        let (unnamed, mut either) = (Arc::new(config.clone()), config.clone());
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         either.alpn_protocols = vec![H2.to_vec(), HTTP_1_1.to_vec()];
-        Ok(Self { http1: Arc::new(config), either: Arc::new(either), validity })
+        Ok(Self { http1: Arc::new(config), either: Arc::new(either), unnamed, validity })
     }
 }
 

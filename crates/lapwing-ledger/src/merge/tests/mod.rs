@@ -203,7 +203,8 @@ fn any_ledger() -> impl Strategy<Value = Ledger> {
         let mut l = ledger(total_ns, window);
         // the proxy never observes the window as a whole
         let spans = spans.into_iter().filter(|(stage, ..)| *stage != Stage::Upstream);
-        l.spans.extend(spans.map(|(stage, a, b)| observed(stage, a, b)));
+        let outbound = |at: usize| if at.is_multiple_of(3) { ObservedEvent::OutboundCall } else { ObservedEvent::Request };
+        l.spans.extend(spans.enumerate().map(|(at, (stage, a, b))| Span { event: outbound(at), ..observed(stage, a, b) }));
         l.reports.extend(reports.into_iter().map(|(stage, ns, trailing)| report(stage, ns, trailing)));
         l
     })
@@ -244,6 +245,34 @@ fn what_a_handler_marked_divides_the_window_as_a_report_does() {
     let marked = merge(l, Vec::new());
     assert_eq!((marked.account.stage_ns(Stage::Forward), marked.account.stage_ns(Stage::Unattributed)), (50, 50));
     assert_eq!((marked.account.total_ns(), marked.claimed_ns), (100, 50));
+}
+
+#[test]
+fn outbound_calls_divide_the_window_and_are_not_reported_twice() {
+    let mut l = ledger(100, Some((0, 90, 100)));
+    for (start_ns, end_ns) in [(10, 20), (30, 40)] {
+        l.spans.push(Span { stage: Stage::Hydration, event: ObservedEvent::OutboundCall, start_ns, end_ns });
+    }
+    // nothing else is known: the rest stays undivided
+    let calls = merge(l.clone(), Vec::new());
+    assert_eq!((calls.account.stage_ns(Stage::Hydration), calls.account.stage_ns(Stage::Upstream)), (20, 80));
+    assert_eq!(calls.account.source(Stage::Hydration), Some(Source::Observed));
+    // a report of hydration has the calls in it
+    l.report(report(Stage::Hydration, 25, false));
+    l.report(report(Stage::Hydration, 26, true));
+    l.report(report(Stage::Forward, 30, false));
+    let reported = merge(l.clone(), Vec::new());
+    let ns = |stage| reported.account.stage_ns(stage);
+    assert_eq!((ns(Stage::Hydration), ns(Stage::Forward), ns(Stage::Unattributed)), (26, 30, 44));
+    // so has a span around them
+    l.reports.clear();
+    let spanned = merge(l, vec![traced(Stage::Hydration, 5, 45, 1), traced(Stage::Forward, 45, 75, 1)]);
+    let ns = |stage| spanned.account.stage_ns(stage);
+    assert_eq!(
+        (ns(Stage::Hydration), ns(Stage::Forward), spanned.account.by_source_ns(Stage::Hydration, Source::Observed)),
+        (40, 30, 20)
+    );
+    assert_eq!(spanned.account.total_ns(), 100);
 }
 
 proptest! {
@@ -333,10 +362,12 @@ proptest! {
             let said = l.reports.iter().filter(|r| says(r) && r.stage == stage && (r.place == ReportPlace::Trailer) == trailing).fold(0_u64, |n, r| n.saturating_add(r.duration_ns));
             let got = e.account.by_source_ns(stage, Source::Reported);
             prop_assert!(got <= said);
+            let calls = l.spans.iter().filter(|span| span.stage == stage && span.event == ObservedEvent::OutboundCall);
+            let beyond = said.saturating_sub(calls.map(|span| span.end_ns.saturating_sub(span.start_ns)).sum());
             let spans_clipped = placed(&Ledger { reports: Default::default(), ..l.clone() }, &spans).1.total();
             // what is missing was counted, unless every report lacks less than the tolerance
             let tolerated_ns = Ledger::REPORTS as u64 * l.bounded_window().tolerance_ns();
-            prop_assert!(said - got <= tolerated_ns || e.clipped.total() > spans_clipped);
+            prop_assert!(beyond.saturating_sub(got) <= tolerated_ns || e.clipped.total() > spans_clipped);
         }
     }
 }
