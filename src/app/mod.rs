@@ -17,6 +17,7 @@ mod file_watch;
 mod hosted;
 mod identities;
 mod in_force;
+mod listening;
 mod log;
 mod outbound;
 mod receivers;

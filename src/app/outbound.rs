@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::identities::Identities;
-use super::running::bind;
+use super::listening::bind;
 use super::start_error::StartError;
 use crate::config::Config;
 use lapwing_metrics::Counters;

@@ -13,6 +13,7 @@ use super::data::{self, Observing};
 use super::hosted::{self, Hosted};
 use super::identities::{Identities, IdentityWatch};
 use super::in_force::InForce;
+use super::listening::bind;
 use super::outbound;
 use super::shadow::{self, RunningShadow};
 pub use super::start_error::StartError;
@@ -25,7 +26,7 @@ use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_dispatch::MAX_UPSTREAMS;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
-use lapwing_net::{BoundListener, ServerIdentity, Sharing, Speaks};
+use lapwing_net::{BoundListener, ServerIdentity, Speaks};
 use lapwing_outbound::Downstreams;
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
@@ -35,8 +36,6 @@ use lapwing_shadow::recording::Recorder;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
 const QUEUE: usize = 4096;
-/// Connections that may wait to be accepted by the admin server, and by a receiver. One that finds no room tries again a second later.
-const BACKLOG: u32 = 1024;
 /// The labels of upstreams: of each, of none, and of shadow targets.
 const UPSTREAM_LABELS: usize = 2 * MAX_UPSTREAMS;
 
@@ -279,10 +278,6 @@ pub(crate) fn upstreams(config: &Config) -> String {
         return config.upstream.to_string();
     }
     config.upstreams.iter().map(|(name, one)| format!("{name}={}", one.url)).collect::<Vec<_>>().join(" ")
-}
-
-pub(crate) fn bind(key: &'static str, to: Bind, hint: &'static str) -> Result<TcpListener, StartError> {
-    lapwing_net::bind(to.get(), BACKLOG, Sharing::Alone).map_err(|cause| StartError::Bind { key, address: to.get(), cause, hint })
 }
 
 fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>, StartError> {
