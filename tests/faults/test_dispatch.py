@@ -85,8 +85,10 @@ def test_the_upstream_dies_with_requests_queued_and_comes_back():
             again.gate(True)
             ended_as(callers.calls[-5:], 200)
             came = callers.check(up, again)
-            assert not {call.tag for call in queued} & set(came)
-            proxy.settled(plain=False, ok=len(callers.sent) - 8, unreachable=6, broken=2)
+            # one that met the end of a kept connection may have been read there
+            refused = {call.tag for call, why in zip(queued, told, strict=True) if why == "connect_refused"}
+            assert not refused & set(came)
+            proxy.settled(plain=False, ok=len(callers.sent) - 8, unreachable=len(refused), broken=8 - len(refused))
 
 
 def test_one_of_three_dies_with_requests_queued_and_comes_back():

@@ -2,15 +2,19 @@
 
 `ranker`: FastAPI with ONNX Runtime, two shadow targets, budgets, a quota, a declared optimum, and models that Lapwing serves itself.
 `writer`: vLLM replayed from its source, streams of tokens. `batcher`: TensorFlow Serving likewise, polled.
-`talker`: connections that upgrade, and a model whose server reports nothing. All but the ranker observe what a queue would bring.
+`talker`: connections that upgrade, and a model whose server reports nothing, behind a queue. Two others observe what one would bring. The
+ranker's feature store is read through Lapwing.
 """
 
+import contextlib
 import json
 import random
 import re
 import socket
 import threading
 import time
+
+import redis
 
 from lapwing import NO_SPANS
 from ports import free_port
@@ -38,8 +42,10 @@ engine:
   models: {{mlp: {model}}}
   listen: 127.0.0.1:{port}
   max_body: 64KiB
+downstreams: [{{name: features, listen: "127.0.0.1:{store}", to: "redis://127.0.0.1:{redis}", kind: redis}}]
 """
 QUEUE = {"LAPWING_DISPATCH__MODE": "observe"}
+QUEUED = {"LAPWING_DISPATCH__MODE": "on", "LAPWING_DISPATCH__SLOTS": "1", "LAPWING_DISPATCH__HEDGE__MODE": "observe"}
 CHAT = {"model": "org/model", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 6}
 UPGRADE = b"GET /canned/upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
@@ -78,12 +84,13 @@ class Unreported(RawServer):
 class Fleet:
     """The pods; `scraped` says where Prometheus finds them. While its context is entered, requests come."""
 
-    def __init__(self, start_lapwing, start_server, small_mlp, folder):
+    def __init__(self, start_lapwing, start_server, small_mlp, folder, redis_port):
         self.parts = [Unreported()]
         upstream, int8 = start_server("--forward-ms", "3"), start_server("--wrong-every", "9", "--forward-ms", "2")
-        self.engine = free_port()
+        self.engine, store = free_port(), free_port()
+        self.store = redis.Redis(port=store)
         config = folder / "ranker.yaml"
-        config.write_text(RANKER.format(infer=INFER, model=small_mlp, port=self.engine))
+        config.write_text(RANKER.format(infer=INFER, model=small_mlp, port=self.engine, store=store, redis=redis_port))
         copies = ["--shadow", f"int8=http://127.0.0.1:{int8}", "--shadow", f"reference=engine:{small_mlp}", "--shadow-sample", "50%"]
         self.ranker = start_lapwing(f"http://127.0.0.1:{upstream}", *copies, config=config, env=SHADOW)
         self.writer = self.replayed(start_lapwing, lambda ports: Vllm(ports, spans=False))
@@ -110,11 +117,11 @@ class Fleet:
             part.__enter__()
         raw = self.parts[0]
         raw.canned["upgrade"] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUE, "LAPWING_DISPATCH__SLOTS": "1"})
+        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUED})
         wait_listening(self.engine, 60)
         wait_for(self.ranker.is_ready, 60, "the engine's models are ready")
         self.over, self.faults = threading.Event(), []
-        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk, *[self.guess] * 3)
+        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk, self.hydrate, *[self.guess] * 3)
         self.threads = [threading.Thread(target=self.keep, args=(job,), daemon=True) for job in jobs]
         [thread.start() for thread in self.threads]
         return self
@@ -173,6 +180,15 @@ class Fleet:
         status, _ = post(self.talker.port, "/v2/models/silent/infer", body, {"content-type": "application/json", "x-rows": str(rows)})
         assert status == 200, status
         time.sleep(random.expovariate(1 / 0.03))
+
+    def hydrate(self, n):
+        """What a server reads of its feature store: there, not there, and of another kind than it asks for."""
+        self.store.set("feature:1", n)
+        assert self.store.mget("feature:1", "feature:none")[1] is None
+        if n % 10 == 0:
+            with contextlib.suppress(redis.ResponseError):
+                self.store.lpush("feature:1", 1)
+        time.sleep(0.05)
 
     def talk(self, n):
         connection = socket.create_connection(("127.0.0.1", self.talker.port), 10)

@@ -50,8 +50,8 @@ def has_data(answer):
 
 
 @pytest.fixture(scope="module")
-def fleet(start_lapwing, start_server, small_mlp, tmp_path_factory):
-    with Fleet(start_lapwing, start_server, small_mlp, tmp_path_factory.mktemp("fleet")) as fleet:
+def fleet(start_lapwing, start_server, small_mlp, tmp_path_factory, redis_port):
+    with Fleet(start_lapwing, start_server, small_mlp, tmp_path_factory.mktemp("fleet"), redis_port) as fleet:
         yield fleet
 
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -257,7 +258,7 @@ def app(start_lapwing, processes, store, tmp_path):
         {"name": "redis", "listen": f"127.0.0.1:{redis_port}", "to": f"redis://127.0.0.1:{store.port}", "kind": "redis"},
         {"name": "feast", "listen": f"127.0.0.1:{http_port}", "to": f"http://127.0.0.1:{server.server_port}", "kind": "http"},
     ], upstream=f"http://127.0.0.1:{port}")
-    processes("app", ["python3", str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
+    processes("app", [sys.executable, str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
     redis.Redis(port=store.port).mset({f"feature:{n}": n for n in range(60)})
     wait_listening(port, 60)
     return lapwing
@@ -349,7 +350,7 @@ def test_feast_itself_says_what_it_finds_and_reads_it_through_lapwing_too(start_
         {"name": "feast", "listen": f"127.0.0.1:{http_port}", "to": f"http://127.0.0.1:{feast_port}", "kind": "http"},
     ], upstream=f"http://127.0.0.1:{port}")
     processes("feast", [str(python), str(HERE / "servers/feast_store.py"), str(tmp_path), str(feast_port), str(redis_port)], env=dict(os.environ, FEAST_USAGE="False"))
-    processes("app", ["python3", str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
+    processes("app", [sys.executable, str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
     wait_listening(feast_port, 120)
     wait_listening(port, 60)
     read_before = figures(lapwing, 0)["by_name"]
