@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ask::HedgeSettings;
-use crate::ask::{QueueClass, QueueOrder, QueueSettings};
+use crate::ask::{HedgeSettings, QueueClass, QueueOrder, QueueSettings};
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{Checks, Form, Period, Ratio, Record, Section, Share, Slots, Switch, Toggle};
 

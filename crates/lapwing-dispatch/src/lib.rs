@@ -11,7 +11,8 @@
 //!   of that is sent a second time (`hedges` counts it);
 //! - `learn`: how services are learnt from requests that were answered; `ghost`: what the queue would have made of requests that passed.
 //!
-//! `speeds` tells how fast upstreams work those who choose without the queue; `upstream_config` has the keys `upstreams`, `routes` and `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
+//! `speeds` tells how fast upstreams work those who choose without the queue; `upstream_config` has the keys `upstreams`, `routes` and
+//! `upstream_policy`; `affinity` sends requests with the same key to the same upstream.
 //!
 //! For a data plane: `config` is the section, `plane` the queue of all workers, `dispatch` that with the settings in force, `waiting` a request that
 //! waits or is at an upstream, `second` one that may be sent to another too, `learning` what the control plane does for it.

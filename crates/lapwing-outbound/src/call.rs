@@ -102,3 +102,30 @@ pub(crate) trait CallReader {
     /// Whether an answer is waited for.
     fn is_waiting(&self) -> bool;
 }
+
+/// What a reader shows, for the tests of all of them.
+#[cfg(test)]
+pub(crate) mod shown {
+    use super::{CallSink, EndedCall, Wait};
+    use lapwing_ledger::Stamp;
+
+    #[derive(Debug, Default, PartialEq)]
+    pub(crate) struct Shown {
+        pub(crate) calls: Vec<EndedCall>,
+        pub(crate) waits: Vec<Wait>,
+    }
+
+    impl CallSink for Shown {
+        fn ended(&mut self, call: EndedCall) {
+            self.calls.push(call);
+        }
+
+        fn waited(&mut self, wait: Wait) {
+            self.waits.push(wait);
+        }
+    }
+
+    pub(crate) fn at(ns: u64) -> Stamp {
+        Stamp::default().plus(ns)
+    }
+}

@@ -3,29 +3,9 @@
 use proptest::prelude::*;
 
 use super::Http1Reader;
-use crate::call::{Asked, CallEnd, CallReader, CallSink, EndedCall, Wait};
+use crate::call::shown::{Shown, at};
+use crate::call::{Asked, CallEnd, CallReader, Wait};
 use crate::unread::Unread;
-use lapwing_ledger::Stamp;
-
-#[derive(Debug, Default, PartialEq)]
-struct Shown {
-    calls: Vec<EndedCall>,
-    waits: Vec<Wait>,
-}
-
-impl CallSink for Shown {
-    fn ended(&mut self, call: EndedCall) {
-        self.calls.push(call);
-    }
-
-    fn waited(&mut self, wait: Wait) {
-        self.waits.push(wait);
-    }
-}
-
-fn at(ns: u64) -> Stamp {
-    Stamp::default().plus(ns)
-}
 
 fn read_in(step: usize, asked: &[u8], answered: &[u8]) -> (Shown, Result<(), Unread>, bool) {
     let (mut reader, mut shown) = (Http1Reader::default(), Shown::default());

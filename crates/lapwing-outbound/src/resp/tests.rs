@@ -4,26 +4,10 @@ use proptest::prelude::*;
 
 use super::RespReader;
 use super::pairing::MAX_OPEN;
-use crate::call::{Asked, CallEnd, CallReader, CallSink, EndedCall, Wait};
+use crate::call::shown::{Shown, at};
+use crate::call::{Asked, CallEnd, CallReader, Wait};
 use crate::unread::Unread;
 use lapwing_ledger::Stamp;
-
-/// What a reader showed.
-#[derive(Debug, Default, PartialEq)]
-struct Shown {
-    calls: Vec<EndedCall>,
-    waits: Vec<Wait>,
-}
-
-impl CallSink for Shown {
-    fn ended(&mut self, call: EndedCall) {
-        self.calls.push(call);
-    }
-
-    fn waited(&mut self, wait: Wait) {
-        self.waits.push(wait);
-    }
-}
 
 /// Who sends some bytes.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +16,6 @@ enum Sent<'b> {
     Server(&'b [u8]),
 }
 use Sent::{Client, Server};
-
-fn at(ns: u64) -> Stamp {
-    Stamp::default().plus(ns)
-}
 
 /// Reads a conversation in pieces of `step` bytes. Each line of it takes 1,000 ns.
 fn read_in(steps: usize, conversation: &[Sent<'_>], in_flight: u64) -> (Shown, Result<(), Unread>, bool) {

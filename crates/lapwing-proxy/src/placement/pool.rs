@@ -6,7 +6,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 
 use super::candidates::{Candidate, Candidates};
-use lapwing_dispatch::{Affinity, Home, Homes, PlacementPolicy};
+use lapwing_dispatch::{Affinity, Home, Homes, MAX_UPSTREAMS, PlacementPolicy};
 use lapwing_protocol::BodyPointer;
 use lapwing_settings::LeverSwitch;
 
@@ -110,8 +110,13 @@ impl Pool {
             let (asked, _, others) = one.asked();
             Some((asked + others * mean + own) / (weight * candidates.speeds.of(member.place)))
         };
-        let least = eligible(is_known).filter_map(load).min_by(f64::total_cmp);
-        self.next_in_turn(eligible(is_known).filter(|at| load(*at) == least))
+        // each is looked at once: other workers place requests meanwhile, and then nobody might have the least any more
+        let mut loads = [None; MAX_UPSTREAMS];
+        for at in eligible(is_known) {
+            loads.get_mut(at).into_iter().for_each(|of_one| *of_one = load(at));
+        }
+        let least = loads.iter().flatten().copied().min_by(f64::total_cmp);
+        self.next_in_turn(eligible(is_known).filter(|at| least.is_some() && loads.get(*at) == Some(&least)))
     }
 
     /// What a request asks for, and what those ask for in the mean whose work is not known: as the others in flight at its members.

@@ -187,11 +187,10 @@ async fn race(
     turn: SecondTurn,
     answered_by_second: impl Fn(&RequestAccount),
 ) -> Answer {
-    let both = match select(&mut first.answer, &mut second.answer).await {
+    let (answer, is_second) = match select(&mut first.answer, &mut second.answer).await {
         Either::Left((answer, _)) => (answer, false),
         Either::Right((answer, _)) => (answer, true),
     };
-    let (answer, is_second) = both;
     // who fails waits for the other; if both do, the first's failure is the answer
     let (answer, is_second, is_over) = match (answer, is_second) {
         (answer, false) if first.has_answered(&answer) => (answer, false, false),
