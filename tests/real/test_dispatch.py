@@ -1,7 +1,8 @@
 """Requests that wait in front of real servers (`dispatch`): FastAPI with onnxruntime and magika, which runs one request at a time, and Triton, which
 batches what is there.
 
-No test judges a time: they judge what is found out of a server, the order in which answers come, and how many are at the server at once.
+No test judges a time: they judge what is found out of a server, the order in which answers come, and how many are at the server at once. How
+many a server works on at once is told by times, though: on a machine that is busy with other files it may not be found out.
 """
 
 import http.client
@@ -21,7 +22,7 @@ from process import wait_for
 from servers.parts import Triton
 from test_shadow_engine import contents
 
-pytestmark = [pytest.mark.beside, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 SMALL, LARGE = 1, 12
 """Files that a request asks magika about."""
 
