@@ -22,6 +22,7 @@ const CRATES: &[&str] = &[
     "lapwing-compare",
     "lapwing-telemetry",
     "lapwing-dispatch",
+    "lapwing-cache",
     "lapwing-outbound",
     "lapwing-proxy",
     "lapwing-shadow",
