@@ -12,8 +12,8 @@ use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use crate::{Labels, Registry};
 use lapwing_ledger::{
-    Annotation, Circumstances, Deadline, DeadlineSource, Exchange, ExchangeKind, Outcome, Phase, ServedBy, Server, Source, SpanId, Stage,
-    TraceId, WaterfallBar, waterfall_bars,
+    Annotation, Circumstances, Deadline, DeadlineSource, Exchange, ExchangeKind, Outcome, Phase, ServedBy, Server, Source,
+    SpanId, Stage, TraceId, WaterfallBar, waterfall_bars,
 };
 
 /// The document.
