@@ -156,6 +156,7 @@ impl Control {
             split: levers.split,
             trials: levers.trials,
             dispatch: levers.dispatch,
+            cache: None,
             downstreams: downstreams.clone(),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
