@@ -162,6 +162,12 @@ impl Cache {
         self.routes.awaits(request).is_some() || self.is_on(self.routes.of(request, KnownRequest::default()))
     }
 
+    /// Whether what holds for `request` depends on a model that its body names.
+    #[must_use]
+    pub fn awaits_model<B>(&self, request: &Request<B>) -> bool {
+        self.routes.awaits(request).is_some()
+    }
+
     /// Whether answers are given by these settings. A trial turns on what is counted otherwise.
     fn is_on(&self, settings: &CacheSettings) -> bool {
         settings.mode != CacheMode::Off && self.lever.is_on(settings.mode == CacheMode::On)
@@ -297,9 +303,10 @@ impl Asking {
         self.cache.plane.counters.bump(CacheEvent::Unread);
     }
 
-    /// The upstream answered, which took `service_ns`.
-    pub fn answered(mut self, parts: AnswerParts<'_>, service_ns: u64, now: Stamp) {
+    /// The upstream answered, with the last byte at `now`.
+    pub fn answered(mut self, parts: AnswerParts<'_>, now: Stamp) {
         let Some(question) = self.question.take() else { return };
+        let service_ns = now.since(question.asked);
         let noted = self.cache.note(&question, parts, service_ns, now);
         let answer = noted.map_err(|refusal| self.cache.plane.counters.refuse(refusal)).ok().flatten();
         if let Some(ticket) = self.ticket.take() {
