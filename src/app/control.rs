@@ -25,6 +25,7 @@ use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{IncomingSpan, Rules};
+use lapwing_cache::Caching;
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
@@ -101,6 +102,8 @@ pub(crate) struct Control {
     pub(crate) levers: Levers,
     /// Where requests wait.
     pub(crate) dispatching: Dispatching,
+    /// What may answer requests again.
+    pub(crate) caching: Caching,
     /// What the model server calls through Lapwing, if it does.
     pub(crate) downstreams: Option<Downstreams>,
 }
@@ -130,6 +133,7 @@ impl Control {
             collector,
             levers,
             dispatching,
+            caching,
             downstreams,
         } = self;
         let (loaded, stop) = (whole.load(), phases.profiling.clone());
@@ -156,6 +160,7 @@ impl Control {
             split: levers.split,
             trials: levers.trials,
             dispatch: levers.dispatch,
+            cache: Some(caching),
             downstreams: downstreams.clone(),
             shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
