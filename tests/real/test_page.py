@@ -70,7 +70,8 @@ class Page:
 def infer(lapwing, model, body=BODY):
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
     connection.request("POST", f"/v2/models/{model}/infer", body, {"content-type": "application/json"})
-    assert connection.getresponse().status == 200
+    response = connection.getresponse()
+    assert response.status == 200 and response.read()
     connection.close()
 
 
