@@ -18,7 +18,7 @@ use crate::ghost::GhostQuestion;
 use crate::key::{KeyContext, KeyedRequest};
 use crate::plane::{CachePlane, Joined, SeenAnswer};
 use crate::refusal::CacheRefusal;
-use crate::routes::CacheRoutes;
+use crate::routes::{CacheRoutes, with_path};
 use crate::storable::{AnswerParts, head_refusal};
 use crate::store::{AnswerStore, CacheLookup};
 use crate::trust::{CacheSeries, TrustRules, TrustState};
@@ -162,7 +162,7 @@ impl Cache {
         if !self.lever.is_on(self.is_on) {
             return false;
         }
-        self.routes.awaits(request).is_some() || self.is_on(self.routes.of(request, KnownRequest::default()))
+        self.routes.awaits(request).is_some() || self.is_on(self.routes.of(request, with_path(request, KnownRequest::default())))
     }
 
     /// Whether what holds for `request` depends on a model that its body names.
@@ -184,12 +184,13 @@ impl Cache {
 
     /// The question of a request with this head and whole body; `None`, and counted, if no answer may be given to it.
     pub fn question<B>(&self, head: &Request<B>, body: &[Bytes], context: QuestionContext<'_>) -> Option<CacheQuestion> {
-        let settings = self.routes.of(head, context.known);
+        let QuestionContext { known, pool, series, identity, asked } = context;
+        let known = with_path(head, known);
+        let settings = self.routes.of(head, known);
         if settings.mode == CacheMode::Off {
             return None;
         }
         let terms = self.check.terms(head, body).map_err(|refusal| self.plane.counters.refuse(refusal)).ok()?;
-        let QuestionContext { known, pool, series, identity, asked } = context;
         self.plane.forget_who_left();
         let generation = self.plane.generations.current(known.model);
         let named = KeyContext { pool, model: known.model, version: None, identity, generation };
