@@ -91,7 +91,10 @@ impl Connector {
     /// The first of its files that cannot be read.
     pub(crate) fn new(section: &str, target: RedisTarget) -> Result<Self, Fault> {
         let this = Self { section: section.to_owned(), target };
-        this.credentials()?;
+        if this.credentials()?.certificates.is_some() {
+            // the library takes that of the process. One that is there already is as good: all of this process are ring's
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         Ok(this)
     }
 

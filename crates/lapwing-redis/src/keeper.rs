@@ -49,8 +49,9 @@ impl RedisKeeper {
     /// Runs until it is dropped. Requests do not wait for it.
     pub async fn run(mut self) {
         loop {
-            match self.connector.connect().await {
+            match self.connect().await {
                 Ok(link) => {
+                    self.complaint = None;
                     let cause = self.tend(link).await;
                     self.shared.set_link(None);
                     tracing::warn!(url = %self.connector.url(), cause, "the connection to redis ended");
@@ -67,12 +68,14 @@ impl RedisKeeper {
         }
     }
 
+    /// A connection that answers.
+    async fn connect(&self) -> Result<Link, String> {
+        let link = self.connector.connect().await?;
+        if self.is_answered(&link).await { Ok(link) } else { Err("a first command is not answered".to_owned()) }
+    }
+
     /// Uses a connection until it ends, and returns why it did.
     async fn tend(&mut self, link: Link) -> String {
-        if !self.is_answered(&link).await {
-            return "a first command is not answered".to_owned();
-        }
-        self.complaint = None;
         add(&self.shared.counters.connects, 1);
         tracing::info!(url = %self.connector.url(), "connected to redis");
         self.shared.set_link(Some(link.clone()));
