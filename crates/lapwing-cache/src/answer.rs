@@ -53,15 +53,15 @@ const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content
 /// An answer that may be given again.
 #[derive(Debug)]
 pub struct StoredAnswer {
-    headers: Box<[(HeaderName, HeaderValue)]>,
-    trailers: Option<Box<[(HeaderName, HeaderValue)]>>,
-    body: Bytes,
+    pub(crate) headers: Box<[(HeaderName, HeaderValue)]>,
+    pub(crate) trailers: Option<Box<[(HeaderName, HeaderValue)]>>,
+    pub(crate) body: Bytes,
     /// Where its `id` stands, if the key is of tensors.
-    id: Option<IdPlace>,
-    asked: Stamp,
-    terms: StoringTerms,
-    service_ns: u64,
-    cost: u64,
+    pub(crate) id: Option<IdPlace>,
+    pub(crate) asked: Stamp,
+    pub(crate) terms: StoringTerms,
+    pub(crate) service_ns: u64,
+    pub(crate) cost: u64,
 }
 
 /// An answer given again.
@@ -121,7 +121,7 @@ impl StoredAnswer {
     }
 
     /// The bytes of memory of all of it, where the copied block has `block_bytes`.
-    fn bytes_beside(&self, block_bytes: usize) -> u64 {
+    pub(crate) fn bytes_beside(&self, block_bytes: usize) -> u64 {
         let fields = |fields: &[(HeaderName, HeaderValue)]| {
             // names that the library does not know have a block each
             let names: u64 = fields.iter().map(|(name, _)| block(name.as_str().len() + 40)).sum();

@@ -51,6 +51,7 @@ mod plane;
 mod refusal;
 mod routes;
 mod sampled;
+mod sealed;
 mod storable;
 mod store;
 #[cfg(test)]
@@ -70,6 +71,7 @@ pub use key::{CacheKey, KeyContext, KeyForm, KeyMaker, KeyRules, KeyScope, Keyed
 pub use plane::{CachePlane, CacheState, GhostCell};
 pub use refusal::CacheRefusal;
 pub use routes::CacheRoutes;
+pub use sealed::{AnswerSealer, SealRefusal, SharedEpoch};
 pub use storable::{AnswerParts, StoringRules, StoringTerms};
 pub use store::{AnswerStore, CacheLookup, StoreCounts};
 pub use trust::{CacheSeries, CacheTrust, SeriesTrust, TrustRules, TrustState};
