@@ -10,6 +10,7 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 
 use crate::answer_id::IdPlace;
+use crate::answerable::RequestTerms;
 use crate::key::{KeyForm, KeyedRequest};
 use crate::refusal::CacheRefusal;
 use crate::storable::{AnswerParts, StoringTerms};
@@ -167,6 +168,12 @@ impl StoredAnswer {
     /// How old it is in all, in nanoseconds.
     pub(crate) const fn age_ns(&self, now: Stamp) -> u64 {
         self.terms.age_s.saturating_mul(1_000_000_000).saturating_add(self.kept_ns(now))
+    }
+
+    /// Whether it is as young as a request wants it, and good for as long.
+    pub(crate) const fn suits(&self, request: &RequestTerms, now: Stamp) -> bool {
+        let left_ns = self.terms.fresh_ns.saturating_sub(self.kept_ns(now));
+        self.age_ns(now) <= request.max_age_ns && left_ns >= request.min_fresh_ns
     }
 
     /// The answer to `request`, whose key it has.

@@ -10,6 +10,7 @@
 //! - `answer` is a stored answer and how it is given again, with the `id` of who asks (`answer_id`); `store` keeps answers within so many bytes;
 //! - `coalesce`: the same request several times at once is asked once;
 //! - `ghost`: what a cache would bring, by its size and time to live; `verify`: whether what it answers is still true;
+//! - `shared` is a second level in a Redis that processes share, whose answers are `sealed`;
 //! - `config` is the section `cache`, `routes` what of it holds for a request;
 //! - `plane` keeps all of it for a process, with `trust` in who gives the same answer to the same question; `caching` is what a data plane calls.
 //!
@@ -52,6 +53,7 @@ mod refusal;
 mod routes;
 mod sampled;
 mod sealed;
+mod shared;
 mod storable;
 mod store;
 #[cfg(test)]
@@ -72,6 +74,7 @@ pub use plane::{CachePlane, CacheState, GhostCell};
 pub use refusal::CacheRefusal;
 pub use routes::CacheRoutes;
 pub use sealed::{AnswerSealer, SealRefusal, SharedEpoch};
+pub use shared::{POLL, SharedAnswers, SharedCounts, SharedKeeper, SharedLookup, SharedMiss, SharedScope};
 pub use storable::{AnswerParts, StoringRules, StoringTerms};
 pub use store::{AnswerStore, CacheLookup, StoreCounts};
 pub use trust::{CacheSeries, CacheTrust, SeriesTrust, TrustRules, TrustState};
