@@ -106,7 +106,11 @@ impl SharedAnswers {
             return Ok(None);
         }
         let Some(file) = config.secret_file.on() else {
-            return Err(Fault::new(format!("{section}.secret_file"), "off", "is missing: what pods share is keyed and sealed with it"));
+            return Err(Fault::new(
+                format!("{section}.secret_file"),
+                "off",
+                "is missing: what pods share is keyed and sealed with it",
+            ));
         };
         let secret = shared_secret(section, "secret_file", file)?;
         Ok(Some(blake3::derive_key(CONTEXT, &secret)))

@@ -97,7 +97,8 @@ impl Epochs {
                 known.has_more_models = true;
             }
         }
-        let is_pending = [EpochSlot::All, EpochSlot::of(model)].iter().any(|slot| known.slots.entry(*slot).or_default().is_pending());
+        let is_pending =
+            [EpochSlot::All, EpochSlot::of(model)].iter().any(|slot| known.slots.entry(*slot).or_default().is_pending());
         (!is_pending).then_some(EpochQuestion { known: known.changes })
     }
 
@@ -108,7 +109,13 @@ impl Epochs {
 
     /// What Redis answered to a question: the epoch of a slot, if it has one. Whether it may be used is returned, and what others have
     /// forgotten is added to `forgotten`.
-    pub(crate) fn learn(&self, question: EpochQuestion, slot: EpochSlot, epoch: Option<Epoch>, forgotten: &mut Vec<SharedScope>) -> bool {
+    pub(crate) fn learn(
+        &self,
+        question: EpochQuestion,
+        slot: EpochSlot,
+        epoch: Option<Epoch>,
+        forgotten: &mut Vec<SharedScope>,
+    ) -> bool {
         let known = &mut *self.known.lock();
         let of = known.slots.entry(slot).or_default();
         let Some(epoch) = epoch else {

@@ -4,20 +4,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use lapwing_redis::RedisPipeline;
+use lapwing_testing::{RedisServer, free_port};
 use serde_json::json;
 
-use crate::server::{DEADLINE, Server, client, free_port, is_there};
+use crate::running::{DEADLINE, client};
 
 #[tokio::test]
 async fn keys_of_a_cluster_are_where_they_belong() {
-    if !is_there() {
-        return;
-    }
     let start = |_| {
         let bus = free_port().to_string();
-        Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"])
+        RedisServer::start(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "2000"])
     };
-    let servers: Vec<Server> = (0..3).map(start).collect();
+    let Some(servers) = (0..3).map(start).collect::<Option<Vec<_>>>() else { return };
     let addresses: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
     let mut create = Command::new("redis-cli");
     let made = create
@@ -27,7 +25,7 @@ async fn keys_of_a_cluster_are_where_they_belong() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
-    let nodes: Vec<_> = servers[1..].iter().map(Server::url).collect();
+    let nodes: Vec<_> = servers[1..].iter().map(RedisServer::url).collect();
     let running = client(json!({"url": servers[0].url(), "cluster": true, "nodes": nodes}));
     running.until_up().await;
     let keys: Vec<_> = (0..8).map(|at| format!("lapwing:{at}")).collect();
@@ -50,7 +48,7 @@ async fn keys_of_a_cluster_are_where_they_belong() {
 }
 
 /// A sentinel of the master at `port`.
-fn sentinel(port: u16) -> Server {
+fn sentinel(port: u16) -> Option<RedisServer> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sentinel.conf");
     let text = format!(
@@ -58,7 +56,7 @@ fn sentinel(port: u16) -> Server {
          mymaster 3000\n"
     );
     std::fs::write(&file, text).unwrap();
-    let server = Server::start(&[file.to_str().unwrap(), "--sentinel"]);
+    let server = RedisServer::start(&[file.to_str().unwrap(), "--sentinel"]);
     // it writes its file again and again
     std::mem::forget(folder);
     server
@@ -66,12 +64,10 @@ fn sentinel(port: u16) -> Server {
 
 #[tokio::test]
 async fn the_master_that_sentinels_chose_is_found() {
-    if !is_there() {
-        return;
-    }
-    let mut master = Server::start(&[]);
-    let replica = Server::start(&["--replicaof", &format!("127.0.0.1 {}", master.port)]);
-    let (first, gone) = (sentinel(master.port), free_port());
+    let Some(mut master) = RedisServer::start(&[]) else { return };
+    let Some(replica) = RedisServer::start(&["--replicaof", &format!("127.0.0.1 {}", master.port)]) else { return };
+    let Some(first) = sentinel(master.port) else { return };
+    let gone = free_port();
     let running = client(json!({"url": format!("redis://127.0.0.1:{gone}"), "nodes": [first.url()], "sentinel": "mymaster"}));
     running.until_up().await;
     running.write("lapwing:a", "one").await;

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use lapwing_redis::{RedisPipeline, RedisRefusal, RedisValue};
+use lapwing_testing::RedisServer;
 use serde_json::json;
 
-use crate::server::{DEADLINE, Server, client, is_there, write};
+use crate::running::{DEADLINE, client, write};
 
 #[tokio::test]
 async fn values_are_written_behind_and_read_in_one_round_trip() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     assert_eq!(running.read("lapwing:a").await, None);
@@ -30,10 +28,7 @@ async fn values_are_written_behind_and_read_in_one_round_trip() {
 
 #[tokio::test]
 async fn commands_run_together_and_an_error_of_one_is_its_answer() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     server.cli(&["HSET", "user:7", "age", "41", "city", "Bergen"]);
@@ -50,10 +45,7 @@ async fn commands_run_together_and_an_error_of_one_is_its_answer() {
 
 #[tokio::test]
 async fn a_user_reads_what_it_may_and_a_wrong_password_is_not_shown() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     server.cli(&["ACL", "SETUSER", "lapwing", "on", ">correct-horse", "~lapwing:*", "+mget", "+set"]);
     server.cli(&["ACL", "SETUSER", "default", "off"]);
     let url = format!("redis://lapwing@127.0.0.1:{}", server.port);
@@ -72,10 +64,7 @@ async fn a_user_reads_what_it_may_and_a_wrong_password_is_not_shown() {
 
 #[tokio::test]
 async fn a_new_password_needs_no_restart() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&["--requirepass", "first"]);
+    let Some(server) = RedisServer::start(&["--requirepass", "first"]) else { return };
     let running = client(json!({"url": server.url(), "password_file": server.file("password", "second")}));
     running.until("is not refused", |client| client.counts().connect_errors > 0).await;
     server.file("password", "first");
@@ -84,10 +73,7 @@ async fn a_new_password_needs_no_restart() {
 
 #[tokio::test]
 async fn a_socket_and_a_database_are_used() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&["--unixsocket", "FOLDER/socket"]);
+    let Some(server) = RedisServer::start(&["--unixsocket", "FOLDER/socket"]) else { return };
     let running = client(json!({"url": format!("unix:{}/socket", server.folder.path().display())}));
     running.until_up().await;
     running.write("lapwing:a", "one").await;
@@ -101,10 +87,7 @@ async fn a_socket_and_a_database_are_used() {
 
 #[tokio::test]
 async fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     // the background has not run yet: this test is its thread
     let taken = (0..20).filter(|at| running.client.write_behind(write(&format!("lapwing:{at}"), "x"))).count();
@@ -116,10 +99,7 @@ async fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
 
 #[tokio::test]
 async fn nobody_waits_where_answers_take_longer_than_the_deadline() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     assert_eq!(running.client.get(&["lapwing:a"], Duration::from_nanos(1)).await, Err(RedisRefusal::Hopeless));

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lapwing_redis::RedisRefusal;
+use lapwing_testing::RedisServer;
 use serde_json::json;
 
-use crate::server::{Running, Server, client, free_port, is_there, write};
+use crate::running::{Running, client, write};
 
 const DEADLINE: Duration = Duration::from_millis(5);
 /// A timer of the runtime is up to 1 ms late; the rest is for a busy machine.
@@ -25,10 +26,7 @@ async fn read_often(running: &Running, times: usize) -> usize {
 
 #[tokio::test]
 async fn nobody_waits_for_a_stopped_server_for_long_and_it_is_used_again() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     running.write("lapwing:a", "one").await;
@@ -45,10 +43,7 @@ async fn nobody_waits_for_a_stopped_server_for_long_and_it_is_used_again() {
 
 #[tokio::test]
 async fn a_server_that_sleeps_costs_a_few_deadlines() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&["--enable-debug-command", "yes"]);
+    let Some(server) = RedisServer::start(&["--enable-debug-command", "yes"]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     let mut sleeping = std::process::Command::new("redis-cli");
@@ -62,10 +57,7 @@ async fn a_server_that_sleeps_costs_a_few_deadlines() {
 
 #[tokio::test]
 async fn a_server_that_restarts_is_found_again() {
-    if !is_there() {
-        return;
-    }
-    let mut server = Server::start(&[]);
+    let Some(mut server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     for restart in 1..=2 {
@@ -82,15 +74,15 @@ async fn a_server_that_restarts_is_found_again() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_not_waited_for_until_it_comes() {
-    if !is_there() {
-        return;
-    }
-    let port = free_port();
+    // one that ends leaves a port at which nobody listens
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let port = server.port;
+    drop(server);
     let running = client(json!({"url": format!("redis://127.0.0.1:{port}")}));
     running.until("has not tried", |client| client.counts().connect_errors > 0).await;
     assert_eq!(read_often(&running, 100).await, 0);
     assert_eq!(running.client.counts().refused, 100);
-    let _server = Server::start_at(port, &[]);
+    let _server = RedisServer::start_at(port, &[]);
     running.until_up().await;
 }
 
@@ -104,10 +96,7 @@ async fn a_server_that_takes_connections_and_says_nothing_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_full_server_is_read_and_not_written_to() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     running.write("lapwing:a", "one").await;
@@ -125,10 +114,7 @@ async fn a_full_server_is_read_and_not_written_to() {
 
 #[tokio::test]
 async fn the_connection_is_shared_and_answers_are_not_mixed_up() {
-    if !is_there() {
-        return;
-    }
-    let server = Server::start(&[]);
+    let Some(server) = RedisServer::start(&[]) else { return };
     let running = client(json!({"url": server.url()}));
     running.until_up().await;
     for at in 0..100 {

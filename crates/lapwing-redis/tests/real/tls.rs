@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use lapwing_testing::{RedisServer, free_port};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 
-use crate::server::{Server, client, free_port, is_there};
+use crate::running::client;
 
 /// Writes an authority, and the certificates of `localhost` and of a client.
 fn certificates(folder: &Path) {
@@ -26,14 +27,11 @@ fn certificates(folder: &Path) {
 
 #[tokio::test]
 async fn both_ends_show_certificates() {
-    if !is_there() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     certificates(folder.path());
     let path = |name: &str| folder.path().join(name).display().to_string();
     let tls_port = free_port();
-    let _server = Server::start(&[
+    let Some(_server) = RedisServer::start(&[
         "--tls-port",
         &tls_port.to_string(),
         "--tls-cert-file",
@@ -44,7 +42,9 @@ async fn both_ends_show_certificates() {
         &path("ca.pem"),
         "--tls-auth-clients",
         "yes",
-    ]);
+    ]) else {
+        return;
+    };
     let tls = json!({"ca": path("ca.pem"), "certificate": path("client.pem"), "key": path("client.key")});
     let running = client(json!({"url": format!("rediss://localhost:{tls_port}"), "tls": tls}));
     running.until_up().await;
