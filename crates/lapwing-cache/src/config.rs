@@ -232,7 +232,8 @@ pub struct CacheSettings {
 }
 
 impl Section for Config {
-    const FORMS: &'static [(&'static str, Form)] = &[("vary", Form::Texts), ("redis", Form::Section(RedisConfig::FORMS)), ("routes", Form::List(&ROUTE))];
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("vary", Form::Texts), ("redis", Form::Section(RedisConfig::FORMS)), ("routes", Form::List(&ROUTE))];
 
     fn check(&self, checks: &mut Checks) {
         checks.range("ttl", &self.ttl, TTL[0]..=TTL[1]);

@@ -2,7 +2,7 @@
 //!
 //! The same question to a model has the same answer, as long as the model draws nothing by chance and keeps nothing of its
 //! callers. Here is what decides which requests are the same, which answers may be given again, and what that would bring. It
-//! carries nothing.
+//! carries nothing, but for `shared`.
 //!
 //! - `key` makes the key of a request, of its bytes or of its tensors; `generation` numbers what has to be forgotten at once;
 //! - `answerable` and `sampled` tell which requests may be answered by an earlier answer, `storable` which answers may be stored and for how long, with

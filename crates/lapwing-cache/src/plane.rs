@@ -1,8 +1,8 @@
 //! What the cache of a process keeps, for all its workers and whatever settings are in force.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache as Table;

@@ -106,7 +106,7 @@ impl AnswerSealer {
     /// The bytes of an answer that is stored under `key` and was asked for at `asked`.
     #[must_use]
     pub fn seal(&self, key: &CacheKey, epoch: SharedEpoch, answer: &StoredAnswer, asked: SystemTime) -> Vec<u8> {
-        let asked_ns = asked.duration_since(UNIX_EPOCH).map_or(0, |since| nanos(since));
+        let asked_ns = asked.duration_since(UNIX_EPOCH).map_or(0, nanos);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + answer.body.len() + 1_024);
         bytes.push(VERSION);
         bytes.extend_from_slice(&[0; 8]);
@@ -193,7 +193,7 @@ impl AnswerSealer {
 
 /// How long ago it was asked for.
 fn kept_ns(asked_ns: u64, wall: SystemTime) -> Result<u64, SealRefusal> {
-    let wall_ns = wall.duration_since(UNIX_EPOCH).map_or(0, |since| nanos(since));
+    let wall_ns = wall.duration_since(UNIX_EPOCH).map_or(0, nanos);
     if asked_ns > wall_ns.saturating_add(SKEW_NS) { Err(SealRefusal::Clock) } else { Ok(wall_ns.saturating_sub(asked_ns)) }
 }
 

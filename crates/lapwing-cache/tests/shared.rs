@@ -290,3 +290,39 @@ async fn nothing_stale_is_given_under_load() {
     }
     assert!(given.load(SeqCst) > 100, "{} given: {:?}", given.load(SeqCst), pods[0].shared.counts());
 }
+
+/// What a hit takes beside the round trip to Redis, with optimised code of this workspace:
+/// `cargo test --release -p lapwing-cache --test shared -- --ignored --nocapture costs`.
+#[tokio::test]
+#[ignore = "prints times"]
+async fn costs() {
+    let Some(server) = RedisServer::start(&[]) else { return };
+    let pod = Pod::new(&server, "s");
+    let config: RedisConfig = serde_json::from_value(serde_json::json!({"url": server.url()})).unwrap();
+    let queue = config.write_queue.bounds();
+    let (plain, keeper) = lapwing_redis::RedisClient::new("cache.redis", config.target().unwrap(), queue, b"a".to_vec()).unwrap();
+    let mut background = JoinSet::new();
+    background.spawn(keeper.run());
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    for bytes in [1 << 10, 64 << 10, 1 << 20] {
+        let request = keyed(&bytes.to_string());
+        pod.put(&request, Some("m"), &"x".repeat(bytes)).await;
+        server.cli(&["SETRANGE", "plain", &(bytes - 1).to_string(), "x"]);
+        let (mut hits, mut reads) = (Vec::new(), Vec::new());
+        for _ in 0..2_000 {
+            let since = Instant::now();
+            // a busy machine may be late
+            if pod.find(&request.shared, Some("m")).await.is_ok() {
+                hits.push(since.elapsed());
+            }
+            let since = Instant::now();
+            if plain.get(&["plain"], Duration::from_secs(1)).await.is_ok() {
+                reads.push(since.elapsed());
+            }
+        }
+        println!("{bytes} B: a hit {:?}, a read of as many bytes {:?}", median(hits), median(reads));
+    }
+}

@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn more_models_than_are_known_are_forgotten_with_all() {
         let epochs = Epochs::default();
-        (0..=MAX_MODELS).for_each(|model| drop(epochs.ask(Some(&model.to_string()))));
+        assert!((0..=MAX_MODELS).all(|model| epochs.ask(Some(&model.to_string())).is_some()));
         let slot = EpochSlot::of(Some("0"));
         let mut forgotten = Vec::new();
         assert!(epochs.learn(epochs.ask_any(), slot, Some([1; 16]), &mut forgotten));
