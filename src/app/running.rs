@@ -32,7 +32,7 @@ use lapwing_outbound::Downstreams;
 use lapwing_protocol::Tokenizers;
 use lapwing_protocol::trace_context::LearntContexts;
 use lapwing_proxy::{DataPlane, Levers};
-use lapwing_settings::{Bind, ConfigHandle, Fault, Switch};
+use lapwing_settings::{Bind, ConfigHandle, Fault, File, Switch};
 use lapwing_shadow::recording::Recorder;
 
 /// Closed ledgers that may wait for the aggregator, which reads them every 20 ms: enough for 200,000 requests per second.
@@ -82,11 +82,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAM_LABELS));
-    let access_log = config.access_log.on().map(|file| AccessLog::open(file.path(), labels.clone(), counters.clone()));
-    let access_log = access_log.transpose().map_err(StartError::AccessLog)?;
-    let engine = (config.engine.is_on())
-        .then(|| Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout))
-        .transpose()?;
+    let access_log = access_log(config, &labels, &counters)?;
+    let engine = engine(config)?;
     let addresses = Addresses::new(listen, &listeners_of_control, engine.as_ref())?;
 
     let ours = Arc::new(telemetry::own_traces(&config.telemetry, TraceMark::random()));
@@ -186,6 +183,18 @@ fn listeners(
         certificates: identities.certificates(),
     };
     Ok((listen, clients, of_control))
+}
+
+/// What writes a line for each exchange, if it is on.
+fn access_log(config: &Config, labels: &Arc<Labels>, counters: &Arc<Counters>) -> Result<Option<AccessLog>, StartError> {
+    let open = |file: &File| AccessLog::open(file.path(), labels.clone(), counters.clone());
+    config.access_log.on().map(open).transpose().map_err(StartError::AccessLog)
+}
+
+/// The engine's models, if it serves any.
+fn engine(config: &Config) -> Result<Option<Hosted>, StartError> {
+    let start = || Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout);
+    Ok(config.engine.is_on().then(start).transpose()?)
 }
 
 /// What may answer requests again, and the background of the Redis that it shares, if it does.

@@ -12,7 +12,8 @@
 //! - `ghost`: what a cache would bring, by its size and time to live; `verify`: whether what it answers is still true;
 //! - `shared` is a second level in a Redis that processes share, whose answers are `sealed`;
 //! - `config` is the section `cache`, `routes` what of it holds for a request;
-//! - `plane` keeps all of it for a process, with `trust` in who gives the same answer to the same question; `caching` is what a data plane calls.
+//! - `plane` keeps all of it for a process, with `trust` in who gives the same answer to the same question; `cache` and `asking` are what a data plane calls, and `caching`
+//!   gives it to one.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -40,6 +41,8 @@
 mod answer;
 mod answer_id;
 mod answerable;
+mod asking;
+mod cache;
 mod caching;
 mod coalesce;
 mod config;
@@ -63,7 +66,9 @@ mod verify;
 
 pub use answer::{AnswerAgain, StoredAnswer};
 pub use answerable::{AnswerableCheck, RequestTerms};
-pub use caching::{Asking, BodyPieces, Cache, CacheQuestion, Caching, Following, Looked, QuestionContext};
+pub use asking::{Asking, Following, Looked};
+pub use cache::{Cache, CacheQuestion, QuestionContext};
+pub use caching::Caching;
 pub use coalesce::{CoalesceBounds, CoalesceRole, Coalescer, FollowerEnd, FollowerId, LeaderEnd, LeaderTicket, WhyAlone};
 pub use config::{CacheKeyForm, CacheMode, CacheRoute, CacheScope, CacheSettings, CoalesceConfig, Config};
 pub use counts::{CacheCounts, CacheEvent};

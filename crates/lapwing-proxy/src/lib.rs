@@ -20,8 +20,10 @@ pub mod hold;
 mod in_flight;
 mod layer;
 mod placement;
+// fuzz targets drive it too
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
+#[path = "tests/proxy_properties/mod.rs"]
 pub mod proxy_properties;
 mod serve;
 mod stack;

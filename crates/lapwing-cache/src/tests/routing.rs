@@ -3,7 +3,8 @@
 use http::Request;
 
 use super::*;
-use crate::caching::{Caching, QuestionContext};
+use crate::cache::QuestionContext;
+use crate::caching::Caching;
 use crate::trust::CacheSeries;
 use lapwing_ledger::LabelId;
 use lapwing_protocol::request_match::KnownRequest;

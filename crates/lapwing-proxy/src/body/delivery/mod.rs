@@ -3,17 +3,15 @@
 //! When the body ends, the ledger is finished, and the connection's next flush closes it. When the body is dropped early,
 //! the client has gone, and the guard closes the ledger.
 
-use std::pin::Pin;
+mod ending;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
-use tokio::time::timeout;
 
 use super::broken::{Break, Cause};
 use super::capture::{AttachedCaptures, BodyCapture, CaptureBudget, capture};
@@ -31,9 +29,6 @@ use lapwing_net::Tasks;
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
-
-/// How long an answer is read on whose client has left.
-const LONGEST_READ_OUT: Duration = Duration::from_secs(60);
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -96,29 +91,6 @@ impl ResponseBody {
     /// An answer that is given again.
     pub(crate) fn again(pieces: [Bytes; 3], trailers: Option<HeaderMap>) -> Self {
         Self::new(UpstreamBody::own(OwnBody::new(pieces, trailers)))
-    }
-
-    /// Reads it to its end.
-    pub(crate) async fn read_out(mut self) {
-        let all = async { while let Some(Ok(_)) = self.frame().await {} };
-        // who takes longer is given up
-        let _ = timeout(LONGEST_READ_OUT, all).await;
-    }
-
-    /// Its client leaves: whoever has copies of it gets the rest too.
-    fn run_on_without_client(&mut self) {
-        let Some(tasks) = self.runs_on.take() else { return };
-        // a body may be dropped with its runtime
-        if !self.is_ended && self.broken.is_none() && tokio::runtime::Handle::try_current().is_ok() {
-            let mut rest = Self::new(std::mem::replace(&mut self.upstream, UpstreamBody::own(OwnBody::default())));
-            rest.captures = std::mem::take(&mut self.captures);
-            tasks.spawn(rest.read_out());
-        }
-    }
-
-    /// If its client leaves, it comes to its end all the same, for those who have copies of it.
-    pub(crate) fn run_on(&mut self, tasks: &Tasks) {
-        self.runs_on = Some(tasks.clone());
     }
 
     fn new(upstream: UpstreamBody) -> Self {
@@ -397,43 +369,6 @@ impl ResponseBody {
                 }
                 step => self.push_rewrite(step),
             }
-        }
-    }
-}
-
-impl Body for ResponseBody {
-    type Data = TrackedChunk<InFlight>;
-    type Error = Cause;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<TrackedChunk<InFlight>>, Cause>>> {
-        let polled = self.poll_next(cx);
-        if polled.is_ready() {
-            self.upstream.leave();
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.upstream.is_end_stream() && !self.has_timing_trailer && self.is_handed()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        // over HTTP/2 hyper would look for a `Content-Length` to add, and the upstream's head has what the upstream said
-        let is_said = self.rewrite.is_some() || self.in_flight().is_some_and(|in_flight| in_flight.is_multiplexed);
-        if self.upstream.is_upstreams() && is_said { SizeHint::default() } else { self.upstream.size_hint() }
-    }
-}
-
-impl Drop for ResponseBody {
-    fn drop(&mut self) {
-        self.run_on_without_client();
-        if let (Some(_), Some(in_flight)) = (&self.broken, self.in_flight()) {
-            in_flight.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
-        }
-        // hyper drops a body that it needs no more of: then all of it has been handed over
-        if self.guard.get().is_some() && self.is_end_stream() {
-            self.finish();
-            self.captures.finish();
         }
     }
 }
