@@ -188,7 +188,7 @@ class Fleet:
         """The same few questions over and over, of which one wants an answer of its own."""
         body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [n % 4]}]}).encode()
         own = {"cache-control": "no-store"} if n % 10 == 0 else {}
-        status, _ = post(self.talker.port, "/v2/models/again/infer", body, {"content-type": "application/json", "x-rows": "1", **own})
+        status, _ = post(self.talker.port, "/v2/models/again/infer", body, {"content-type": "application/json", **own})
         assert status == 200, status
         time.sleep(0.05)
 
