@@ -80,7 +80,7 @@ class Caching:
     def ask(self, body, want=None, path=PATH, **headers):
         """(status, headers, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=30)
-        fields = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        fields = {"host": "m", "content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
         fields |= {"x-want": json.dumps(want)} if want else {}
         connection.request("POST", path, body, fields)
         with contextlib.closing(connection):
