@@ -80,6 +80,7 @@ impl RedisConversation {
                 Framed::Whole | Framed::Beginning => {
                     let (words, is_inline) = (self.framer.words(), self.framer.is_inline());
                     let class = seen_class(&words, framed, is_inline, kept);
+                    let turn = Turn { room: turn.room.saturating_sub(out.answers.len()), ..turn };
                     self.state.command(class, &words, turn, kept)
                 }
                 Framed::More | Framed::Blank => None,
@@ -211,7 +212,7 @@ impl ConversationState {
         };
         let name = CallName::of_command(words.first().copied().unwrap_or_default());
         let was_first = self.waited_for == 0;
-        let found = if was_first && turn.may_answer {
+        let found = if was_first && turn.room > 0 {
             let found = kept.answer(self.context, shape, words, turn.now);
             kept.figures.looked(name, rule, found.is_some());
             found

@@ -20,7 +20,7 @@ use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
 
 /// Answers that a client has not taken, in bytes: beyond, the store is asked, which waits with its own.
-const MAX_BACKLOG: usize = 256 << 10;
+const MAX_BACKLOG: usize = 1 << 20;
 
 thread_local! {
     /// What was read last on this thread.
@@ -151,12 +151,12 @@ impl CachedSplice {
     fn from_client(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         let now = Stamp::now();
         let came = self.client.came().map_or(now, |(first, _)| first);
-        let may_answer = self.to_client.left() < MAX_BACKLOG && !self.to_client.has_ended;
+        let room = if self.to_client.has_ended { 0 } else { MAX_BACKLOG.saturating_sub(self.to_client.left()) };
         if bytes.is_empty() {
-            self.conversation.client_ended(&self.of, &mut self.out);
+            self.conversation.client_ended(&mut self.out);
             self.to_store.has_ended = true;
         } else {
-            self.conversation.client(bytes, Turn { now: came, may_answer }, &self.of, &mut self.out);
+            self.conversation.client(bytes, Turn { now: came, room }, &self.of, &mut self.out);
         }
         let sent = self.out.to_store.len() as u64;
         self.to_store.push(&self.out.to_store);

@@ -5,12 +5,14 @@ use parking_lot::Mutex;
 use super::config::{DownstreamCache, DownstreamCacheMode};
 use super::figures::KeptFigures;
 use super::kept::KeptReplies;
+use super::kept_http::KeptAnswers;
 use crate::config::DownstreamKind;
 
 /// What is kept of one downstream. All its connections share it.
 #[derive(Debug)]
 pub(crate) enum StoreCache {
     Redis(Mutex<KeptReplies>),
+    Http(Mutex<KeptAnswers>),
 }
 
 /// What is known of it.
@@ -31,7 +33,8 @@ impl StoreCache {
         }
         match kind {
             DownstreamKind::Redis => Some(Self::Redis(Mutex::new(KeptReplies::new(config)))),
-            DownstreamKind::Http | DownstreamKind::Grpc => None,
+            DownstreamKind::Http => Some(Self::Http(Mutex::new(KeptAnswers::new(config, rand::random())))),
+            DownstreamKind::Grpc => None,
         }
     }
 
@@ -39,6 +42,10 @@ impl StoreCache {
     pub(crate) fn look<T>(&self, show: impl FnOnce(KeptLook<'_>) -> T) -> T {
         match self {
             Self::Redis(kept) => {
+                let kept = kept.lock();
+                show(KeptLook { mode: kept.mode, figures: &kept.figures, rules: kept.rules().collect(), size: kept.size() })
+            }
+            Self::Http(kept) => {
                 let kept = kept.lock();
                 show(KeptLook { mode: kept.mode, figures: &kept.figures, rules: kept.rules().collect(), size: kept.size() })
             }

@@ -44,7 +44,7 @@ impl Through {
         let mut back = Vec::new();
         for piece in bytes.chunks(step) {
             let mut out = Outgoing::default();
-            self.conversation.client(piece, Turn { now: at(now), may_answer: true }, kept, &mut out);
+            self.conversation.client(piece, Turn { now: at(now), room: usize::MAX }, kept, &mut out);
             back.extend(out.answers);
             self.passed.extend_from_slice(&out.to_store);
             let replies = self.session.receive(&out.to_store, store);

@@ -149,7 +149,7 @@ impl Line {
         self.open.push_back(Sent { key, written, before: truth.answered });
         let text = written.map_or_else(|| format!("GET f:{key}"), |number| format!("SET f:{key} {number}"));
         let mut out = Outgoing::default();
-        self.conversation.client(&command(&text), Turn { now: at(1), may_answer: true }, kept, &mut out);
+        self.conversation.client(&command(&text), Turn { now: at(1), room: usize::MAX }, kept, &mut out);
         if !out.to_store.is_empty() {
             self.asked.push_back((key, written));
         }

@@ -197,7 +197,7 @@ fn what_is_not_the_protocol_forgets_all_as_long_as_it_comes() {
     let mut out = Outgoing::default();
     let hostile = b"*1\r\nnothing\r\nSET f:a 2\r\n";
     for piece in hostile.chunks(5) {
-        let turn = Turn { now: at(play.now), may_answer: true };
+        let turn = Turn { now: at(play.now), room: usize::MAX };
         other.conversation().client(piece, turn, &mut play.kept, &mut out);
     }
     other.conversation().client_ended(&mut out);
@@ -224,7 +224,11 @@ fn what_is_too_long_passes_at_once() {
     // in a line, nothing is answered
     play.ask(&mut one, "SET f:b 1");
     play.ask(&mut one, "GET f:b");
-    assert_eq!(one.ask(b"GET f:b\r\n", 1, 1, &mut play.kept, &mut play.store).len(), 0, "the model knows no lines");
+    let mut out = Outgoing::default();
+    let turn = Turn { now: at(1), room: usize::MAX };
+    let lines = b"GET f:b\r\nSET \"f:b\" 2\r\n";
+    one.conversation().client(lines, turn, &mut play.kept, &mut out);
+    assert!(out.answers.is_empty() && out.to_store == lines && play.kept.figures.forgot_all == 2);
 }
 
 #[test]
@@ -232,7 +236,7 @@ fn a_write_whose_connection_ends_keeps_its_key_out() {
     let (mut play, mut one, mut other) = (Play::new(ON), Through::default(), Through::default());
     play.ask(&mut one, "SET f:a 1");
     let mut out = Outgoing::default();
-    other.conversation().client(&command("SET f:a 2"), Turn { now: at(1), may_answer: true }, &mut play.kept, &mut out);
+    other.conversation().client(&command("SET f:a 2"), Turn { now: at(1), room: usize::MAX }, &mut play.kept, &mut out);
     play.ask(&mut one, "GET f:a");
     assert!(play.passes(&mut one, "GET f:a"), "it is under way");
     other.conversation().end(at(play.now), &mut play.kept);
@@ -263,7 +267,7 @@ fn a_client_that_takes_no_answers_is_not_given_more() {
     play.ask(&mut one, "SET f:a 1");
     play.ask(&mut one, "GET f:a");
     let mut out = Outgoing::default();
-    one.conversation().client(&command("GET f:a"), Turn { now: at(1), may_answer: false }, &mut play.kept, &mut out);
+    one.conversation().client(&command("GET f:a"), Turn { now: at(1), room: 0 }, &mut play.kept, &mut out);
     assert!(out.answers.is_empty() && !out.to_store.is_empty());
     assert_eq!(play.refused("backlog"), 1);
 }
