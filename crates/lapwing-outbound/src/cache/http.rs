@@ -151,8 +151,10 @@ impl HttpConversation {
             request.version == Some(1) && !["connection", "expect", "upgrade"].iter().any(|name| asks_more(head.headers(), name));
         let listed = match kept.listed(head) {
             Ok(listed) => listed,
-            Err(_) => {
-                kept.figures.refuse(NotKept::Unlisted);
+            Err(is_read) => {
+                if is_read {
+                    kept.figures.refuse(NotKept::Unlisted);
+                }
                 return None;
             }
         };

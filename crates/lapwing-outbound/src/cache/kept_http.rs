@@ -74,16 +74,17 @@ impl KeptAnswers {
         }
     }
 
-    /// The rule of a request, if it may be answered from memory.
-    pub(crate) fn listed(&self, head: Request<()>) -> Result<ListedRequest, Request<()>> {
+    /// The rule of a request, if it may be answered from memory; else whether it reads.
+    pub(crate) fn listed(&self, head: Request<()>) -> Result<ListedRequest, bool> {
         let (method, path) = (head.method().as_str(), head.uri().path());
         let is_feast = FeastCall::is_one(method, path);
         let rule = self.paths.iter().position(|glob| matches_glob(glob.as_bytes(), path.as_bytes()));
-        match rule.filter(|_| is_feast || method == "GET") {
+        let is_read = is_feast || method == "GET";
+        match rule.filter(|_| is_read) {
             Some(rule) => {
                 Ok(ListedRequest { name: CallName::of_http(if is_feast { FeastCall::NAME } else { method }), head, rule })
             }
-            None => Err(head),
+            None => Err(is_read),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Conversations with a store that is played: what is answered, what passes, what is forgotten. Real sockets and a real Redis are in
 //! `tests/real`.
 
+mod http;
 mod model;
 mod random;
 mod rules;
