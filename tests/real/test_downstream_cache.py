@@ -3,20 +3,25 @@ and counts; how much faster it is, is measured by `benches/levers/hydration_cach
 """
 
 import concurrent.futures
+import http.client
+import json
 import os
 import random
 import re
 import signal
 import socket
+import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import redis
 
+from conftest import HERE
 from ports import free_port
 from process import wait_for, wait_listening
-from test_downstreams import Relay, everything, figures, start, store  # noqa: F401  (a fixture)
+from test_downstreams import Relay, everything, figures, hydration, predict, start, store  # noqa: F401  (a fixture)
 
 pytestmark = [pytest.mark.beside, pytest.mark.timeout(180)]
 ALL = {"mode": "on", "prefixes": [""], "ttl": "60s"}
@@ -196,6 +201,87 @@ def test_users_do_not_see_one_anothers_answers(start_lapwing, processes, tmp_pat
     assert kept(lapwing)["hits"] == 4 and kept(lapwing)["refused"]["error"] == 4
 
 
+class FeatureStore(BaseHTTPRequestHandler):
+    """Features by `GET`, Feast's `POST`, and `POST /push`, which changes them; it takes 20 ms and counts what it is asked."""
+
+    protocol_version = "HTTP/1.1"
+    asked, version = 0, 1
+
+    def do_GET(self):
+        self.answer({"path": self.path, "version": FeatureStore.version})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/push":
+            FeatureStore.version += 1
+        self.answer({"results": [{"values": asked["entities"]["id"]}, {"values": [FeatureStore.version]}]} if "entities" in asked else {})
+
+    def answer(self, said):
+        FeatureStore.asked += 1
+        time.sleep(0.02)
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        if self.path.startswith("/own"):
+            self.send_header("cache-control", "private")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_http_stores_are_answered_for_by_path_and_by_feasts_body(start_lapwing, tmp_path):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FeatureStore)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = free_port()
+    cache = {"mode": "on", "paths": ["/features/*", "/own/*", "/get-online-features"], "ttl": "60s"}
+    lapwing = start(start_lapwing, tmp_path, [{"name": "feast", "listen": f"127.0.0.1:{at}", "to": f"http://127.0.0.1:{server.server_port}", "kind": "http", "cache": cache}])
+    connection = http.client.HTTPConnection("127.0.0.1", at, timeout=30)
+
+    def ask(method, path, said=None, **fields):
+        before = FeatureStore.asked
+        connection.request(method, path, said and json.dumps(said), fields)
+        response = connection.getresponse()
+        body = json.loads(response.read())
+        assert response.status == 200 and (FeatureStore.asked > before) == (response.getheader("age") is None)
+        return body, FeatureStore.asked == before
+
+    one, other = ({"features": ["a:b"], "entities": {"id": [number]}} for number in (1, 2))
+    for _ in range(2):
+        for said in (one, other):
+            first, again = ask("POST", "/get-online-features", said), ask("POST", "/get-online-features", said, traceparent=f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01")
+            assert first[0] == again[0] and again[0]["results"][0]["values"] == said["entities"]["id"] and again[1]
+        assert ask("GET", "/features/7")[0] == {"path": "/features/7", "version": FeatureStore.version} and ask("GET", "/features/7")[1]
+        assert not ask("GET", "/features/7", Authorization=f"somebody {_}")[1] and not ask("GET", "/other")[1]
+        assert not ask("GET", "/own/7")[1] and not ask("GET", "/own/7")[1]
+        ask("POST", "/push", {"pushed": 1})
+    shown = figures(lapwing)
+    kept = shown["cache"]
+    assert kept["by_name"]["get-online-features"]["hits"] == 4 and kept["by_name"]["get-online-features"]["store_mean_ns"] > 20e6
+    assert (kept["hits"], kept["forgot_all"], kept["refused"]) == (6, 2, {"private": 4, "unlisted": 2}), kept
+    # all that was asked is counted, and its entities, whoever answered
+    assert shown["by_name"]["get-online-features"]["calls"] == 8 and shown["keys"] == 8 and shown["unread"] == {}
+    assert kept["saved_ns"] > 6 * 20e6
+
+
+def test_hydration_of_a_hit_is_observed_as_before(start_lapwing, processes, store, tmp_path):  # noqa: F811
+    redis_port, http_port, port = free_port(), free_port(), free_port()
+    lapwing = start(start_lapwing, tmp_path, [
+        {"name": "redis", "listen": f"127.0.0.1:{redis_port}", "to": f"redis://127.0.0.1:{store.port}", "kind": "redis", "cache": {"mode": "on", "prefixes": ["feature:"]}},
+    ], upstream=f"http://127.0.0.1:{port}")
+    processes("app", [sys.executable, str(HERE / "servers/feature_app.py"), str(port), str(redis_port), str(http_port)])
+    redis.Redis(port=store.port).mset({f"feature:{number}": number for number in range(60)})
+    wait_listening(port, 60)
+    asked = dict(predict(lapwing, "keys=10&rounds=1") for _ in range(6))
+    for trace, exchange in lapwing.exchanges_of(asked).items():
+        own_ns, (ns, source) = asked[trace]["hydration_s"] * 1e9, hydration(exchange)
+        assert source == "observed" and 0 < ns <= own_ns, (ns, own_ns)
+    assert [answer["found"] for answer in asked.values()] == [[10]] * 6
+    shown = figures(lapwing)
+    assert (shown["cache"]["hits"], shown["cache"]["misses"]) == (5, 1) and shown["waits"]["alone"]["count"] >= 6, shown
+
+
 def test_hostile_bytes_pass_untouched(start_lapwing, store, tmp_path):  # noqa: F811
     lapwing = through(start_lapwing, tmp_path, store.port, ALL)
     for bytes_sent in [b"*1\r\n$99999999999\r\n", b"*-5\r\nPING\r\n", b"*3\r\n$3\r\nSET\r\n:1\r\n", b"POST / HTTP/1.1\r\n\r\n", b"GET  a \r\n", b"\r\n\r\n*1\r\n$4\r\nPING\r\n", b"$3\r\nGET\r\n"]:
@@ -214,7 +300,7 @@ def test_hostile_bytes_pass_untouched(start_lapwing, store, tmp_path):  # noqa: 
 def test_a_client_that_sends_much_before_it_reads_is_served(start_lapwing, store, tmp_path):  # noqa: F811
     lapwing = through(start_lapwing, tmp_path, store.port, ALL)
     text = os.urandom(2000)
-    client = redis.Redis(port=lapwing.store)
+    client = redis.Redis(port=lapwing.store, protocol=2)
     client.set("a", text)
     client.get("a")
     with socket.create_connection(("127.0.0.1", lapwing.store), 5) as sock:
