@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 
 use super::conversation::{Outgoing, Turn};
 use super::figures::NotKept;
-use super::kept_http::{AskedRequest, KeptAnswers, ListedRequest};
+use super::kept_http::{AskedRequest, KeptAnswers, ListedRequest, RequestLook};
 use super::versions::Written;
 use crate::http1::{HeadBuffer, MAX_FIELDS, PassingMessageBody};
 use crate::unread::Unread;
@@ -185,13 +185,13 @@ impl HttpConversation {
         self.body = None;
         let Some((request, content)) = asking else { return };
         let kind = match kept.look(&request, Bytes::from(content), turn.now) {
-            Ok(answer) => {
+            RequestLook::Answer(answer) => {
                 out.answers.extend_from_slice(&answer);
                 self.held.clear();
                 return;
             }
-            Err(Some(asked)) => OpenKind::Read(Box::new(asked)),
-            Err(None) => OpenKind::Plain,
+            RequestLook::Ask(asked) => OpenKind::Read(asked),
+            RequestLook::Own => OpenKind::Plain,
         };
         self.open.push_back(OpenRequest { is_head: false, is_connect: false, kind });
         out.to_store.append(&mut self.held);

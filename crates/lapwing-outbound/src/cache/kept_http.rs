@@ -50,6 +50,17 @@ pub(crate) struct AskedRequest {
     would_be: Option<Bytes>,
 }
 
+/// What is kept of a request.
+#[derive(Debug)]
+pub(crate) enum RequestLook {
+    /// The answer to give.
+    Answer(Vec<u8>),
+    /// Nothing: what is to be remembered of it until the store has answered.
+    Ask(Box<AskedRequest>),
+    /// Its answer is its own.
+    Own,
+}
+
 impl KeptAnswers {
     /// Nothing, under these rules; `secret` is that of the keys.
     pub(crate) fn new(config: &DownstreamCache, secret: [u8; 32]) -> Self {
@@ -88,14 +99,13 @@ impl KeptAnswers {
         }
     }
 
-    /// What is kept of a whole request: the answer to give, or what is to be remembered of it until the store has answered; `None` if
-    /// its answer is its own.
-    pub(crate) fn look(&mut self, request: &ListedRequest, body: Bytes, now: Stamp) -> Result<Vec<u8>, Option<AskedRequest>> {
+    /// What is kept of a whole request.
+    pub(crate) fn look(&mut self, request: &ListedRequest, body: Bytes, now: Stamp) -> RequestLook {
         let terms = match RequestTerms::of(request.head.headers()) {
             Ok(terms) => terms,
             Err(why) => {
                 self.figures.refuse_for(why.name());
-                return Err(None);
+                return RequestLook::Own;
             }
         };
         let key = self.keys.key(&request.head, &[body], KeyContext::default(), &self.key_rules);
@@ -106,11 +116,12 @@ impl KeptAnswers {
         if let CacheLookup::Hit(answer) = found {
             if self.mode == DownstreamCacheMode::On {
                 let wall = SystemTime::UNIX_EPOCH + Duration::from_nanos(clock::unix_ns());
-                return Ok(written(&answer, &key, now, wall));
+                return RequestLook::Answer(written(&answer, &key, now, wall));
             }
             would_be = Some(answer.body().clone());
         }
-        Err(Some(AskedRequest { name: request.name, key, seen: self.versions.see(&[], now), asked: now, would_be }))
+        let seen = self.versions.see(&[], now);
+        RequestLook::Ask(Box::new(AskedRequest { name: request.name, key, seen, asked: now, would_be }))
     }
 
     /// The store has answered; `is_complete` if nothing of the body is missing.

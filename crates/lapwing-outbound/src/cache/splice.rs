@@ -118,14 +118,14 @@ impl CachedSplice {
             if is_sent && !self.to_store.has_ended {
                 let mut buffer = ReadBuf::new(scratch);
                 if Pin::new(&mut self.client).poll_read(cx, &mut buffer)?.is_ready() {
-                    self.from_client(buffer.filled(), cx)?;
+                    self.client_sent(buffer.filled(), cx)?;
                     has_moved = true;
                 }
             }
             if is_received && self.to_client.left() == 0 && !self.to_client.has_ended {
                 let mut buffer = ReadBuf::new(scratch);
                 if Pin::new(&mut self.store).poll_read(cx, &mut buffer)?.is_ready() {
-                    self.from_store(buffer.filled(), cx)?;
+                    self.store_sent(buffer.filled(), cx)?;
                     has_moved = true;
                 }
             }
@@ -148,7 +148,7 @@ impl CachedSplice {
         }
     }
 
-    fn from_client(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
+    fn client_sent(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         let now = Stamp::now();
         let came = self.client.came().map_or(now, |(first, _)| first);
         let room = if self.to_client.has_ended { 0 } else { MAX_BACKLOG.saturating_sub(self.to_client.left()) };
@@ -180,7 +180,7 @@ impl CachedSplice {
         Ok(())
     }
 
-    fn from_store(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
+    fn store_sent(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         if bytes.is_empty() {
             self.to_client.has_ended = true;
             end_reading(&self.of, &self.all, &mut self.reader);

@@ -156,6 +156,15 @@ impl Session {
                 }
             },
             ("EXISTS", keys) => integer(keys.iter().filter(|key| store.keys.contains_key(&place(key))).count()),
+            _ => self.change(&name, &arguments, store),
+        }
+    }
+
+    /// A command that changes something, or is unknown.
+    fn change(&mut self, name: &str, arguments: &[&[u8]], store: &mut ModelStore) -> Vec<u8> {
+        let database = self.database;
+        let place = |key: &[u8]| (database, key.to_vec());
+        match (name, arguments) {
             ("SET", [key, text, ..]) => {
                 store.keys.insert(place(key), Held::Text(text.to_vec()));
                 b"+OK\r\n".to_vec()
