@@ -6,10 +6,12 @@ import concurrent.futures
 import http.client
 import json
 import os
+import pathlib
 import random
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -24,6 +26,7 @@ from process import wait_for, wait_listening
 from test_downstreams import Relay, everything, figures, hydration, predict, start, store  # noqa: F401  (a fixture)
 
 pytestmark = [pytest.mark.beside, pytest.mark.timeout(180)]
+GO_REDIS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or HERE.parents[1] / "target") / "tmp/go/bin/redis-client"
 ALL = {"mode": "on", "prefixes": [""], "ttl": "60s"}
 
 
@@ -73,6 +76,16 @@ def test_redis_py_gets_the_same_bytes_and_some_of_them_from_memory(start_lapwing
     # all that was asked is counted, whoever answered
     assert shown["by_name"]["GET"]["calls"] > shown["cache"]["by_name"]["GET"]["misses"]
     assert shown["bytes_received"] < sum(len(got) for _, got in cached.kept)
+
+
+@pytest.mark.skipif(not GO_REDIS.exists(), reason="no client of go-redis: it needs Go, and tests/run")
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_go_redis_gets_the_same_answers(start_lapwing, store, tmp_path, protocol):  # noqa: F811
+    lapwing = through(start_lapwing, tmp_path, store.port, ALL)
+    direct, cached = (json.loads(subprocess.run([GO_REDIS, str(port), str(protocol)], check=True, capture_output=True, timeout=90).stdout) for port in (store.port, lapwing.store))
+    assert direct == cached and len(direct) > 350
+    shown = figures(lapwing)
+    assert shown["cache"]["hits"] > 8 * 200 and shown["cache"]["untouched"] == 1 and shown["unread"] == {}, shown["cache"]
 
 
 def test_writers_and_readers_at_once_never_see_what_was_overwritten(start_lapwing, store, tmp_path):  # noqa: F811
