@@ -48,11 +48,13 @@ pub(crate) struct CommandFramer {
 impl CommandFramer {
     /// Takes what was read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.held.drain(..self.start);
-        self.at -= self.start;
-        // those of a command that has begun
         let start = std::mem::take(&mut self.start);
-        self.words.iter_mut().for_each(|word| *word = word.start - start..word.end - start);
+        if start > 0 {
+            self.held.drain(..start);
+            self.at -= start;
+            // those of a command that has begun
+            self.words.iter_mut().for_each(|word| *word = word.start - start..word.end - start);
+        }
         self.held.extend_from_slice(bytes);
     }
 

@@ -5,6 +5,7 @@ use super::{Through, command, commands, kept};
 use crate::cache::conversation::{Outgoing, Turn};
 use crate::cache::kept::KeptReplies;
 use crate::call::shown::at;
+use lapwing_ledger::Stamp;
 
 const ON: &str = r#"{"mode": "on", "prefixes": ["f:"], "ttl": "1s"}"#;
 const SECOND: u64 = 1_000_000_000;
@@ -270,6 +271,28 @@ fn a_client_that_takes_no_answers_is_not_given_more() {
     one.conversation().client(&command("GET f:a"), Turn { now: at(1), room: 0 }, &mut play.kept, &mut out);
     assert!(out.answers.is_empty() && !out.to_store.is_empty());
     assert_eq!(play.refused("backlog"), 1);
+}
+
+#[test]
+fn hostile_bytes_cost_little_time() {
+    let many = [b"*60000\r\n".to_vec(), b"$0\r\n\r\n".repeat(9_000)].concat();
+    for (name, bytes, step) in [
+        ("an array of many words, byte by byte", many, 1),
+        ("a line without an end, byte by byte", vec![b'x'; 60_000], 1),
+        ("reads of one key", command("GET f:a").repeat(40_000), 64 << 10),
+        ("reads of many keys", command(&format!("MGET{}", " f:a".repeat(5_000))).repeat(20), 64 << 10),
+        ("a long word", [b"*2\r\n$3\r\nGET\r\n$1000000\r\n".to_vec(), vec![b'x'; 1_000_000]].concat(), 1000),
+    ] {
+        let (mut kept, mut through, began) = (kept(ON), Through::default(), Stamp::now());
+        let mut out = Outgoing::default();
+        for piece in bytes.chunks(step) {
+            through.conversation().client(piece, Turn { now: at(1), room: usize::MAX }, &mut kept, &mut out);
+        }
+        through.conversation().client_ended(&mut out);
+        let took_ns = began.elapsed();
+        println!("{} bytes, {name}: {} us", bytes.len(), took_ns / 1000);
+        assert!(out.to_store == bytes && took_ns < 2_000_000_000, "{name}");
+    }
 }
 
 #[test]
