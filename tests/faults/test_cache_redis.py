@@ -49,7 +49,7 @@ def redis(tmp_path):
 
 
 @contextlib.contextmanager
-def two(redis, tmp_path, deadline="2s"):
+def two(redis, tmp_path, deadline="1s"):
     """Two Lapwings in front of one server. On a busy machine a Redis may take longer than it usually has."""
     secret = pathlib.Path(tmp_path, "secret")
     secret.write_text("s" * 40)

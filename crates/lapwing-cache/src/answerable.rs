@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, UPGRADE};
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 
 use crate::directives::Directives;
 use crate::refusal::CacheRefusal;
@@ -28,6 +28,30 @@ pub struct RequestTerms {
     pub min_fresh_ns: u64,
 }
 
+impl RequestTerms {
+    /// What the head of a request allows, whatever it asks for.
+    ///
+    /// # Errors
+    ///
+    /// Why its answer is its own, and must not be stored.
+    pub fn of(headers: &HeaderMap) -> Result<Self, CacheRefusal> {
+        let directives = Directives::of(headers);
+        if directives.no_store {
+            return Err(CacheRefusal::RequestNoStore);
+        }
+        if CONDITIONS.iter().any(|name| headers.contains_key(name)) {
+            return Err(CacheRefusal::Conditional);
+        }
+        let ns = |seconds: u64| seconds.saturating_mul(1_000_000_000);
+        Ok(Self {
+            may_answer: !directives.no_cache && directives.max_age != Some(0),
+            only_if_cached: directives.only_if_cached,
+            max_age_ns: directives.max_age.map_or(u64::MAX, ns),
+            min_fresh_ns: directives.min_fresh.map_or(0, ns),
+        })
+    }
+}
+
 /// Tells requests that may be answered by an earlier answer from others.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerableCheck {
@@ -45,13 +69,7 @@ impl AnswerableCheck {
     /// Why its answer is its own, and must not be stored.
     pub fn terms<B>(&self, head: &Request<B>, body: &[Bytes]) -> Result<RequestTerms, CacheRefusal> {
         let headers = head.headers();
-        let directives = Directives::of(headers);
-        if directives.no_store {
-            return Err(CacheRefusal::RequestNoStore);
-        }
-        if CONDITIONS.iter().any(|name| headers.contains_key(name)) {
-            return Err(CacheRefusal::Conditional);
-        }
+        let terms = RequestTerms::of(headers)?;
         let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
             return Err(CacheRefusal::Compressed);
@@ -71,13 +89,7 @@ impl AnswerableCheck {
         if let Some(refusal) = drawn {
             return Err(refusal);
         }
-        let ns = |seconds: u64| seconds.saturating_mul(1_000_000_000);
-        Ok(RequestTerms {
-            may_answer: !directives.no_cache && directives.max_age != Some(0),
-            only_if_cached: directives.only_if_cached,
-            max_age_ns: directives.max_age.map_or(u64::MAX, ns),
-            min_fresh_ns: directives.min_fresh.map_or(0, ns),
-        })
+        Ok(terms)
     }
 
     /// Why a call has an effect beyond its answer, or that nobody knows what it is.
@@ -98,7 +110,7 @@ impl AnswerableCheck {
 }
 
 /// The JSON of a body, before the tensors that may follow it.
-fn json_of(headers: &http::HeaderMap, body: &[Bytes]) -> Vec<Bytes> {
+fn json_of(headers: &HeaderMap, body: &[Bytes]) -> Vec<Bytes> {
     let mut left = match Media::of(headers) {
         Media::JsonBefore(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
         _ => usize::MAX,

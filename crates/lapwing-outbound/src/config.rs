@@ -4,6 +4,7 @@ use http::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cache::{DOWNSTREAM_CACHE, DownstreamCache, check_downstream_cache};
 use lapwing_ledger::Stage;
 use lapwing_settings::{
     Bind, CLIENT_TLS, Checks, ClientTls, DownstreamAddress, DownstreamScheme, Form, Record, SERVER_TLS, Section, ServerTls,
@@ -44,6 +45,7 @@ pub const DOWNSTREAM: Record = Record {
         ("stage", Form::Text),
         ("tls", Form::Record(&CLIENT_TLS)),
         ("listen_tls", Form::Record(&SERVER_TLS)),
+        ("cache", Form::Record(&DOWNSTREAM_CACHE)),
     ],
     stand_in: &[("listen", "127.0.0.1:6380"), ("to", "redis://127.0.0.1:6379"), ("kind", "redis")],
 };
@@ -121,6 +123,9 @@ pub struct Downstream {
     /// How TLS is spoken at `listen`; without it, it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_tls: Option<ServerTls>,
+    /// Answers that are kept and given again, so that the store is not asked twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<DownstreamCache>,
 }
 
 impl Downstream {
@@ -183,6 +188,9 @@ pub fn check_downstreams(downstreams: &[Downstream], checks: &mut Checks) {
                 checks.fault(&format!("{key}.listen_tls"), "", "needs certificate and key, or is to be left out");
             }
             checks.section(&format!("{key}.listen_tls"), |checks| tls.check(checks));
+        }
+        if let Some(cache) = &one.cache {
+            check_downstream_cache(&format!("{key}.cache"), one.kind, cache, checks);
         }
     }
 }

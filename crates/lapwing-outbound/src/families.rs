@@ -7,6 +7,7 @@ use lapwing_metrics::ScrapedDurations;
 use lapwing_metrics::defs;
 use lapwing_metrics::exposition::{Encoder, count, family, gauge, seconds};
 
+use crate::cache::{CacheFamilies, encode_cache};
 use crate::figures::{Lasted, NamedCalls, WaitJoin};
 use crate::name::CallName;
 use crate::state::{DownstreamState, Downstreams};
@@ -26,6 +27,7 @@ pub struct DownstreamFamilies {
     durations: ScrapedDurations,
     waits: Vec<(WaitJoin, Lasted)>,
     unread: Vec<(Unread, u64)>,
+    cache: Option<CacheFamilies>,
 }
 
 impl Downstreams {
@@ -52,6 +54,7 @@ impl DownstreamState {
             durations: figures.durations.scraped(native_schema),
             waits: figures.waits().collect(),
             unread: figures.unread().collect(),
+            cache: self.cache.as_ref().map(|cache| cache.families(&self.name)),
         }
     }
 }
@@ -110,7 +113,8 @@ pub fn encode(all: &[DownstreamFamilies], encoder: &mut dyn Encoder) -> fmt::Res
     })?;
     family(encoder, &defs::DOWNSTREAM_UNREAD, |encoder| {
         each(all, |one, label| one.unread.iter().try_for_each(|(why, n)| count(encoder, vec![label, ("reason", why.name())], *n)))
-    })
+    })?;
+    encode_cache(&all.iter().filter_map(|one| one.cache.as_ref()).collect::<Vec<_>>(), encoder)
 }
 
 /// Calls `write` for each, with its label.

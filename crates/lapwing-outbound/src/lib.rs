@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod call;
 mod config;
 mod families;
@@ -40,6 +41,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use cache::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
 pub use config::{CallStage, DOWNSTREAM, Downstream, DownstreamKind, LISTEN_KEYS, MAX_DOWNSTREAMS, check_downstreams};
 pub use families::{DownstreamFamilies, encode};
 pub use figures::WaitJoin;

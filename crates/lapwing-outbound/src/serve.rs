@@ -9,12 +9,13 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::CachedSplice;
 use crate::splice::Splice;
 use crate::state::{DownstreamState, Downstreams};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Counter;
 use lapwing_net::{
-    AcceptLimits, AcceptObserver, Accepted, BoundListener, Target, Tasks, WarningThrottle, accept, outbound_connections,
+    AcceptLimits, AcceptObserver, Accepted, BoundListener, Socket, Target, Tasks, WarningThrottle, accept, outbound_connections,
 };
 
 /// How long connecting to a store may take. A client that gives up sooner is noticed when it is over.
@@ -93,7 +94,7 @@ async fn connection(accepted: Accepted, target: Target, of: Arc<DownstreamState>
             return;
         }
     };
-    let mut splice = Splice::new(client, store, of.clone(), all);
+    let mut splice = Passing::new(client, store, of.clone(), all);
     let ended = {
         let passing = pin!(splice.run());
         tokio::select! {
@@ -110,8 +111,38 @@ async fn connection(accepted: Accepted, target: Target, of: Arc<DownstreamState>
     }
 }
 
+/// A connection on its way, with or without a cache.
+enum Passing {
+    Plain(Box<Splice>),
+    Cached(Box<CachedSplice>),
+}
+
+impl Passing {
+    fn new(client: Socket, store: Socket, of: Arc<DownstreamState>, all: Downstreams) -> Self {
+        if of.cache.is_some() {
+            Self::Cached(Box::new(CachedSplice::new(client, store, of, all)))
+        } else {
+            Self::Plain(Box::new(Splice::new(client, store, of, all)))
+        }
+    }
+
+    async fn run(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(splice) => splice.run().await,
+            Self::Cached(splice) => splice.run().await,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        match self {
+            Self::Plain(splice) => splice.is_waiting(),
+            Self::Cached(splice) => splice.is_waiting(),
+        }
+    }
+}
+
 /// Passes bytes on while an answer is waited for.
-async fn after_stop(splice: &mut Splice) -> io::Result<()> {
+async fn after_stop(splice: &mut Passing) -> io::Result<()> {
     let began = Stamp::now();
     while splice.is_waiting() && began.elapsed() < GRACE.as_nanos() as u64 {
         if let Ok(ended) = timeout(LOOK, splice.run()).await {

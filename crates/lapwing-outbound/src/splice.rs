@@ -20,9 +20,9 @@ use lapwing_ledger::Stamp;
 use lapwing_net::Socket;
 
 /// The most bytes of one read.
-const READ: usize = 64 << 10;
+pub(crate) const READ: usize = 64 << 10;
 /// How long one side may send nothing after the other has ended.
-const HALF_CLOSED: Duration = Duration::from_secs(60);
+pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(60);
 
 thread_local! {
     /// What was read last on this thread: connections that stand still need no buffer.
@@ -173,7 +173,7 @@ impl Splice {
 }
 
 /// Lets the reader look at bytes that are on their way, and counts why it cannot any more.
-fn note(
+pub(crate) fn note(
     of: &Arc<DownstreamState>,
     all: &Downstreams,
     reader: &mut Option<Reader>,
@@ -189,7 +189,7 @@ fn note(
 }
 
 /// Lets the reader note that its connection has ended.
-fn end_reading(of: &Arc<DownstreamState>, all: &Downstreams, reader: &mut Option<Reader>) {
+pub(crate) fn end_reading(of: &Arc<DownstreamState>, all: &Downstreams, reader: &mut Option<Reader>) {
     if let Some(mut ended) = reader.take() {
         let mut figures = of.figures.lock();
         ended.end(Stamp::now(), &mut Recording { figures: &mut figures, of, waits: &all.waits });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crossbeam_queue::ArrayQueue;
 use parking_lot::Mutex;
 
+use crate::cache::StoreCache;
 use crate::call::{Asked, CallSink, EndedCall, Wait};
 use crate::config::{Downstream, DownstreamKind};
 use crate::figures::{Figures, WaitJoin};
@@ -22,6 +23,8 @@ pub struct DownstreamState {
     pub(crate) address: String,
     pub(crate) kind: DownstreamKind,
     pub(crate) stage: Stage,
+    /// Answers that are kept; `None` if none are.
+    pub(crate) cache: Option<StoreCache>,
     pub(crate) figures: Mutex<Figures>,
 }
 
@@ -70,6 +73,7 @@ impl Downstreams {
                 address: one.to.to_string(),
                 kind: one.kind,
                 stage: one.stage.stage(),
+                cache: one.cache.as_ref().and_then(|cache| StoreCache::of(one.kind, cache)),
                 figures: Mutex::default(),
             })
         };

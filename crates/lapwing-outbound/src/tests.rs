@@ -25,8 +25,15 @@ fn with<F: Future<Output = ()>>(
     let store = store.into();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let scheme = if kind == "redis" { "redis" } else { "http" };
-        let text = format!(r#"[{{"name": "store", "listen": "127.0.0.1:1", "to": "{scheme}://{store}", "kind": "{kind}"}}]"#);
+        let scheme = if kind.starts_with("redis") { "redis" } else { "http" };
+        let cache = match kind.strip_suffix(" cached").unwrap_or_default() {
+            "redis" => r#", "cache": {"mode": "on", "prefixes": [""]}"#,
+            "http" => r#", "cache": {"mode": "on", "paths": ["*"]}"#,
+            _ => "",
+        };
+        let kind = kind.trim_end_matches(" cached");
+        let text =
+            format!(r#"[{{"name": "store", "listen": "127.0.0.1:1", "to": "{scheme}://{store}", "kind": "{kind}"{cache}}}]"#);
         let config: Vec<Downstream> = serde_json::from_str(&text).unwrap();
         let all = Downstreams::of(&config, &Arc::new(Counters::default())).unwrap();
         let listener = BoundListener::from(bind("127.0.0.1:0".parse().unwrap(), 64, Sharing::Alone).unwrap());
@@ -57,11 +64,11 @@ async fn accepted(listener: std::net::TcpListener) -> (TcpListener, TcpStream) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
     /// Both directions at once, in pieces of any size, whatever the bytes.
     #[test]
     fn any_bytes_pass_unchanged_both_ways(
-        kind in prop::sample::select(vec!["redis", "http", "grpc"]),
+        kind in prop::sample::select(vec!["redis", "http", "grpc", "redis cached", "http cached"]),
         sent in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"*$\r\n123PING".to_vec())], 1..3000), 0..8),
         answered in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..3000), 0..8),
         large in prop::option::of(100_000..900_000_usize),

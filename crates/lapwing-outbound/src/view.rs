@@ -7,6 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::cache::{CacheView, StoreCache};
 use crate::config::DownstreamKind;
 use crate::figures::{Figures, Lasted, NamedCalls, WaitJoin};
 use crate::state::{DownstreamState, Downstreams};
@@ -49,6 +50,9 @@ pub struct DownstreamView {
     waits: BTreeMap<&'static str, WaitsView>,
     /// Connections that were passed on and no longer read, by reason.
     unread: BTreeMap<&'static str, u64>,
+    /// Answers that are kept and given again; absent without `cache`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<CacheView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -103,6 +107,7 @@ impl DownstreamState {
             by_name: figures.named().map(of).collect(),
             waits: figures.waits().filter(|(_, lasted)| lasted.count > 0).map(wait).collect(),
             unread: figures.unread().filter(|(_, count)| *count > 0).map(unread).collect(),
+            cache: self.cache.as_ref().map(StoreCache::view),
         }
     }
 }
@@ -127,7 +132,8 @@ impl fmt::Display for DownstreamView {
             let share = wait.total_ns as f64 / all.max(1) as f64 * 100.0;
             writeln!(f, "  {join}: {} waits, {share:.1} % of the time", wait.count)?;
         }
-        self.unread.iter().try_for_each(|(why, count)| writeln!(f, "  {count} connections no longer read: {why}"))
+        self.unread.iter().try_for_each(|(why, count)| writeln!(f, "  {count} connections no longer read: {why}"))?;
+        self.cache.as_ref().map_or(Ok(()), |cache| cache.fmt(f))
     }
 }
 

@@ -246,6 +246,24 @@ families! {
         "Those that were closed because there was no connection to be had to the downstream.";
     DOWNSTREAM_UNREAD: Counter "lapwing_downstream_unread" None, ["downstream", "reason"],
         "Connections that passed on and were no longer read, by reason: malformed, too_deep, unasked (an answer without a call), too_many (calls open at once), monitor, replication or upgraded.";
+    DOWNSTREAM_CACHE_LOOKUPS: Counter "lapwing_downstream_cache_lookups" None, ["downstream", "name", "result"],
+        "Calls to a downstream that were looked for among kept answers (downstreams[].cache), by the name of the command or method: hit or miss. In observe, a hit would have been answered. Absent, as what follows, where nothing is kept.";
+    DOWNSTREAM_CACHE_SAVED: Counter "lapwing_downstream_cache_saved_seconds" Some("seconds"), ["downstream"],
+        "What these hits would have taken: each the mean of what the store takes for a call of its name.";
+    DOWNSTREAM_CACHE_ENTRIES: Gauge "lapwing_downstream_cache_entries" None, ["downstream"],
+        "Answers that are kept.";
+    DOWNSTREAM_CACHE_BYTES: Gauge "lapwing_downstream_cache_bytes" Some("bytes"), ["downstream"],
+        "What they cost in memory, with all that keeps them; downstreams[].cache.max_bytes bounds it.";
+    DOWNSTREAM_CACHE_EVICTED: Counter "lapwing_downstream_cache_evicted" None, ["downstream"],
+        "Kept answers that gave way to others.";
+    DOWNSTREAM_CACHE_WRITES: Counter "lapwing_downstream_cache_writes" None, ["downstream", "forgets"],
+        "Calls that passed and may have changed what is kept: keys that may be kept (keys), or anything (all).";
+    DOWNSTREAM_CACHE_DIFFERED: Counter "lapwing_downstream_cache_differed" None, ["downstream"],
+        "In observe, how often the store said something else than what would have been answered.";
+    DOWNSTREAM_CACHE_UNTOUCHED: Counter "lapwing_downstream_cache_untouched_connections" None, ["downstream"],
+        "Connections that passed on untouched from some call on: a subscription, MONITOR, CLIENT REPLY, TRACKING or CACHING, RESET, what is not in the protocol, or too many calls that wait.";
+    DOWNSTREAM_CACHE_REFUSED: Counter "lapwing_downstream_cache_refused" None, ["downstream", "reason"],
+        "Reading calls that were not answered from memory, by reason: unlisted, state (a transaction, a watch, or a change of database, user or protocol is under way), behind (an earlier call of the connection waits), backlog (the client does not take its answers), too_long, too_many or untouched; and answers that were not kept: error, absent, too_large, changed (something was written meanwhile), form, and over HTTP the reasons of RFC 9111.";
     SHADOW_MISMATCHES: Counter "lapwing_shadow_mismatches" None, ["target", "cause", "kind"],
         "Pairs whose outputs differ in what the upstream's own second answers do not, by kind of difference; one pair may have several. Rates need one cause: those of quota are not in proportion to the traffic.";
     SHADOW_COMPARED: Counter "lapwing_shadow_compared" None, ["target", "cause"],

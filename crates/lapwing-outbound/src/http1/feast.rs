@@ -41,10 +41,15 @@ pub(crate) struct FeastCall {
 }
 
 impl FeastCall {
+    /// Whether a call to this path is Feast's.
+    pub(crate) fn is_one(method: &str, path: &str) -> bool {
+        let path = path.split('?').next().unwrap_or(path);
+        method == "POST" && path.ends_with(PATH)
+    }
+
     /// One to this path, if it is Feast's.
     pub(crate) fn of(method: &str, path: &str) -> Option<Box<Self>> {
-        let path = path.split('?').next().unwrap_or(path);
-        (method == "POST" && path.ends_with(PATH)).then(|| {
+        Self::is_one(method, path).then(|| {
             let (asked, answered) = (JsonReader::new(ASKED.clone()), JsonReader::new(ANSWERED.clone()));
             Box::new(Self { asked, answered, join_keys: 0, entities: 0, values: 0, nulls: 0, absent: 0 })
         })

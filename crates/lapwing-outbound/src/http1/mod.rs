@@ -10,8 +10,8 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use self::feast::FeastCall;
-use self::framing::{HeadBuffer, PassingMessageBody};
+pub(crate) use self::feast::FeastCall;
+pub(crate) use self::framing::{HeadBuffer, PassingMessageBody};
 use crate::call::{Asked, CallEnd, CallLookups, CallReader, CallSink, EndedCall, Wait};
 use crate::name::CallName;
 use crate::unread::Unread;
@@ -20,7 +20,7 @@ use lapwing_ledger::{Stamp, TraceContext};
 /// Requests of one connection whose responses have not come.
 const MAX_OPEN: usize = 256;
 /// The most fields of a head.
-const MAX_FIELDS: usize = 128;
+pub(crate) const MAX_FIELDS: usize = 128;
 
 /// Pairs the responses of a connection with its requests.
 #[derive(Debug, Default)]

@@ -11,4 +11,6 @@ mod reply_reader;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use command_reader::number;
 pub(crate) use pairing::RespReader;
+pub(crate) use reply_reader::{ReplyReader, ReplySink, ReplyValue};

@@ -26,6 +26,8 @@ pub(crate) struct ReplyValue<'t> {
     pub(crate) nulls: u64,
     /// The beginning of a line; of a bulk string only where it was asked for.
     pub(crate) text: &'t [u8],
+    /// How many bytes of this reading follow it.
+    pub(crate) after: usize,
 }
 
 impl ReplyValue<'_> {
@@ -52,6 +54,8 @@ pub(crate) struct ReplyReader {
     /// Whether a line is longer than what is held of it.
     is_long: bool,
     frames: SmallVec<[Frame; 3]>,
+    /// How many bytes of this reading have not been looked at.
+    rest: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,6 +110,7 @@ impl ReplyReader {
                     self.is_long |= room < piece.len();
                     let Some(end) = end else { return Ok(()) };
                     bytes = &bytes[end + 1..];
+                    self.rest = bytes.len();
                     self.line(kind, sink)?;
                 }
                 State::Bulk { kind, length, left, is_chunk } => {
@@ -117,6 +122,7 @@ impl ReplyReader {
                         self.held.extend(piece[..room].iter().copied());
                     }
                     bytes = after;
+                    self.rest = bytes.len();
                     self.state = State::Bulk { kind, length, left: left - taken, is_chunk };
                     if left == taken && is_chunk {
                         self.state = State::Chunks;
@@ -200,12 +206,13 @@ impl ReplyReader {
     fn scalar(&mut self, kind: u8, is_null: bool, sink: &mut impl ReplySink) -> Result<(), Unread> {
         let held = std::mem::take(&mut self.held);
         let text = if is_null { &[] } else { &held[..] };
-        self.value(ReplyValue { kind, is_null, elements: 0, nulls: 0, text }, sink)
+        let after = self.rest;
+        self.value(ReplyValue { kind, is_null, elements: 0, nulls: 0, text, after }, sink)
     }
 
     fn complete(&mut self, frame: Frame, sink: &mut impl ReplySink) -> Result<(), Unread> {
         let Frame { kind, elements, nulls, .. } = frame;
-        self.value(ReplyValue { kind, is_null: false, elements, nulls, text: &[] }, sink)
+        self.value(ReplyValue { kind, is_null: false, elements, nulls, text: &[], after: self.rest }, sink)
     }
 
     /// A value has come, and with it perhaps those that it ends.
@@ -232,7 +239,7 @@ impl ReplyReader {
                 return Ok(());
             }
             let Some(Frame { kind, elements, nulls, .. }) = self.frames.pop() else { return Ok(()) };
-            value = ReplyValue { kind, is_null: false, elements, nulls, text: &[] };
+            value = ReplyValue { kind, is_null: false, elements, nulls, text: &[], after: self.rest };
         }
     }
 }

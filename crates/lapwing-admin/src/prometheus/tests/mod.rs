@@ -148,7 +148,8 @@ fn written(format: ExpositionFormat) -> String {
 fn every_family_is_there_with_the_labels_it_is_defined_with() {
     let (name, url, tags) = ("a".to_owned(), "https://a:1".to_owned(), [("zone".to_owned(), "eu \"1\"".to_owned())].into());
     let state = UpstreamState { name, url, tags, up: true, in_flight: 2, certificate_expiry_unix_s: Some(4_102_444_800) };
-    let downstream = r#"[{"name": "features", "listen": "127.0.0.1:1", "to": "redis://127.0.0.1", "kind": "redis"}]"#;
+    let downstream = r#"[{"name": "features", "listen": "127.0.0.1:1", "to": "redis://127.0.0.1", "kind": "redis",
+        "cache": {"mode": "observe", "prefixes": ["f:"]}}]"#;
     let downstreams = Downstreams::of(&serde_json::from_str::<Vec<_>>(downstream).unwrap(), &Arc::default());
     let several = Surfaces { upstreams: Arc::new(move || vec![state.clone()]), downstreams, ..busy() };
     let text = text_of(ExpositionFormat::OpenMetrics, &several);
