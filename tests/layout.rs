@@ -23,6 +23,7 @@ const CRATES: &[&str] = &[
     "lapwing-telemetry",
     "lapwing-dispatch",
     "lapwing-cache",
+    "lapwing-hydrate",
     "lapwing-outbound",
     "lapwing-proxy",
     "lapwing-shadow",
