@@ -1,10 +1,10 @@
 //! Features of a request, looked up and written into its body.
 //!
 //! A model server that is given an id looks its features up itself, mostly. Where it cannot, because it takes tensors only, Lapwing does it
-//! here: narrowly, for the Open Inference Protocol as JSON and for V1 JSON, with one read and within a deadline. It carries nothing, and has
-//! no clock of its own.
+//! here: narrowly, for the Open Inference Protocol as JSON and for V1 JSON, with one read and within a deadline.
 //!
-//! - `config` is the list `hydrate`, `rules` what of it takes a request, `hydration` one rule: what it reads, asks and writes;
+//! - `config` is the list `hydrate`, `rules` what of it takes a request, `hydration` one rule: what it reads, asks and writes; `stores` are
+//!   the clients, all else here is without a clock and without a connection;
 //! - `asked` reads the entities of a request (`entity`), row by row, from pieces of its text (`document`, `place`);
 //! - `lookup` asks for features and reads answers: hashes and strings of one's own (`template`) and Feast's (`feast`), as `number`s;
 //! - `edit` puts what was found into the body, which otherwise stays byte for byte;
@@ -43,6 +43,7 @@ mod passed;
 mod place;
 mod refused;
 mod rules;
+mod stores;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -56,4 +57,5 @@ pub use lookup::{HydrateAnswer, HydrateCommand, HydrateQuestion};
 pub use number::LookupMiss;
 pub use passed::HydratePassed;
 pub use refused::{HydrateRefused, MissingFeature};
-pub use rules::HydrateRules;
+pub use rules::Hydrator;
+pub use stores::HydrateKeepers;

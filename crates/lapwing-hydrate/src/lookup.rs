@@ -64,7 +64,7 @@ impl Lookup {
                 let keys = KeyTemplate::parse(store.key.as_deref()?, names).ok()?;
                 Layout::Plain { keys, encoding: store.encoding }
             }
-            StoreKind::Feast if store.is_redis() => {
+            StoreKind::Feast if store.redis().is_some() => {
                 let max_age_s = store.max_age.map(|age| i64::try_from(age.0.as_secs()).unwrap_or(i64::MAX));
                 let mut fields: Vec<Vec<u8>> = features.iter().map(|one| feast::field(&one.name).to_vec()).collect();
                 let mut times = Vec::new();

@@ -1,4 +1,4 @@
-//! All rules: which of them takes a request.
+//! All rules with their stores: which of them takes a request.
 
 use std::sync::Arc;
 
@@ -6,29 +6,62 @@ use http::Request;
 
 use crate::config::HydrateRule;
 use crate::hydration::Hydration;
+use crate::lookup::HydrateAnswer;
+use crate::refused::HydrateRefused;
+use crate::stores::{HydrateKeepers, HydrateStores};
+use crate::{HydratedBody, HydratingRequest};
 use lapwing_protocol::request_match::{KnownRequest, model_in_path};
+use lapwing_settings::Fault;
 
-/// All rules, in their order.
+/// All rules, in their order, with a client of each rule's store.
 #[derive(Debug)]
-pub struct HydrateRules(Vec<Arc<Hydration>>);
+pub struct Hydrator {
+    rules: Vec<Arc<Hydration>>,
+    stores: HydrateStores,
+}
 
-impl HydrateRules {
-    /// From settings that have been checked; `None` without any.
-    #[must_use]
-    pub fn new(rules: &[HydrateRule]) -> Option<Self> {
-        let rules: Vec<_> = rules.iter().map(|rule| Hydration::new(rule).map(Arc::new)).collect::<Option<_>>()?;
-        (!rules.is_empty()).then_some(Self(rules))
+impl Hydrator {
+    /// From settings that have been checked; `None` without any. What comes with it keeps the connections, on the runtime that asks.
+    ///
+    /// # Errors
+    ///
+    /// A password or certificate that cannot be read.
+    pub fn new(rules: &[HydrateRule]) -> Result<Option<(Self, HydrateKeepers)>, Fault> {
+        let ready: Option<Vec<_>> = rules.iter().map(|rule| Hydration::new(rule).map(Arc::new)).collect();
+        let Some(ready) = ready.filter(|ready| !ready.is_empty()) else { return Ok(None) };
+        let (stores, keepers) = HydrateStores::new(rules)?;
+        Ok(Some((Self { rules: ready, stores }, keepers)))
     }
 
-    /// Whether one of them may take this request, by its head.
+    /// Whether a rule may take this request, by its head.
     pub fn may_take<B>(&self, request: &Request<B>) -> bool {
         let model = model_in_path(request);
         let known = KnownRequest { model, ..KnownRequest::default() };
-        self.0.iter().any(|rule| rule.matches.takes(request, known) || rule.matches.awaits(request, model).contains(&true))
+        self.rules.iter().any(|rule| rule.matches.takes(request, known) || rule.matches.awaits(request, model).contains(&true))
     }
 
-    /// The first that takes this request, and its place among them.
-    pub fn find<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> Option<(usize, &Arc<Hydration>)> {
-        self.0.iter().enumerate().find(|(_, rule)| rule.matches.takes(request, known))
+    /// The first rule that takes this request, and its place among them.
+    pub fn find<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> Option<(usize, Arc<Hydration>)> {
+        let (at, rule) = self.rules.iter().enumerate().find(|(_, rule)| rule.matches.takes(request, known))?;
+        Some((at, rule.clone()))
+    }
+
+    /// Looks up what a request of the rule at this place needs, and writes it into the body, at `now_s` seconds since 1970. It returns by the
+    /// rule's deadline.
+    ///
+    /// # Errors
+    ///
+    /// If the request is refused.
+    pub async fn hydrate(
+        &self,
+        (at, rule): (usize, &Hydration),
+        request: &HydratingRequest,
+        now_s: i64,
+    ) -> Result<HydratedBody, HydrateRefused> {
+        let answer: Result<HydrateAnswer, HydrateRefused> = self.stores.ask(at, rule, rule.question(request)).await;
+        match answer {
+            Ok(answer) => rule.fill(request, &answer, now_s),
+            Err(refused) => rule.without(request, refused),
+        }
     }
 }

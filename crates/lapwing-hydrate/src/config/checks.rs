@@ -4,7 +4,7 @@ use super::{HydrateEntity, HydrateFeature, HydrateInto, HydrateRule, HydrateStor
 use crate::place::JsonPlace;
 use crate::template::KeyTemplate;
 use lapwing_protocol::request_match::check_match;
-use lapwing_settings::{Checks, DownstreamScheme, Period};
+use lapwing_settings::{Checks, FeatureStoreAddress, Period, RedisAddress, Section};
 
 /// How many rules there may be: each request is compared with them, one after the other.
 const MAX_RULES: usize = 64;
@@ -78,19 +78,30 @@ fn check_store(store: &HydrateStore, entity: &[HydrateEntity], checks: &mut Chec
         }
     };
     let is_feast = store.kind == StoreKind::Feast;
-    match store.url.scheme() {
-        None | Some(DownstreamScheme::Redis | DownstreamScheme::Rediss) => {}
-        Some(DownstreamScheme::Http) if is_feast => {}
-        Some(_) if is_feast => {
-            checks.fault("store.url", &store.url, "must be redis://, rediss:// or unix:, or http:// of Feast's feature server");
+    let of_redis = if let FeatureStoreAddress::Redis(url) = &store.url { Some(url) } else { None };
+    if !is_feast && of_redis.is_none() {
+        checks.fault("store.url", &store.url, "must be redis://, rediss:// or unix: with kind redis");
+    }
+    only_for("password_file", store.password_file.is_some(), of_redis.is_some(), "Redis", checks);
+    if store.password_file.is_none() && matches!(of_redis, Some(RedisAddress::Tcp { user: Some(_), .. })) {
+        checks.fault("store.password_file", "", "is missing: the user in url needs a password");
+    }
+    if let Some(tls) = &store.tls {
+        if !of_redis.is_some_and(RedisAddress::is_tls) {
+            checks.fault("store.tls", &store.url, "speaks no TLS: give it the scheme rediss, or leave this out");
         }
-        Some(_) => checks.fault("store.url", &store.url, "must be redis://, rediss:// or unix: with kind redis"),
+        checks.section("store.tls", |checks| {
+            tls.check(checks);
+            if tls.server_name.is_on() {
+                checks.fault("server_name", &tls.server_name, "is not for Redis: certificates must have the host of url");
+            }
+        });
     }
     only_for("key", store.key.is_some(), !is_feast, "kind redis", checks);
-    only_for("project", store.project.is_some(), is_feast && store.is_redis(), "Feast's Redis", checks);
-    only_for("max_age", store.max_age.is_some(), is_feast && store.is_redis(), "Feast's Redis", checks);
+    only_for("project", store.project.is_some(), is_feast && of_redis.is_some(), "Feast's Redis", checks);
+    only_for("max_age", store.max_age.is_some(), is_feast && of_redis.is_some(), "Feast's Redis", checks);
     checks.optional_range("store.max_age", store.max_age.as_ref(), Period::from_secs(1)..=Period::from_secs(3_650 * 86_400));
-    if is_feast && store.is_redis() {
+    if is_feast && of_redis.is_some() {
         check_name("store.project", store.project.as_deref().unwrap_or_default(), checks);
     }
     if !is_feast {

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use lapwing_settings::{DownstreamAddress, DownstreamScheme, Form, Period, Record};
+use lapwing_redis::RedisTarget;
+use lapwing_settings::{CLIENT_TLS, ClientTls, FeatureStoreAddress, File, Form, Period, Record, RedisAddress};
 
 /// What a store is.
 pub(crate) const HYDRATE_STORE: Record = Record {
@@ -11,6 +12,8 @@ pub(crate) const HYDRATE_STORE: Record = Record {
     keys: &[
         ("kind", Form::Text),
         ("url", Form::Text),
+        ("password_file", Form::Text),
+        ("tls", Form::Record(&CLIENT_TLS)),
         ("key", Form::Text),
         ("encoding", Form::Text),
         ("project", Form::Text),
@@ -61,8 +64,14 @@ pub enum KeyVersion {
 pub struct HydrateStore {
     /// How it is laid out.
     pub kind: StoreKind,
-    /// Where it is: `redis://`, `rediss://` (TLS), `unix:/path`; Feast's feature server at `http://`.
-    pub url: DownstreamAddress,
+    /// Where it is: `redis://user@host:port/database`, `rediss://` (TLS), `unix:/path`; Feast's feature server at `http://`.
+    pub url: FeatureStoreAddress,
+    /// File with the password of the user in `url`, which is read for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<File>,
+    /// How TLS is spoken to `rediss://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClientTls>,
     /// With `kind: redis`, the key of an entity's hash: `user:{user}`, with names of `entity` in braces. With `{feature}` in it, the key of a
     /// string for each feature.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +92,15 @@ impl Default for HydrateStore {
     fn default() -> Self {
         Self {
             kind: StoreKind::Redis,
-            url: DownstreamAddress::Tcp { authority: "127.0.0.1:6379".to_owned(), scheme: DownstreamScheme::Redis },
+            url: FeatureStoreAddress::Redis(RedisAddress::Tcp {
+                host: "127.0.0.1".to_owned(),
+                port: 6379,
+                is_tls: false,
+                user: None,
+                db: 0,
+            }),
+            password_file: None,
+            tls: None,
             key: None,
             encoding: PlainEncoding::Text,
             project: None,
@@ -94,9 +111,17 @@ impl Default for HydrateStore {
 }
 
 impl HydrateStore {
-    /// Whether Redis is spoken to it.
-    #[must_use]
-    pub fn is_redis(&self) -> bool {
-        self.url.scheme().is_none_or(DownstreamScheme::is_redis)
+    /// The Redis that it is, if it is one.
+    pub(crate) fn redis(&self) -> Option<RedisTarget> {
+        let FeatureStoreAddress::Redis(url) = &self.url else { return None };
+        Some(RedisTarget {
+            url: url.clone(),
+            nodes: Vec::new(),
+            is_cluster: false,
+            sentinel: None,
+            password_file: self.password_file.clone(),
+            sentinel_password_file: None,
+            tls: self.tls.clone().unwrap_or_default(),
+        })
     }
 }

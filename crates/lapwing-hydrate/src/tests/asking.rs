@@ -5,7 +5,7 @@ use http::Request;
 use serde_json::json;
 
 use super::{answer, asked, hydration, of_instances, read, rule};
-use crate::{HydrateAnswer, HydratePassed, HydrateQuestion, HydrateRules, Hydration};
+use crate::{HydrateAnswer, HydratePassed, HydrateQuestion, Hydration, Hydrator};
 use lapwing_protocol::request_match::KnownRequest;
 
 #[test]
@@ -144,7 +144,7 @@ fn heads_say_what_is_not_read_and_which_rule_takes_a_request() {
     ] {
         assert_eq!(Hydration::passes(&head(name, value)), why, "{name}: {value}");
     }
-    let rules = HydrateRules::new(&[rule(json!({"match": {"header": "x-a"}})), rule(json!({}))]).unwrap();
+    let (rules, _keepers) = Hydrator::new(&[rule(json!({"match": {"header": "x-a"}})), rule(json!({}))]).unwrap().unwrap();
     let find =
         |request: &Request<()>, model| rules.find(request, KnownRequest { model, ..KnownRequest::default() }).map(|(at, _)| at);
     assert_eq!((find(&head("x-a", "1"), Some("m")), find(&head("x-b", "1"), Some("m"))), (Some(0), Some(1)));

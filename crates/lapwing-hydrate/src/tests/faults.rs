@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rule;
-use crate::{HYDRATE, HydrateRule, HydrateRules, check_hydrate};
+use crate::{HYDRATE, HydrateRule, Hydrator, check_hydrate};
 use lapwing_settings::Checks;
 
 fn faults(with: Value) -> Vec<String> {
@@ -28,9 +28,9 @@ fn sound_rules_have_no_fault_and_can_be_used() {
         json!({"store": {"url": "unix:/run/redis", "key": "{user}:{feature}", "encoding": "float32"}}),
     ] {
         assert_eq!(faults(with.clone()), Vec::<String>::new());
-        assert!(HydrateRules::new(&[rule(with)]).is_some());
+        assert!(Hydrator::new(&[rule(with)]).unwrap().is_some());
     }
-    assert!(HydrateRules::new(&[]).is_none());
+    assert!(Hydrator::new(&[]).unwrap().is_none());
 }
 
 #[test]
@@ -67,9 +67,13 @@ fn each_fault_names_its_field_and_what_to_do() {
         (store(json!({"project": "p"})), "hydrate[0].store.project: is only for Feast's Redis"),
         (store(json!({"max_age": "1h"})), "hydrate[0].store.max_age: is only for Feast's Redis"),
         (feast(json!({})), "hydrate[0].store.project: must be a name"),
+        (feast(json!({"url": "http://f", "password_file": "/p"})), "hydrate[0].store.password_file: is only for Redis"),
+        (store(json!({"url": "redis://u@r"})), "hydrate[0].store.password_file: is missing"),
+        (store(json!({"tls": {"ca": "/ca"}})), "hydrate[0].store.tls: redis://r:6379: speaks no TLS"),
+        (store(json!({"url": "rediss://r", "tls": {"key": "/k"}})), "hydrate[0].store.tls.certificate: off: is missing"),
         (
-            feast(json!({"url": "https://f"})),
-            "hydrate[0].store.url: https://f:443: must be redis://, rediss:// or unix:, or http://",
+            store(json!({"url": "rediss://r", "tls": {"server_name": "r"}})),
+            "hydrate[0].store.tls.server_name: r: is not for Redis",
         ),
         (feast(json!({"url": "http://f", "project": "p"})), "hydrate[0].store.project: is only for Feast's Redis"),
         (feast(json!({"project": "p", "max_age": "10ms"})), "hydrate[0].store.max_age: 10ms: must be between 1s"),
