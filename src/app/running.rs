@@ -94,6 +94,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (phases, levers) = (Phases::default(), Levers::default());
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
+    let caching = upstreams.placed.cached_by(rand::random(), whole.map(|loaded| loaded.config.cache.clone()));
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -137,6 +138,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         phases: phases.clone(),
         levers: levers.clone(),
         dispatching: dispatching.clone(),
+        caching: caching.clone(),
         downstreams: Downstreams::of(&config.downstreams, &counters),
     };
     let control = control.spawn()?;
@@ -145,6 +147,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         settings: whole.map(move |loaded| observing.settings(&loaded.config)),
         upstreams: upstreams.placed,
         dispatch: Some(dispatching),
+        cache: Some(caching),
         counters: counters.clone(),
         levers,
         leave: phases.leaving.clone(),
