@@ -24,6 +24,7 @@ use crate::config::{Config, Loaded, Reloaded, Sources};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_dispatch::MAX_UPSTREAMS;
+use lapwing_hydrate::Hydrator;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Speaks};
@@ -78,6 +79,10 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let whole = in_force.handle();
     let config = &loaded.config;
     let (identities, watches) = Identities::load(config, counters.clone()).map_err(StartError::Tls)?;
+    let unread = Hydrator::unread_files(&config.hydrate);
+    if !unread.is_empty() {
+        return Err(StartError::Hydrate(unread));
+    }
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAM_LABELS));
@@ -148,6 +153,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         upstreams: upstreams.placed,
         dispatch: Some(dispatching),
         cache: Some(caching),
+        hydrate: config.hydrate.as_slice().into(),
         counters: counters.clone(),
         levers,
         leave: phases.leaving.clone(),

@@ -6,7 +6,6 @@ use http::Request;
 
 use crate::config::HydrateRule;
 use crate::hydration::Hydration;
-use crate::lookup::HydrateAnswer;
 use crate::refused::HydrateRefused;
 use crate::stores::{HydrateKeepers, HydrateStores};
 use crate::{HydratedBody, HydratingRequest};
@@ -22,15 +21,18 @@ pub struct Hydrator {
 
 impl Hydrator {
     /// From settings that have been checked; `None` without any. What comes with it keeps the connections, on the runtime that asks.
-    ///
-    /// # Errors
-    ///
-    /// A password or certificate that cannot be read.
-    pub fn new(rules: &[HydrateRule]) -> Result<Option<(Self, HydrateKeepers)>, Fault> {
+    #[must_use]
+    pub fn new(rules: &[HydrateRule]) -> (Option<Arc<Self>>, HydrateKeepers) {
         let ready: Option<Vec<_>> = rules.iter().map(|rule| Hydration::new(rule).map(Arc::new)).collect();
-        let Some(ready) = ready.filter(|ready| !ready.is_empty()) else { return Ok(None) };
-        let (stores, keepers) = HydrateStores::new(rules)?;
-        Ok(Some((Self { rules: ready, stores }, keepers)))
+        let Some(ready) = ready.filter(|ready| !ready.is_empty()) else { return (None, HydrateKeepers::default()) };
+        let (stores, keepers) = HydrateStores::new(rules);
+        (Some(Arc::new(Self { rules: ready, stores })), keepers)
+    }
+
+    /// The passwords and certificates of stores that cannot be read.
+    #[must_use]
+    pub fn unread_files(rules: &[HydrateRule]) -> Vec<Fault> {
+        HydrateStores::new(rules).0.into_faults()
     }
 
     /// Whether a rule may take this request, by its head.
@@ -58,8 +60,7 @@ impl Hydrator {
         request: &HydratingRequest,
         now_s: i64,
     ) -> Result<HydratedBody, HydrateRefused> {
-        let answer: Result<HydrateAnswer, HydrateRefused> = self.stores.ask(at, rule, rule.question(request)).await;
-        match answer {
+        match self.stores.ask(at, rule, rule.question(request)).await {
             Ok(answer) => rule.fill(request, &answer, now_s),
             Err(refused) => rule.without(request, refused),
         }

@@ -30,6 +30,8 @@ pub(crate) struct HydrateStores(Vec<StoreClient>);
 enum StoreClient {
     Redis(RedisClient),
     Feast(Box<Client>),
+    /// It cannot be reached: a file cannot be read.
+    Unusable(Fault),
 }
 
 /// Keeps the connections to stores.
@@ -47,19 +49,19 @@ impl HydrateKeepers {
 
 impl HydrateStores {
     /// Those of rules that have been checked, and what keeps their connections.
-    ///
-    /// # Errors
-    ///
-    /// A password or certificate that cannot be read.
-    pub(crate) fn new(rules: &[HydrateRule]) -> Result<(Self, HydrateKeepers), Fault> {
+    pub(crate) fn new(rules: &[HydrateRule]) -> (Self, HydrateKeepers) {
         let (mut stores, mut keepers) = (Vec::with_capacity(rules.len()), Vec::new());
         for (at, rule) in rules.iter().enumerate() {
             stores.push(match (&rule.store.url, rule.store.redis()) {
                 (_, Some(target)) => {
                     let section = format!("hydrate[{at}].store");
-                    let (client, keeper) = RedisClient::new(&section, target, NO_WRITES, probe(&rule.store))?;
-                    keepers.push(keeper);
-                    StoreClient::Redis(client)
+                    match RedisClient::new(&section, target, NO_WRITES, probe(&rule.store)) {
+                        Ok((client, keeper)) => {
+                            keepers.push(keeper);
+                            StoreClient::Redis(client)
+                        }
+                        Err(fault) => StoreClient::Unusable(fault),
+                    }
                 }
                 (FeatureStoreAddress::Http(authority), _) => {
                     let deadline = rule.deadline.get();
@@ -74,7 +76,12 @@ impl HydrateStores {
                 (FeatureStoreAddress::Redis(_), None) => continue,
             });
         }
-        Ok((Self(stores), HydrateKeepers(keepers)))
+        (Self(stores), HydrateKeepers(keepers))
+    }
+
+    /// Why some cannot be reached.
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        self.0.into_iter().filter_map(|store| if let StoreClient::Unusable(fault) = store { Some(fault) } else { None }).collect()
     }
 
     /// Asks the store of the rule at this place, `hydration`. It returns by the rule's deadline.
@@ -106,6 +113,7 @@ impl HydrateStores {
             (Some(StoreClient::Feast(client)), HydrateQuestion::Feast(body)) => {
                 timeout(deadline, ask_feast(client, body)).await.unwrap_or(Err(HydrateRefused::Late(deadline)))
             }
+            (Some(StoreClient::Unusable(fault)), _) => Err(HydrateRefused::Failed(fault.reason.clone())),
             // a store is asked in its own words only
             _ => Err(HydrateRefused::Failed("it is another store".to_owned())),
         }

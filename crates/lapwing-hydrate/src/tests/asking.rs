@@ -144,7 +144,8 @@ fn heads_say_what_is_not_read_and_which_rule_takes_a_request() {
     ] {
         assert_eq!(Hydration::passes(&head(name, value)), why, "{name}: {value}");
     }
-    let (rules, _keepers) = Hydrator::new(&[rule(json!({"match": {"header": "x-a"}})), rule(json!({}))]).unwrap().unwrap();
+    let (rules, _keepers) = Hydrator::new(&[rule(json!({"match": {"header": "x-a"}})), rule(json!({}))]);
+    let rules = rules.unwrap();
     let find =
         |request: &Request<()>, model| rules.find(request, KnownRequest { model, ..KnownRequest::default() }).map(|(at, _)| at);
     assert_eq!((find(&head("x-a", "1"), Some("m")), find(&head("x-b", "1"), Some("m"))), (Some(0), Some(1)));

@@ -28,9 +28,9 @@ fn sound_rules_have_no_fault_and_can_be_used() {
         json!({"store": {"url": "unix:/run/redis", "key": "{user}:{feature}", "encoding": "float32"}}),
     ] {
         assert_eq!(faults(with.clone()), Vec::<String>::new());
-        assert!(Hydrator::new(&[rule(with)]).unwrap().is_some());
+        assert!(Hydrator::new(&[rule(with)]).0.is_some());
     }
-    assert!(Hydrator::new(&[]).unwrap().is_none());
+    assert!(Hydrator::new(&[]).0.is_none());
 }
 
 #[test]
