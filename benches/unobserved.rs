@@ -71,6 +71,7 @@ fn main() {
         levers: Levers::default(),
         dispatch: None,
         cache: None,
+        hydrate: Arc::default(),
         leave: CancellationToken::new(),
     };
     let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)

@@ -23,6 +23,7 @@ const CRATES: &[&str] = &[
     "lapwing-telemetry",
     "lapwing-dispatch",
     "lapwing-redis",
+    "lapwing-hydrate",
     "lapwing-cache",
     "lapwing-outbound",
     "lapwing-proxy",

@@ -105,6 +105,7 @@ fn proxy(
         levers: Levers::default(),
         dispatch: Some(dispatching),
         cache: None,
+        hydrate: Arc::default(),
         leave: CancellationToken::new(),
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };

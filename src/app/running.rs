@@ -25,6 +25,7 @@ use lapwing_cache::{Caching, SharedAnswers, SharedKeeper};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_dispatch::MAX_UPSTREAMS;
+use lapwing_hydrate::Hydrator;
 use lapwing_ledger::TraceMark;
 use lapwing_metrics::{Counters, Labels};
 use lapwing_net::{BoundListener, ServerIdentity, Speaks};
@@ -79,6 +80,10 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let whole = in_force.handle();
     let config = &loaded.config;
     let (identities, watches) = Identities::load(config, counters.clone()).map_err(StartError::Tls)?;
+    let unread = Hydrator::unread_files(&config.hydrate);
+    if !unread.is_empty() {
+        return Err(StartError::Hydrate(unread));
+    }
     let (listen, listeners, listeners_of_control) = listeners(config, &identities, &counters)?;
     let admin_token = admin_token::of(&config.admin_token, &config.admin_token_file).map_err(StartError::AdminToken)?;
     let labels = Arc::new(Labels::bounded_by(&config.metrics, UPSTREAM_LABELS));
@@ -94,9 +99,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
     let (caching, shared) = caching(&whole, &upstreams)?;
     let tokenizers = Tokenizers::load(&config.protocol)?;
-    let served = engine.as_ref().map(Hosted::models);
-    let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
-    let optima = ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?;
+    let optima = optima(config, engine.as_ref())?;
 
     let mut observing = Observing {
         queue: queue.clone(),
@@ -139,14 +142,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         caching: caching.clone(),
         shared,
         downstreams: Downstreams::of(&config.downstreams, &counters),
-    };
-    let control = control.spawn()?;
+    }
+    .spawn()?;
 
     let parts = DataPlane {
         settings: whole.map(move |loaded| observing.settings(&loaded.config)),
         upstreams: upstreams.placed,
         dispatch: Some(dispatching),
         cache: Some(caching),
+        hydrate: config.hydrate.as_slice().into(),
         counters: counters.clone(),
         levers,
         leave: phases.leaving.clone(),
@@ -195,6 +199,13 @@ fn access_log(config: &Config, labels: &Arc<Labels>, counters: &Arc<Counters>) -
 fn engine(config: &Config) -> Result<Option<Hosted>, StartError> {
     let start = || Hosted::start(&config.engine, config.proxy.worker_threads(), config.drain_timeout);
     Ok(config.engine.is_on().then(start).transpose()?)
+}
+
+/// What the models' forward is compared with.
+fn optima(config: &Config, engine: Option<&Hosted>) -> Result<ModelOptima, StartError> {
+    let served = engine.map(Hosted::models);
+    let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
+    Ok(ModelOptima::new(&config.cost, hosted::plan_demand, hosted)?)
 }
 
 /// What may answer requests again, and the background of the Redis that it shares, if it does.

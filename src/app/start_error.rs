@@ -27,6 +27,9 @@ pub enum StartError {
     /// Certificates, keys or authorities cannot be used.
     #[error("{}", shown(.0))]
     Tls(Vec<Fault>),
+    /// Passwords and certificates for feature stores cannot be used.
+    #[error("{}", shown(.0))]
+    Hydrate(Vec<Fault>),
     /// The admin token cannot be read.
     #[error("{0}")]
     AdminToken(String),

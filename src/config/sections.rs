@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::serving;
 use lapwing_dispatch::{NamedUpstream, PlacementPolicy, UpstreamRoute};
+use lapwing_hydrate::HydrateRule;
 use lapwing_outbound::Downstream;
 use lapwing_settings::{
     AdminToken, AdminTokenFor, Bind, Checks, Collector, File, Form, HttpScheme, Period, Secret, Section, Switch, Tls,
@@ -63,6 +64,10 @@ pub struct Config {
     /// what passes is the stage `hydration`, observed (docs/HYDRATION.md).
     #[schemars(extend("x-fixed-at-start" = true))]
     pub downstreams: Vec<Downstream>,
+    /// Features that Lapwing itself looks up for requests and writes into their bodies, of the Open Inference Protocol and V1 JSON
+    /// (docs/HYDRATION.md). A request is of the first rule that takes it.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub hydrate: Vec<HydrateRule>,
     /// The address that clients connect to.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub listen: Bind,
@@ -165,6 +170,7 @@ impl Default for Config {
             upstream_policy: PlacementPolicy::default(),
             routes: Vec::new(),
             downstreams: Vec::new(),
+            hydrate: Vec::new(),
             listen: Bind::loopback(8080),
             admin: Bind::loopback(9464),
             admin_token: Switch::Off,
@@ -207,6 +213,7 @@ impl Section for Config {
         ("upstreams", Form::Named(&Form::Record(&lapwing_dispatch::UPSTREAM))),
         ("routes", Form::List(&lapwing_dispatch::ROUTE)),
         ("downstreams", Form::List(&lapwing_outbound::DOWNSTREAM)),
+        ("hydrate", Form::List(&lapwing_hydrate::HYDRATE)),
         ("admin_token", Form::Secret),
         ("otlp_forward_headers", Form::SecretHeaders),
         ("config", Form::Section(Reading::FORMS)),
@@ -231,6 +238,7 @@ impl Section for Config {
         check_process(self.drain_timeout, &self.log, checks);
         lapwing_dispatch::check_upstreams(&self.upstreams, &self.routes, checks);
         lapwing_outbound::check_downstreams(&self.downstreams, checks);
+        lapwing_hydrate::check_hydrate(&self.hydrate, checks);
         if let Some(Err(reason)) = self.admin_token.on().map(|token| AdminToken::parse(token.expose())) {
             checks.fault("admin_token", &self.admin_token, reason);
         }

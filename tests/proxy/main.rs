@@ -58,6 +58,7 @@ impl Proxy {
             levers: Levers::default(),
             dispatch: None,
             cache: None,
+            hydrate: Arc::default(),
             leave: CancellationToken::new(),
         };
         let stop = CancellationToken::new();

@@ -17,6 +17,8 @@ pub enum ObservedEvent {
     Cache,
     /// It waited for the answer to the same request.
     Coalesce,
+    /// Its features were looked up, to be written into it.
+    Hydrate,
     /// A connection to the upstream was made.
     Connect,
     /// The request was written to the upstream.
@@ -45,6 +47,7 @@ impl ObservedEvent {
             Self::Dispatch => "dispatch",
             Self::Cache => "cache",
             Self::Coalesce => "coalesce",
+            Self::Hydrate => "hydrate",
             Self::Connect => "connect",
             Self::Send => "send",
             Self::Attempt => "attempt",

@@ -15,6 +15,7 @@ use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
 use super::layer::cache::{CacheLayer, StackCache};
 use super::layer::deadline::{DeadlinePropagation, DeadlinePropagationLayer};
+use super::layer::hydrate::HydrateLayer;
 use super::layer::place::{Place, PlaceLayer};
 use super::layer::tap::{StackTap, Tapped};
 use super::layer::trace::{Trace, Tracing};
@@ -116,8 +117,10 @@ pub(crate) fn stack(
 {
     let placement = upstreams.placement().cloned();
     let cache = settings.cache.clone().map(|(cache, budget)| StackCache { cache, budget, placement });
+    // inside of the cache, whose keys are what clients say; around the tap, whose copies need the features too
+    let hydrated = HydrateLayer(settings.worker.hydrator.clone()).layer(upstream_side(settings, upstreams));
     // around all that goes to an upstream: what it answers has neither span nor copy
-    client_side(settings, meter, CacheLayer(cache).layer(upstream_side(settings, upstreams)))
+    client_side(settings, meter, CacheLayer(cache).layer(hydrated))
 }
 
 /// The layers that know the client, around `admitted`, which takes the requests that are admitted.

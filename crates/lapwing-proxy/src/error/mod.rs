@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use super::head::{RefusedHead, UpstreamHeadError};
+use lapwing_hydrate::HydrateRefused;
 use lapwing_settings::Size;
 
 /// Why Lapwing could not proxy a request.
@@ -143,6 +144,9 @@ pub enum Error {
         /// Whether the client speaks gRPC.
         is_grpc: bool,
     },
+    /// The request needs features that are not there.
+    #[error("{0}")]
+    NotHydrated(HydrateRefused),
     /// The client's request body came too slowly.
     #[error("the request body came more slowly than client_min_rate = {rate} a second")]
     RequestSlow {

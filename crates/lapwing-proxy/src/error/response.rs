@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::error::Error;
 use crate::head::RefusedHead;
+use lapwing_hydrate::HydrateRefused;
 use lapwing_ledger::Outcome;
 use lapwing_net::error_text;
 
@@ -78,6 +79,13 @@ impl Error {
             Self::WouldBeLate { .. } => (StatusCode::TOO_MANY_REQUESTS, "late", Outcome::Shed),
             Self::NotCached { .. } => (StatusCode::GATEWAY_TIMEOUT, "not_cached", Outcome::Rejected),
             Self::Overdue { .. } => (StatusCode::GATEWAY_TIMEOUT, "overdue", Outcome::Shed),
+            // what the client names is not there: to ask again does not help (RFC 9110, 15.5.21)
+            Self::NotHydrated(HydrateRefused::Missing { .. }) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "features_missing", Outcome::Rejected)
+            }
+            // no fault of the upstream's (RFC 9110, 15.6.3 and 15.6.5)
+            Self::NotHydrated(HydrateRefused::Failed(_)) => (StatusCode::BAD_GATEWAY, "features_failed", Outcome::Shed),
+            Self::NotHydrated(HydrateRefused::Late(_)) => (StatusCode::GATEWAY_TIMEOUT, "features_late", Outcome::Shed),
             Self::Shed { .. } | Self::ShedSlow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
         };
@@ -121,6 +129,11 @@ pub(crate) fn respond(error: &Error, closes: bool) -> (Response<Bytes>, Outcome)
         }
         Error::NotCached { is_grpc: true } => tell_grpc(&mut response, UNAVAILABLE),
         Error::Overdue { is_grpc: true } => tell_grpc(&mut response, DEADLINE_EXCEEDED),
+        // as servers of those protocols say it
+        Error::NotHydrated(refused) => {
+            *response.body_mut() = Bytes::from(refused.body());
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         _ => {}
     }
     if closes {

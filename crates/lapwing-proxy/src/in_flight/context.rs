@@ -9,6 +9,7 @@ use crate::connection::ClientTimeouts;
 use crate::health::UpstreamHealth;
 use crate::hold;
 use crate::upload::UploadPlaces;
+use lapwing_hydrate::Hydrator;
 use lapwing_metrics::Counters;
 use lapwing_net::Tasks;
 use lapwing_settings::{EvenDraw, LeverSwitch};
@@ -57,6 +58,8 @@ pub(crate) struct WorkerParts {
     pub(crate) uploads: Arc<UploadPlaces>,
     /// Carry what outlives its request.
     pub(crate) tasks: Tasks,
+    /// Looks up features, if any are.
+    pub(crate) hydrator: Option<Arc<Hydrator>>,
     /// What is known of the upstream.
     pub(crate) health: Arc<UpstreamHealth>,
 }

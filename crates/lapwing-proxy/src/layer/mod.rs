@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod cache;
 pub(crate) mod deadline;
 pub(crate) mod failure_responses;
+pub(crate) mod hydrate;
 pub(crate) mod ledger;
 pub(crate) mod place;
 pub(crate) mod tap;

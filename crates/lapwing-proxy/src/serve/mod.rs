@@ -40,6 +40,7 @@ use super::upstream::{
 };
 use lapwing_cache::Caching;
 use lapwing_dispatch::Dispatching;
+use lapwing_hydrate::{HydrateRule, Hydrator};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
@@ -62,6 +63,8 @@ pub struct DataPlane {
     pub dispatch: Option<Dispatching>,
     /// What may answer requests again, if anything may.
     pub cache: Option<Caching>,
+    /// Which features are looked up and written into requests.
+    pub hydrate: Arc<[HydrateRule]>,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
     /// What a trial turns.
@@ -110,7 +113,8 @@ pub(crate) async fn serve_with<S>(
     S: tower::Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static,
 {
     let tasks = Tasks::default();
-    let settings = stack_settings(&parts, &tasks);
+    let (hydrator, stores) = Hydrator::new(&parts.hydrate);
+    let settings = stack_settings(&parts, &tasks, hydrator);
     let (first, others) = contexts(&parts.upstreams, settings.load().exchange.config.pool_idle_timeout.get(), &tasks);
     let (health, placement) = (parts.upstreams.health(), parts.upstreams.placement().cloned());
     let is_placed = placement.is_some();
@@ -132,6 +136,7 @@ pub(crate) async fn serve_with<S>(
         biased;
         () = accepting => {}
         () = sweep((&first, &others), &settings) => {}
+        () = stores.run() => {}
     }
     for upstream in std::iter::once(&first).chain(&others) {
         upstream.h2_pool.close();
@@ -174,10 +179,10 @@ async fn sweep((first, others): (&Arc<UpstreamContext>, &[Arc<UpstreamContext>])
 }
 
 /// What the stacks of connections that are accepted now are built with: one for each value of the settings.
-fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSettings> {
+fn stack_settings(parts: &DataPlane, tasks: &Tasks, hydrator: Option<Arc<Hydrator>>) -> ConfigHandle<StackSettings> {
     let (counters, quick_ack) = (parts.counters.clone(), parts.levers.quick_ack.clone());
-    let worker =
-        Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.upstreams.health().clone() });
+    let (tasks, health) = (tasks.clone(), parts.upstreams.health().clone());
+    let worker = Arc::new(WorkerParts { uploads: Arc::default(), tasks, hydrator, health });
     let cache = parts.cache.as_ref().map(|cache| cache.in_force(&parts.levers.cache));
     let budget = CaptureBudget::new(CaptureLimits {
         total: CACHE_BUDGET,

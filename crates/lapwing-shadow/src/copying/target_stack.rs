@@ -158,6 +158,7 @@ impl TargetStacks {
             levers: Levers::default(),
             dispatch: None,
             cache: None,
+            hydrate: Arc::default(),
             leave: tokio_util::sync::CancellationToken::new(),
         };
         ((listener, plane), sender)

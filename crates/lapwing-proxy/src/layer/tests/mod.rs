@@ -156,6 +156,7 @@ impl Proxy {
             levers: Levers::default(),
             dispatch: None,
             cache: None,
+            hydrate: Arc::default(),
             leave: CancellationToken::new(),
         };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();

@@ -139,6 +139,7 @@ fn data_plane(options: CaseOptions, reached: &Reached, observer: Arc<Count>) -> 
         levers: Levers::default(),
         dispatch: None,
         cache: None,
+        hydrate: Arc::default(),
         leave: CancellationToken::new(),
     }
 }

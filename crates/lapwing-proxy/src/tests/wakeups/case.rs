@@ -296,6 +296,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<u64, Stri
         settings: ConfigHandle::fixed(settings),
         dispatch: case.is_queued.then(|| queue(&upstreams)),
         cache: None,
+        hydrate: Arc::default(),
         upstreams,
         counters: Arc::default(),
         levers: Levers::default(),
