@@ -20,14 +20,9 @@ pub mod hold;
 mod in_flight;
 mod layer;
 mod placement;
-// fuzz targets drive it too
-#[cfg(any(test, feature = "testing"))]
-#[doc(hidden)]
-#[path = "tests/proxy_properties/mod.rs"]
-pub mod proxy_properties;
 mod serve;
 mod stack;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod tests;
 mod upload;
 mod upstream;
@@ -47,3 +42,6 @@ pub use layer::tap::{AnsweredBy, AwaitedAnswer, CapturedAnswer, CapturedExchange
 pub use layer::trace::{ContinuedTrace, Tracing};
 pub use placement::{PlacedUpstream, PlacementSettings, PoolMember, SplitAssignment, TrafficSplit, Upstreams};
 pub use serve::{DataPlane, Levers, serve, serve_local};
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub use tests::proxy_properties;

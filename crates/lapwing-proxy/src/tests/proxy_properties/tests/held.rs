@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::proxy_properties::case::Conversation;
-use crate::proxy_properties::script::frame;
+use crate::tests::proxy_properties::case::Conversation;
+use crate::tests::proxy_properties::script::frame;
 
 /// Longer than a request is held, and than a body waits for "100 Continue".
 const LONGER: [u8; 2] = [12, 7];
