@@ -62,12 +62,20 @@ pub struct AnswerableCheck {
 impl AnswerableCheck {
     /// What a request with this head and whole body allows.
     ///
-    /// The body is read three times, at about the speed at which it is parsed; 1 MB takes milliseconds at worst.
-    ///
     /// # Errors
     ///
     /// Why its answer is its own, and must not be stored.
     pub fn terms<B>(&self, head: &Request<B>, body: &[Bytes]) -> Result<RequestTerms, CacheRefusal> {
+        let terms = Self::terms_of_head(head)?;
+        self.body_refusal(head, body).map_or(Ok(terms), Err)
+    }
+
+    /// What the head of a request allows.
+    ///
+    /// # Errors
+    ///
+    /// Why its answer is its own, and must not be stored.
+    pub fn terms_of_head<B>(head: &Request<B>) -> Result<RequestTerms, CacheRefusal> {
         let headers = head.headers();
         let terms = RequestTerms::of(headers)?;
         let is_plain = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
@@ -77,19 +85,23 @@ impl AnswerableCheck {
         if headers.get("ts_request_sequence_id").or_else(|| headers.get("ts_request_sequence_start")).is_some() {
             return Err(CacheRefusal::Stateful);
         }
+        Ok(terms)
+    }
+
+    /// Why the answer to a request with this whole body is its own. What has the key of a request that was let pass need not be asked.
+    ///
+    /// The body is read three times, at about the speed at which it is parsed; 1 MB takes milliseconds at worst.
+    #[must_use]
+    pub fn body_refusal<B>(&self, head: &Request<B>, body: &[Bytes]) -> Option<CacheRefusal> {
         if !self.recogniser.is_repeatable(head, body) {
-            return Err(self.why_not_repeatable(head, body));
+            return Some(self.why_not_repeatable(head, body));
         }
         let path = head.uri().path();
-        let drawn = if is_grpc(headers) {
+        if is_grpc(head.headers()) {
             self.sampling.refusal_of_call(path, body)
         } else {
-            self.sampling.refusal(path, &json_of(headers, body))
-        };
-        if let Some(refusal) = drawn {
-            return Err(refusal);
+            self.sampling.refusal(path, &json_of(head.headers(), body))
         }
-        Ok(terms)
     }
 
     /// Why a call has an effect beyond its answer, or that nobody knows what it is.

@@ -139,11 +139,12 @@ impl Cache {
         if settings.mode == CacheMode::Off {
             return None;
         }
-        let terms = self.check.terms(head, body).map_err(|refusal| self.plane.counters.refuse(refusal)).ok()?;
+        let refuse = |refusal| self.plane.counters.refuse(refusal);
+        let terms = AnswerableCheck::terms_of_head(head).map_err(refuse).ok()?;
         self.plane.forget_who_left();
         let generation = self.plane.generations.current(known.model);
         let named = KeyContext { pool, model: known.model, version: None, identity, generation };
-        Some(CacheQuestion {
+        let question = CacheQuestion {
             keyed: self.plane.keys.key(head, body, named, &settings.keys),
             terms,
             is_on: self.is_on(settings),
@@ -153,7 +154,16 @@ impl Cache {
             model: known.model.map(Into::into),
             units: known.work.unwrap_or(0),
             asked,
-        })
+        };
+        // to read a body takes longer than all else here: what was kept under the same key was let pass
+        let is_kept = question.is_on && self.trust_in(&question) == TrustState::Proven && self.store().holds(&question.keyed.key);
+        match if is_kept { None } else { self.check.body_refusal(head, body) } {
+            Some(refusal) => {
+                refuse(refusal);
+                None
+            }
+            None => Some(question),
+        }
     }
 
     pub(crate) fn trust_in(&self, question: &CacheQuestion) -> TrustState {

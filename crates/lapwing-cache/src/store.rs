@@ -113,6 +113,11 @@ impl AnswerStore {
         CacheLookup::Hit(answer)
     }
 
+    /// Whether there is an answer under this key, good or not.
+    pub(crate) fn holds(&self, key: &CacheKey) -> bool {
+        self.table.peek(key).is_some()
+    }
+
     /// Stores an answer, in place of one with the same key.
     ///
     /// # Errors
