@@ -3,8 +3,9 @@
 and, as the outbound listener, between it and its Redis. Nothing in the server knows of Lapwing but the port of its Redis.
 
 Users come by Zipf's law at random times. Lapwing is one process all the time, and its configuration is reloaded for each phase:
-before (no cache), observe, trial (switchback, if the binary has one for this lever), on, and at last `changed`: on, but now the features of
-all users change in Redis, which a share of hits, asked again, must find out.
+before (no cache), observe, trial (switchback, if the binary has one for this lever), on at first (the requests of observe again, so that its
+prediction can be checked), on, and at last `changed`: on, but the features of all users have changed in Redis, which a share of hits, asked
+again, must find out.
 
 Shown of each phase: latency by the client's clock, the share answered from the cache, hydration as Lapwing observed it beside the
 server's own clock, and the reads that reached Redis. With --picture the live page after `on`, by Debian's chromium.
@@ -36,13 +37,14 @@ import figures  # noqa: E402
 import load  # noqa: E402
 import proxies  # noqa: E402
 from cache_redis import Resp, Store  # noqa: E402
+from cache_zipf import predicted  # noqa: E402
 from caches import cpu_ns, is_hit  # noqa: E402
 from parts import Child, Lapwing, arguments, finish, free_port, quantile, timed  # noqa: E402
 from upstreams import HERE  # noqa: E402
 
 PATH = "/v2/models/fraud/infer"
 EXPONENT = 1.0
-POINTS = 2.0
+POINTS, MAX_MIB = 2.0, 64
 TRIAL = "trial: {lever: cache, block: 5s, drop: 1s}\n"
 CONFIG = """
 config: {watch: 1s}
@@ -56,7 +58,7 @@ class Fraud:
     """What runs, and what each phase found."""
 
     def __init__(self, options, stack):
-        self.options, self.rng, self.verdicts, self.rows, self.found = options, random.Random(1), [], [], {}
+        self.options, self.verdicts, self.rows, self.found = options, [], [], {}
         self.store = stack.enter_context(Store())
         model = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "fraud.txt"
         server = [options.python, HERE / "fraud_server.py"]
@@ -93,12 +95,12 @@ class Fraud:
     def reads(self):
         return self.lapwing.get("/downstreams?format=json")[0]["by_name"].get("HMGET", {"calls": 0})["calls"]
 
-    def phase(self, name, seconds=None):
-        """Sends the load, and adds what it found to the table."""
-        seconds = seconds or self.options.seconds
+    def phase(self, name, seed=1, seconds=None):
+        """Sends a load, and adds what it found to the table."""
+        rng, seconds = random.Random(seed), seconds or self.options.seconds
         n = round(seconds * self.options.rate)
-        dues = sorted(self.rng.uniform(0, seconds) for _ in range(n))
-        users = self.rng.choices(range(self.options.users), cum_weights=self.cumulated, k=n)
+        dues = sorted(rng.uniform(0, seconds) for _ in range(n))
+        users = rng.choices(range(self.options.users), cum_weights=self.cumulated, k=n)
         reads, cpu = self.reads(), cpu_ns(self.server.pid)
         with load.Others() as others:
             answers = load.open_loop(self.lapwing.port, [load.Planned(due, user, True) for due, user in zip(dues, users)], self.messages)
@@ -152,7 +154,7 @@ def change(fraud):
 
 
 def run(options, fraud):
-    cache = f"cache: {{mode: %s, ttl: {options.ttl}, max_bytes: 64MiB, verify: {options.verify}}}\n"
+    cache = f"cache: {{mode: %s, ttl: {options.ttl_s}s, max_bytes: {MAX_MIB}MiB, verify: {options.verify}}}\n"
     fraud.phase("before")
     fraud.configure(cache % "observe")
     fraud.phase("observe")
@@ -160,20 +162,20 @@ def run(options, fraud):
     has_trial, why = proxies.knows(options.lapwing, TRIAL)
     if has_trial:
         fraud.configure(cache % "observe" + TRIAL)
-        fraud.phase("trial", options.seconds * 2)
+        fraud.phase("trial", 3, options.seconds * 2)
         trial = fraud.lapwing.get("/trials")
     else:
         trial = None
         print(f"No phase of a trial: {why.splitlines()[0] if why else ''}", flush=True)
     fraud.configure(cache % "on")
-    fraud.phase("on, until it is proven and full")
-    fraud.phase("on")
+    first = fraud.phase("on, at first")
+    fraud.phase("on", 2)
     if options.picture:
         picture(fraud.lapwing, options.picture)
-    wrong = same(fraud, "before", "observe", "trial", "on, until it is proven and full", "on")
+    wrong = same(fraud, "before", "observe", "trial", "on, at first", "on")
     fraud.verdicts.append(("answers that were another's, or not what the model says", wrong, 0, wrong == 0))
     change(fraud)
-    changed = fraud.phase("changed")
+    changed = fraud.phase("changed", 4)
     header = ["phase", "requests", "p50, ms", "p99, ms", "from the cache", "hydration p50, ms", "by the server's clock", "reads of Redis", "server's processor, ms", "others"]
     figures.markdown(f"Fraud: Zipf({EXPONENT}) of {options.users} users, {options.rate:.0f} a second, {options.seconds:.0f} s a phase", header, fraud.rows)
     old = {user: answer for name in ("before", "observe", "on") for user, answer in zip(fraud.found[name]["users"], fraud.found[name]["answers"])}
@@ -181,6 +183,9 @@ def run(options, fraud):
     last = f"; the last was number {stale[-1] + 1}" if stale else ""
     print(f"After the features changed, {len(stale)} answers were stale{last}, of {len(changed['users'])}.\n/cache after observe: {json.dumps(said)[:1500]}")
     print(f"/trials: {json.dumps(trial)[:1500]}\n/cache at the end: {json.dumps(fraud.lapwing.get('/cache'))[:1500]}\n")
+    told, _ = predicted(said, options.ttl_s, MAX_MIB)
+    points = 100 * (told - first["hits"])
+    fraud.verdicts.append(timed("points of hit rate, predicted in observe to true in on at first", f"{points:+.2f} of {first['hits']:.1%}", f"within {POINTS}", abs(points) <= POINTS))
     before, on = fraud.found["before"], fraud.found["on"]
     fraud.verdicts.append(("on: share answered from the cache", f"{on['hits']:.1%}", "above 0", on["hits"] > 0))
     fraud.verdicts.append(timed("on: p50 to before", f"{on['p50'] / before['p50']:.2f}", "below 1", on["p50"] < before["p50"]))
@@ -194,7 +199,7 @@ def main():
     parser.add_argument("--users", type=int, default=5000, help="(default: %(default)s)")
     parser.add_argument("--rate", type=float, default=60, help="requests a second (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60, help="of a phase (default: %(default)s)")
-    parser.add_argument("--ttl", default="60s", help="cache.ttl (default: %(default)s)")
+    parser.add_argument("--ttl-s", type=int, default=60, help="cache.ttl, one that /cache tells of (default: %(default)s)")
     parser.add_argument("--verify", default="1%", help="cache.verify (default: %(default)s)")
     parser.add_argument("--picture", metavar="FILE", help="write a picture of the live page there")
     options = parser.parse_args()
