@@ -164,6 +164,7 @@ def run(options, fraud):
         fraud.configure(cache % "observe" + TRIAL)
         fraud.phase("trial", 3, options.seconds * 2)
         trial = fraud.lapwing.get("/trials")
+        time.sleep(options.ttl_s + 1)  # what it stored is no longer good
     else:
         trial = None
         print(f"No phase of a trial: {why.splitlines()[0] if why else ''}", flush=True)
