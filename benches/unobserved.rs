@@ -70,6 +70,7 @@ fn main() {
         counters,
         levers: Levers::default(),
         dispatch: None,
+        cache: None,
         leave: CancellationToken::new(),
     };
     let listener = lapwing_net::bind(listen.parse().expect("LISTEN: an address host:port"), 4096, lapwing_net::Sharing::Alone)

@@ -104,6 +104,7 @@ fn proxy(
         counters,
         levers: Levers::default(),
         dispatch: Some(dispatching),
+        cache: None,
         leave: CancellationToken::new(),
     };
     let serving = async move { lapwing_proxy::serve(listener, parts, CancellationToken::new()).await.unwrap() };

@@ -94,6 +94,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (phases, levers) = (Phases::default(), Levers::default());
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
+    let caching = upstreams.placed.cached_by(rand::random(), whole.map(|loaded| loaded.config.cache.clone()));
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -145,6 +146,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         settings: whole.map(move |loaded| observing.settings(&loaded.config)),
         upstreams: upstreams.placed,
         dispatch: Some(dispatching),
+        cache: Some(caching),
         counters: counters.clone(),
         levers,
         leave: phases.leaving.clone(),

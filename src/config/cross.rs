@@ -7,6 +7,7 @@ use super::root::Root;
 use super::sections::Config;
 use lapwing_attribution::SpanExpectation;
 use lapwing_attribution::collector::Signal;
+use lapwing_cache::CacheMode;
 use lapwing_dispatch::{DispatchMode, HedgeMode};
 use lapwing_outbound::LISTEN_KEYS;
 use lapwing_proxy::TraceSampling;
@@ -254,6 +255,11 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         warnings.push("dispatch.hedge: has no effect unless requests wait by dispatch.mode: on".to_owned());
     } else if hedges && config.upstreams.len() < 2 {
         warnings.push("dispatch.hedge: has no effect: it needs at least two of `upstreams`".to_owned());
+    }
+    let is_cached = |mode| mode != CacheMode::Off;
+    let caches = is_cached(config.cache.mode) || config.cache.routes.iter().any(|route| route.mode.is_some_and(is_cached));
+    if config.trial.lever == TrialLever::Cache && !caches {
+        warnings.push("trial.lever: cache has no effect where cache.mode is off: observe is enough".to_owned());
     }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

@@ -122,11 +122,14 @@ pub struct Config {
     pub config: Reading,
     /// The data plane.
     pub proxy: lapwing_proxy::Config,
-    /// How much may be held, and how long, of requests whose body decides where they go (`routes`), when (`dispatch`), or is changed
+    /// How much may be held, and how long, of requests whose body decides where they go (`routes`), when (`dispatch`), whether it
+    /// is answered by an earlier answer (`cache`), or is changed
     /// (`proxy.amend`).
     pub hold: lapwing_proxy::hold::Config,
     /// Whether and in which order requests wait in front of upstreams that work on few at once.
     pub dispatch: lapwing_dispatch::Config,
+    /// Whether requests are answered by earlier answers to the same question.
+    pub cache: lapwing_cache::Config,
     /// How traffic is read.
     pub protocol: lapwing_protocol::Config,
     /// How reports become stages.
@@ -184,6 +187,7 @@ impl Default for Config {
             proxy: lapwing_proxy::Config::default(),
             hold: lapwing_proxy::hold::Config::default(),
             dispatch: lapwing_dispatch::Config::default(),
+            cache: lapwing_cache::Config::default(),
             protocol: lapwing_protocol::Config::default(),
             attribution: lapwing_attribution::Config::default(),
             metrics: lapwing_metrics::Config::default(),
@@ -210,6 +214,7 @@ impl Section for Config {
         ("proxy", Form::Section(lapwing_proxy::Config::FORMS)),
         ("hold", Form::Section(lapwing_proxy::hold::Config::FORMS)),
         ("dispatch", Form::Section(lapwing_dispatch::Config::FORMS)),
+        ("cache", Form::Section(lapwing_cache::Config::FORMS)),
         ("protocol", Form::Section(lapwing_protocol::Config::FORMS)),
         ("attribution", Form::Section(lapwing_attribution::Config::FORMS)),
         ("metrics", Form::Section(lapwing_metrics::Config::FORMS)),
@@ -234,6 +239,7 @@ impl Section for Config {
         checks.section("proxy", |checks| self.proxy.check(checks));
         checks.section("hold", |checks| self.hold.check(checks));
         checks.section("dispatch", |checks| self.dispatch.check(checks));
+        checks.section("cache", |checks| self.cache.check(checks));
         checks.section("protocol", |checks| self.protocol.check(checks));
         checks.section("attribution", |checks| self.attribution.check(checks));
         checks.section("metrics", |checks| self.metrics.check(checks));

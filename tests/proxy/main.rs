@@ -57,6 +57,7 @@ impl Proxy {
             counters: counters.clone(),
             levers: Levers::default(),
             dispatch: None,
+            cache: None,
             leave: CancellationToken::new(),
         };
         let stop = CancellationToken::new();

@@ -121,7 +121,7 @@ def test_the_figures_are_those_of_stats(browser, lapwing):
 
 
 def row_order():
-    return ["ingress", "validation", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"]
+    return ["ingress", "validation", "cache", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"]
 
 
 def test_a_hostile_name_is_text(browser, lapwing):

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
-    AGE, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AGE, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, StatusCode};
 
@@ -196,12 +197,38 @@ impl StoredAnswer {
     /// Whether another answer to the same question says the same: every byte of the body but those of `id`.
     #[must_use]
     pub fn agrees_with(&self, other: &Self) -> bool {
-        let parts = |answer: &Self| {
-            let Some(place) = &answer.id else { return [answer.body.clone(), Bytes::new()] };
-            let (range, _) = place.edit(None);
-            [answer.body.slice(..range.start), answer.body.slice(range.end..)]
-        };
-        parts(self).concat() == parts(other).concat()
+        self.said().concat() == other.said().concat()
+    }
+
+    /// The body without its `id`.
+    fn said(&self) -> [Bytes; 2] {
+        let Some(place) = &self.id else { return [self.body.clone(), Bytes::new()] };
+        let (range, _) = place.edit(None);
+        [self.body.slice(..range.start), self.body.slice(range.end..)]
+    }
+
+    /// 128 bits of BLAKE3 of what [`Self::agrees_with`] compares.
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        let mut hasher = blake3::Hasher::new();
+        self.said().iter().for_each(|part| {
+            hasher.update(part);
+        });
+        let mut digest = [0; 16];
+        hasher.finalize_xof().fill(&mut digest);
+        digest
+    }
+
+    /// The version that the model says to have, if the answer is JSON of the Open Inference Protocol.
+    pub(crate) fn model_version(&self) -> Option<Box<str>> {
+        #[derive(serde::Deserialize)]
+        struct Named<'a> {
+            #[serde(borrow)]
+            model_version: Option<std::borrow::Cow<'a, str>>,
+        }
+        let is_json =
+            self.headers.iter().any(|(name, value)| name == CONTENT_TYPE && value.as_bytes().starts_with(b"application/json"));
+        let named = is_json.then(|| memchr::memmem::find(&self.body, b"\"model_version\"")).flatten();
+        named.and_then(|_| serde_json::from_slice::<Named<'_>>(&self.body).ok()?.model_version).map(Into::into)
     }
 }
 

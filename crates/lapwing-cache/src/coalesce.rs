@@ -130,6 +130,11 @@ impl Coalescer {
         self.bounds = bounds;
     }
 
+    /// The bounds in force.
+    pub(crate) const fn bounds(&self) -> CoalesceBounds {
+        self.bounds
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::coalesce::CoalesceBounds;
 use crate::key::{KeyForm, KeyRules, KeyScope};
 use crate::storable::StoringRules;
+use crate::trust::TrustRules;
 use crate::verify::StaleLimit;
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, Share, Size};
@@ -132,6 +133,9 @@ pub struct Config {
     pub max_bytes: Size,
     /// The largest body of an answer.
     pub max_entry: Size,
+    /// How many times in a row the upstream has to give the answer that it gave before, on a route and for a model, until requests are
+    /// answered from here. 0: at once.
+    pub proof: u32,
     /// The share of requests answered from here that the upstream is asked all the same, to compare.
     pub verify: Share,
     /// The share of stale answers, of those compared, above which nothing is answered from here any more. 0: the first one.
@@ -152,6 +156,7 @@ impl Default for Config {
             ttl: Period::from_secs(60),
             max_bytes: Size::mib(64),
             max_entry: Size::mib(1),
+            proof: 64,
             verify: Share::ONE_PERCENT,
             max_stale: Share::of_percent(0),
             coalesce: CoalesceConfig::default(),
@@ -191,6 +196,12 @@ impl Config {
         (followers > 0).then(|| CoalesceBounds { followers, leaders: MAX_LEADERS, wait_ns: wait.as_nanos() })
     }
 
+    /// What is demanded of those whose answers are given again.
+    #[must_use]
+    pub fn trust_rules(&self) -> TrustRules {
+        TrustRules { proof: u64::from(self.proof), limit: self.stale_limit() }
+    }
+
     /// When nothing is answered from here any more.
     #[must_use]
     pub fn stale_limit(&self) -> StaleLimit {
@@ -222,6 +233,7 @@ impl Section for Config {
         checks.range("ttl", &self.ttl, TTL[0]..=TTL[1]);
         checks.range("max_bytes", &self.max_bytes, Size::mib(1)..=Size::mib(1 << 20));
         check_entry("max_entry", self.max_entry, self.max_bytes, checks);
+        checks.range("proof", &self.proof, 0..=1_000_000);
         checks.range("verify", &self.verify, Share::of_percent(0)..=Share::of_percent(100));
         checks.range("max_stale", &self.max_stale, Share::of_percent(0)..=Share::of_percent(50));
         check_vary("vary", &self.vary, checks);

@@ -2,7 +2,7 @@
 //!
 //! The same question to a model has the same answer, as long as the model draws nothing by chance and keeps nothing of its
 //! callers. Here is what decides which requests are the same, which answers may be given again, and what that would bring. It
-//! carries nothing, and has no clock of its own.
+//! carries nothing.
 //!
 //! - `key` makes the key of a request, of its bytes or of its tensors; `generation` numbers what has to be forgotten at once;
 //! - `answerable` and `sampled` tell which requests may be answered by an earlier answer, `storable` which answers may be stored and for how long, with
@@ -10,7 +10,8 @@
 //! - `answer` is a stored answer and how it is given again, with the `id` of who asks (`answer_id`); `store` keeps answers within so many bytes;
 //! - `coalesce`: the same request several times at once is asked once;
 //! - `ghost`: what a cache would bring, by its size and time to live; `verify`: whether what it answers is still true;
-//! - `config` is the section `cache`, `routes` what of it holds for a request.
+//! - `config` is the section `cache`, `routes` what of it holds for a request;
+//! - `plane` keeps all of it for a process, with `trust` in who gives the same answer to the same question; `caching` is what a data plane calls.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -38,12 +39,15 @@
 mod answer;
 mod answer_id;
 mod answerable;
+mod caching;
 mod coalesce;
 mod config;
+mod counts;
 mod directives;
 mod generation;
 mod ghost;
 mod key;
+mod plane;
 mod refusal;
 mod routes;
 mod sampled;
@@ -51,17 +55,22 @@ mod storable;
 mod store;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod verify;
 
 pub use answer::{AnswerAgain, StoredAnswer};
 pub use answerable::{AnswerableCheck, RequestTerms};
+pub use caching::{Asking, BodyPieces, Cache, CacheQuestion, Caching, Following, Looked, QuestionContext};
 pub use coalesce::{CoalesceBounds, CoalesceRole, Coalescer, FollowerEnd, FollowerId, LeaderEnd, LeaderTicket, WhyAlone};
 pub use config::{CacheKeyForm, CacheMode, CacheRoute, CacheScope, CacheSettings, CoalesceConfig, Config};
+pub use counts::{CacheCounts, CacheEvent};
 pub use generation::{CacheGeneration, CacheGenerations};
 pub use ghost::{CacheGhost, GHOST_CLASSES, GHOST_STEPS, GhostQuestion, GhostSaving};
 pub use key::{CacheKey, KeyContext, KeyForm, KeyMaker, KeyRules, KeyScope, KeyedRequest};
+pub use plane::{CachePlane, CacheState, GhostCell};
 pub use refusal::CacheRefusal;
 pub use routes::CacheRoutes;
 pub use storable::{AnswerParts, StoringRules, StoringTerms};
 pub use store::{AnswerStore, CacheLookup, StoreCounts};
+pub use trust::{CacheSeries, CacheTrust, SeriesTrust, TrustRules, TrustState};
 pub use verify::{HitCheck, HitVerification, ShareInterval, StaleLimit};

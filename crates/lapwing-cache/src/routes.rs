@@ -1,5 +1,7 @@
 //! What holds for a request: the settings of the first route that takes it, or of the section.
 
+use std::sync::Arc;
+
 use http::Request;
 
 use crate::config::{CacheMode, CacheSettings, Config};
@@ -8,16 +10,17 @@ use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest, RequestMatch,
 /// The routes of a configuration that has been checked, compiled.
 #[derive(Debug)]
 pub struct CacheRoutes {
-    routes: Box<[(RequestMatch, CacheSettings)]>,
-    other: CacheSettings,
+    routes: Box<[(RequestMatch, Arc<CacheSettings>)]>,
+    other: Arc<CacheSettings>,
 }
 
 impl CacheRoutes {
     /// Those of `config`.
     #[must_use]
     pub fn new(config: &Config) -> Self {
-        let routes = config.routes.iter().map(|route| (RequestMatch::new(&route.matches), config.settings(Some(route))));
-        Self { routes: routes.collect(), other: config.settings(None) }
+        let routes =
+            config.routes.iter().map(|route| (RequestMatch::new(&route.matches), Arc::new(config.settings(Some(route)))));
+        Self { routes: routes.collect(), other: Arc::new(config.settings(None)) }
     }
 
     /// Whether no request is answered from the cache, and nothing is counted.
@@ -26,8 +29,14 @@ impl CacheRoutes {
         self.other.mode == CacheMode::Off && self.routes.iter().all(|(_, settings)| settings.mode == CacheMode::Off)
     }
 
+    /// Whether some requests are answered from the cache.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.other.mode == CacheMode::On || self.routes.iter().any(|(_, settings)| settings.mode == CacheMode::On)
+    }
+
     /// What holds for this request, by its head and what else is `known` of it.
-    pub fn of<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> &CacheSettings {
+    pub fn of<B>(&self, request: &Request<B>, known: KnownRequest<'_>) -> &Arc<CacheSettings> {
         let first = self.routes.iter().find(|(matches, _)| matches.takes(request, known));
         first.map_or(&self.other, |(_, settings)| settings)
     }

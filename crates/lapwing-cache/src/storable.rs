@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{AGE, CONTENT_TYPE, DATE, EXPIRES, SET_COOKIE, VARY};
+use http::header::{AGE, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::directives::{Directives, seconds};
@@ -47,6 +47,26 @@ pub struct StoringTerms {
     pub age_s: u64,
 }
 
+/// Why an answer must not be stored, as far as its head tells before its body has come.
+pub(crate) fn head_refusal(status: StatusCode, headers: &HeaderMap, rules: StoringRules) -> Option<CacheRefusal> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if status != StatusCode::OK {
+        Some(CacheRefusal::Status)
+    } else if length.is_some_and(|length| length > rules.max_entry) {
+        Some(CacheRefusal::TooLarge)
+    } else if is_stream(headers) {
+        Some(CacheRefusal::Stream)
+    } else {
+        None
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_mixed = kind.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart"));
+    is_mixed || matches!(Media::of(headers), Media::Events | Media::Lines)
+}
+
 impl AnswerParts<'_> {
     /// The terms on which it may be stored, under keys made by `keys`.
     ///
@@ -67,7 +87,7 @@ impl AnswerParts<'_> {
         if is_grpc(self.headers) {
             self.check_grpc(bytes)?;
         }
-        if self.is_stream() {
+        if is_stream(self.headers) {
             return Err(CacheRefusal::Stream);
         }
         let fields = [Some(self.headers), self.trailers];
@@ -100,12 +120,6 @@ impl AnswerParts<'_> {
             _ => false,
         };
         if is_one { Ok(()) } else { Err(CacheRefusal::Stream) }
-    }
-
-    fn is_stream(&self) -> bool {
-        let kind = self.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let is_mixed = kind.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart"));
-        is_mixed || matches!(Media::of(self.headers), Media::Events | Media::Lines)
     }
 
     fn lifetime(&self, directives: &Directives, ttl_ns: u64) -> Result<StoringTerms, CacheRefusal> {

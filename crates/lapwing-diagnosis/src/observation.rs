@@ -135,6 +135,7 @@ fn parts_ns(exchange: &Exchange) -> [u64; Part::COUNT] {
         let part = match stage {
             Stage::Ingress => Part::Ingress,
             Stage::Validation => Part::Validation,
+            Stage::Cache => Part::Cache,
             Stage::Hydration => Part::Hydration,
             Stage::Preprocessing => Part::Preprocessing,
             Stage::Queue => Part::Queue,

@@ -11,6 +11,8 @@ pub(crate) enum Part {
     Ingress,
     /// Lapwing classifies and admits.
     Validation,
+    /// Lapwing looks for an earlier answer.
+    Cache,
     /// Features are looked up.
     Hydration,
     /// Inputs are prepared.
@@ -50,12 +52,13 @@ pub(crate) type Parts = [f64; Part::COUNT];
 
 impl Part {
     /// How many parts there are.
-    pub(crate) const COUNT: usize = 18;
+    pub(crate) const COUNT: usize = 19;
 
     /// All parts, in the order of their places.
     pub(crate) const ALL: [Self; Self::COUNT] = [
         Self::Ingress,
         Self::Validation,
+        Self::Cache,
         Self::Hydration,
         Self::Preprocessing,
         Self::Queue,
@@ -93,6 +96,7 @@ impl Part {
         match self {
             Self::Ingress => Stage::Ingress,
             Self::Validation => Stage::Validation,
+            Self::Cache => Stage::Cache,
             Self::Hydration => Stage::Hydration,
             Self::Preprocessing => Stage::Preprocessing,
             Self::Queue | Self::OwnQueue => Stage::Queue,
@@ -117,7 +121,7 @@ impl Part {
             Self::Ingress | Self::Egress | Self::Backpressure | Self::Connect | Self::Send | Self::Edge => {
                 Some(LatencyBound::Network)
             }
-            Self::Validation | Self::Own => Some(LatencyBound::Proxy),
+            Self::Validation | Self::Cache | Self::Own => Some(LatencyBound::Proxy),
             Self::Undivided | Self::Unreported | Self::BodyGap => None,
         }
     }

@@ -98,7 +98,8 @@ impl SeriesStore {
         if index + BLOCKS as u64 > newest {
             self.outcomes.record(exchange, index, ended);
         }
-        if ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() {
+        // what a cache answered says nothing of the server
+        if ledger.kind != ExchangeKind::Request || !ledger.outcome.is_answered() || !ledger.served_by.is_upstream() {
             return;
         }
         self.timeline.record(arrived, ended);

@@ -13,6 +13,10 @@ pub enum ObservedEvent {
     Pipelined,
     /// It had come whole and was held, because what it says decides where it goes.
     Dispatch,
+    /// It was looked whether an earlier answer may be given again.
+    Cache,
+    /// It waited for the answer to the same request.
+    Coalesce,
     /// A connection to the upstream was made.
     Connect,
     /// The request was written to the upstream.
@@ -39,6 +43,8 @@ impl ObservedEvent {
             Self::Admit => "admit",
             Self::Pipelined => "pipelined",
             Self::Dispatch => "dispatch",
+            Self::Cache => "cache",
+            Self::Coalesce => "coalesce",
             Self::Connect => "connect",
             Self::Send => "send",
             Self::Attempt => "attempt",
@@ -52,6 +58,10 @@ impl ObservedEvent {
     /// The phase of the stage that it is, if the stage has phases.
     #[must_use]
     pub const fn phase(self) -> Option<Phase> {
-        if matches!(self, Self::Dispatch) { Some(Phase::Dispatch) } else { None }
+        match self {
+            Self::Dispatch => Some(Phase::Dispatch),
+            Self::Coalesce => Some(Phase::Coalesced),
+            _ => None,
+        }
     }
 }

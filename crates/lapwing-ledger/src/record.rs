@@ -22,6 +22,7 @@ use super::observed_event::ObservedEvent;
 use super::outcome::{ExchangeKind, Outcome};
 use super::pair::{CopyCause, PairId};
 use super::prompt::Prompt;
+use super::served_by::ServedBy;
 use super::server::{Server, ServerEvidence, ServerField};
 use super::stage::{Phase, Source, Stage};
 use super::work::Work;
@@ -148,6 +149,8 @@ pub struct Ledger {
     pub ours: bool,
     /// Whether it is a copy of a client's request, sent to a shadow target.
     pub is_copy: bool,
+    /// Whose answer it was given.
+    pub served_by: ServedBy,
     /// Why copies of it go to shadow targets; `None` if none do.
     pub copied: Option<CopyCause>,
     /// Whether a recording waits for its account.
@@ -218,6 +221,7 @@ impl Ledger {
             traced: false,
             ours: false,
             is_copy: false,
+            served_by: ServedBy::Upstream,
             copied: None,
             is_recorded: false,
             pair: None,

@@ -11,6 +11,8 @@ pub enum Stage {
     Ingress,
     /// Parse, classify and admit, in the proxy.
     Validation,
+    /// Lapwing looks whether an earlier answer may be given again, and gives it.
+    Cache,
     /// Feature lookup.
     Hydration,
     /// Tokenise, resize, normalise; host-to-device copies of inputs.
@@ -34,12 +36,13 @@ pub enum Stage {
 
 impl Stage {
     /// How many stages there are: the length of an account's arrays.
-    pub const COUNT: usize = 11;
+    pub const COUNT: usize = 12;
 
     /// Every stage, in the order of a request's life.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Ingress,
         Self::Validation,
+        Self::Cache,
         Self::Hydration,
         Self::Preprocessing,
         Self::Queue,
@@ -61,6 +64,7 @@ impl Stage {
         match self {
             Self::Ingress => "ingress",
             Self::Validation => "validation",
+            Self::Cache => "cache",
             Self::Hydration => "hydration",
             Self::Preprocessing => "preprocessing",
             Self::Queue => "queue",
@@ -84,7 +88,7 @@ impl Stage {
     #[must_use]
     #[inline]
     pub const fn is_observed_only(self) -> bool {
-        matches!(self, Self::Ingress | Self::Egress | Self::Upstream)
+        matches!(self, Self::Ingress | Self::Cache | Self::Egress | Self::Upstream)
     }
 
     /// The stage of that name; `None` if there is no such stage.
@@ -106,14 +110,16 @@ pub enum Phase {
     Decode,
     /// Lapwing holds a request that has come whole, and decides where it goes.
     Dispatch,
+    /// The same request is at the upstream already, and its answer is waited for.
+    Coalesced,
 }
 
 impl Phase {
     /// How many phases there are.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 
     /// Every phase: those of forward in order, then those of queue.
-    pub const ALL: [Self; Self::COUNT] = [Self::Prefill, Self::Decode, Self::Dispatch];
+    pub const ALL: [Self; Self::COUNT] = [Self::Prefill, Self::Decode, Self::Dispatch, Self::Coalesced];
 
     /// The phases of forward, in order.
     pub const FORWARD: [Self; 2] = [Self::Prefill, Self::Decode];
@@ -126,6 +132,7 @@ impl Phase {
             Self::Prefill => "prefill",
             Self::Decode => "decode",
             Self::Dispatch => "dispatch",
+            Self::Coalesced => "coalesced",
         }
     }
 

@@ -54,7 +54,7 @@ impl SeriesTotals {
     /// The number of requests, however they ended, without streams.
     #[must_use]
     pub fn requests(&self) -> u64 {
-        [Measure::Total, Measure::Cancelled, Measure::Failed].into_iter().map(|of| self.extent(of).count).sum()
+        [Measure::Total, Measure::Cached, Measure::Cancelled, Measure::Failed].into_iter().map(|of| self.extent(of).count).sum()
     }
 
     /// The number of exchanges, whatever their outcome.
@@ -198,6 +198,10 @@ impl SeriesTotals {
                     debt.into_iter().for_each(|(class, ratio_ppm)| each(Measure::Debt(class), ratio_ppm));
                 }
             }
+            Measure::Cached => {
+                self.record_stage(exchange, Stage::Cache, &mut each);
+                self.record_phase(exchange, Phase::Coalesced, &mut each);
+            }
             Measure::Stream => {
                 self.stream_request_bytes = self.stream_request_bytes.saturating_add(ledger.request_bytes);
                 self.stream_response_bytes = self.stream_response_bytes.saturating_add(ledger.response_bytes);
@@ -230,20 +234,26 @@ impl SeriesTotals {
         each(measure, value_ns);
     }
 
+    #[inline]
+    fn record_stage(&mut self, exchange: &Exchange, stage: Stage, each: &mut impl FnMut(Measure, u64)) {
+        if let Some((ns, source)) = exchange.stage(stage) {
+            self.sources[stage.index()][source.index()] += 1;
+            self.add(Measure::Stage(stage), ns, each);
+        }
+    }
+
+    #[inline]
+    fn record_phase(&mut self, exchange: &Exchange, phase: Phase, each: &mut impl FnMut(Measure, u64)) {
+        if let Some((ns, source)) = exchange.phase(phase) {
+            self.phase_sources[phase.index()][source.index()] += 1;
+            self.add(Measure::Phase(phase), ns, each);
+        }
+    }
+
     fn record_stages(&mut self, exchange: &Exchange, each: &mut impl FnMut(Measure, u64)) {
         let ledger = &exchange.ledger;
-        for stage in Stage::ALL {
-            if let Some((ns, source)) = exchange.stage(stage) {
-                self.sources[stage.index()][source.index()] += 1;
-                self.add(Measure::Stage(stage), ns, each);
-            }
-        }
-        for phase in Phase::ALL {
-            if let Some((ns, source)) = exchange.phase(phase) {
-                self.phase_sources[phase.index()][source.index()] += 1;
-                self.add(Measure::Phase(phase), ns, each);
-            }
-        }
+        Stage::ALL.into_iter().for_each(|stage| self.record_stage(exchange, stage, each));
+        Phase::ALL.into_iter().for_each(|phase| self.record_phase(exchange, phase, each));
         for report in ledger.reports.iter().filter(|r| r.resolution_ns > 1) {
             let coarsest = &mut self.resolutions_ns[report.stage.index()];
             *coarsest = report.resolution_ns.max(*coarsest);

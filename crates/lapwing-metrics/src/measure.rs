@@ -3,8 +3,8 @@
 use super::layout::Layout;
 use lapwing_ledger::{Exchange, ExchangeKind, Outcome, PerUnit, Phase, Stage, Unit, Work};
 
-/// What a histogram of a series measures. Every exchange is in exactly one of `Total`, `Cancelled`, `Failed` and `Stream`; all
-/// other measures are of answered requests. Values are nanoseconds; picoseconds per unit for `PerUnit`; millionths for
+/// What a histogram of a series measures. Every exchange is in exactly one of `Total`, `Cached`, `Cancelled`, `Failed` and `Stream`; all
+/// other measures are of requests that the upstream answered, but the stage `cache` and the phase `coalesced`. Values are nanoseconds; picoseconds per unit for `PerUnit`; millionths for
 /// `Debt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -12,6 +12,8 @@ pub enum Measure {
     Total,
     /// The time of a stage, in answered requests that have the stage.
     Stage(Stage),
+    /// Totals of requests that were given the answer to another one.
+    Cached,
     /// Totals of requests that the client cancelled.
     Cancelled,
     /// Totals of requests without a full answer (refused, shed, unreachable, broken, timed out), or with one whose body says that it
@@ -44,7 +46,7 @@ pub enum Measure {
 }
 
 const REST: usize = 1 + Stage::COUNT;
-const PHASES: usize = REST + 4;
+const PHASES: usize = REST + 5;
 const GENERATIVE: usize = PHASES + Phase::COUNT;
 const PER_UNIT: usize = GENERATIVE + 5;
 const CLASSES: usize = PER_UNIT + PerUnit::COUNT;
@@ -74,7 +76,8 @@ impl Measure {
             Self::Cancelled => REST,
             Self::Failed => REST + 1,
             Self::Stream => REST + 2,
-            Self::FirstByte => REST + 3,
+            Self::Cached => REST + 3,
+            Self::FirstByte => REST + 4,
             Self::Phase(phase) => PHASES + phase.index(),
             Self::FirstToken => GENERATIVE,
             Self::PerOutputToken => GENERATIVE + 1,
@@ -93,7 +96,8 @@ impl Measure {
         match (exchange.ledger.kind, exchange.ledger.outcome) {
             (ExchangeKind::Stream, _) => Self::Stream,
             (ExchangeKind::Request, Outcome::Cancelled) => Self::Cancelled,
-            (ExchangeKind::Request, outcome) if outcome.is_answered() => Self::Total,
+            (ExchangeKind::Request, outcome) if outcome.is_answered() && exchange.ledger.served_by.is_upstream() => Self::Total,
+            (ExchangeKind::Request, outcome) if outcome.is_answered() => Self::Cached,
             (ExchangeKind::Request, _) => Self::Failed,
         }
     }
@@ -115,6 +119,7 @@ impl Measure {
         match self {
             Self::Total => "total",
             Self::Stage(stage) => stage.name(),
+            Self::Cached => "cached",
             Self::Cancelled => "cancelled",
             Self::Failed => "failed",
             Self::Stream => "stream",
@@ -143,7 +148,7 @@ impl Measure {
     pub fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Total)
             .chain(Stage::ALL.into_iter().map(Self::Stage))
-            .chain([Self::Cancelled, Self::Failed, Self::Stream, Self::FirstByte])
+            .chain([Self::Cancelled, Self::Failed, Self::Stream, Self::Cached, Self::FirstByte])
             .chain(Phase::ALL.into_iter().map(Self::Phase))
             .chain(Self::GENERATIVE)
             .chain(PerUnit::ALL.into_iter().map(Self::PerUnit))

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tower::{Service, ServiceBuilder};
+use tower::{Layer, Service, ServiceBuilder};
 
+use super::body::capture::CaptureBudget;
 use super::body::{RequestBody, ResponseBody, TrackedRequest};
 use super::connection::SocketMeter;
 use super::error::Error;
 use super::in_flight::{RequestContext, WorkerParts};
+use super::layer::cache::{CacheLayer, StackCache};
 use super::layer::deadline::{DeadlinePropagation, DeadlinePropagationLayer};
 use super::layer::place::{Place, PlaceLayer};
 use super::layer::tap::{StackTap, Tapped};
@@ -20,6 +22,7 @@ use super::layer::usage_request::{self, UsageRequest};
 use super::layer::{admission, failure_responses, ledger, tap, trace};
 use super::placement::Placement;
 use super::upstream::{ClientUpstreams, ConnectionUpstreams};
+use lapwing_cache::Cache;
 use lapwing_dispatch::Dispatch;
 use lapwing_settings::ConfigHandle;
 
@@ -100,6 +103,8 @@ pub(crate) struct StackSettings {
     pub(crate) tracing: Tracing,
     /// Sees what goes to the upstream.
     pub(crate) tap: Option<StackTap>,
+    /// What may answer requests again, and the memory for what passes.
+    pub(crate) cache: Option<(Arc<Cache>, Arc<CaptureBudget>)>,
 }
 
 /// Builds the stack of one client's connection.
@@ -109,7 +114,10 @@ pub(crate) fn stack(
     upstreams: ClientUpstreams,
 ) -> impl Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send> + Send + 'static + use<>
 {
-    client_side(settings, meter, upstream_side(settings, upstreams))
+    let placement = upstreams.placement().cloned();
+    let cache = settings.cache.clone().map(|(cache, budget)| StackCache { cache, budget, placement });
+    // around all that goes to an upstream: what it answers has neither span nor copy
+    client_side(settings, meter, CacheLayer(cache).layer(upstream_side(settings, upstreams)))
 }
 
 /// The layers that know the client, around `admitted`, which takes the requests that are admitted.

@@ -1,7 +1,7 @@
 // How figures are shown: numbers as text, elements without HTML, stage bars, tables, waterfalls, curves. It keeps no state of the traffic.
 "use strict";
 
-const STAGES = ["ingress", "validation", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"];
+const STAGES = ["ingress", "validation", "cache", "hydration", "preprocessing", "queue", "forward", "postprocessing", "downstream", "egress", "upstream", "unattributed"];
 const NS_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 const three = (number) => (number >= 100 ? number.toFixed(0) : number >= 10 ? number.toFixed(1) : number.toFixed(2));

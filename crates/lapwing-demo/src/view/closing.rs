@@ -90,6 +90,7 @@ const fn about(stage: Stage) -> (&'static str, &'static str) {
     match stage {
         Stage::Ingress => ("receiving requests from the clients", "let clients send binary tensors instead of JSON"),
         Stage::Validation => ("checking requests in the proxy", "send fewer and larger requests"),
+        Stage::Cache => ("looking for earlier answers", "keep fewer large answers"),
         Stage::Hydration => {
             ("looking up features", "fill the feature cache before the first request, or fetch a request's misses together")
         }

@@ -167,7 +167,7 @@ fn anything() -> impl Strategy<Value = Anything> {
     let seen = (any::<u32>(), any::<u32>(), any::<u32>(), extreme.clone(), any::<u16>());
     (
         0..40_000_000_000_u64,
-        prop::array::uniform11(number),
+        prop::array::uniform12(number),
         extreme.clone(),
         prop::array::uniform3(extreme.clone()),
         extreme,

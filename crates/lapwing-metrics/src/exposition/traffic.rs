@@ -9,8 +9,8 @@ use crate::{Measure, PolledSnapshot, PolledSum, defs};
 use lapwing_ledger::{Outcome, Phase, Source, Stage};
 
 /// The measures of total time, each with its value of the label `result`.
-const RESULTS: [(Measure, &str); 3] =
-    [(Measure::Total, "answered"), (Measure::Cancelled, "cancelled"), (Measure::Failed, "failed")];
+const RESULTS: [(Measure, &str); 4] =
+    [(Measure::Total, "answered"), (Measure::Cached, "cached"), (Measure::Cancelled, "cancelled"), (Measure::Failed, "failed")];
 
 impl Scrape {
     pub(crate) fn requests(&self, encoder: &mut dyn Encoder) -> fmt::Result {

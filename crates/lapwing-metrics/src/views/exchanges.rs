@@ -12,8 +12,8 @@ use super::query::ExchangeQuery;
 use super::request_work::{Amounts, ExchangeDebt, TokenTiming, UnitTime};
 use crate::{Labels, Registry};
 use lapwing_ledger::{
-    Annotation, Circumstances, Deadline, DeadlineSource, Exchange, ExchangeKind, Outcome, Phase, Server, Source, SpanId, Stage,
-    TraceId, WaterfallBar, waterfall_bars,
+    Annotation, Circumstances, Deadline, DeadlineSource, Exchange, ExchangeKind, Outcome, Phase, ServedBy, Server, Source,
+    SpanId, Stage, TraceId, WaterfallBar, waterfall_bars,
 };
 
 /// The document.
@@ -35,6 +35,7 @@ pub struct Waterfall {
     started_at: String,
     status: Option<u16>,
     outcome: Outcome,
+    served_by: ServedBy,
     kind: ExchangeKind,
     total_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,6 +182,7 @@ impl Waterfall {
             started_at: humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(ledger.anchor_unix_ns)).to_string(),
             status: Some(ledger.status).filter(|status| *status != 0),
             outcome: ledger.outcome,
+            served_by: ledger.served_by,
             kind: ledger.kind,
             total_ns: ledger.total_ns,
             deadline: ledger.deadline.map(DeadlineView::from),

@@ -132,6 +132,8 @@ pub struct SeriesView<I = (), D = ()> {
     total: Distribution,
     stages: Pairs<StageStats>,
     phases: Pairs<StageStats>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached: Option<Distribution>,
     cancelled: Distribution,
     failed: Distribution,
     #[serde(skip_serializing_if = "Pairs::is_empty")]
@@ -194,6 +196,7 @@ pub fn series_view<I, D>(series: &SeriesSnapshot, scratch: &mut HistogramScratch
         total: of(Measure::Total),
         stages,
         phases,
+        cached: Some(of(Measure::Cached)).filter(|of| of.count > 0),
         cancelled: of(Measure::Cancelled),
         failed: of(Measure::Failed),
         budget: budgets(series),

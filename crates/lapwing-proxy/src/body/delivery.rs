@@ -6,17 +6,21 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::timeout;
 
 use super::broken::{Break, Cause};
 use super::capture::{AttachedCaptures, BodyCapture, CaptureBudget, capture};
 use super::chunk::TrackedChunk;
 use super::drive::Drive;
 use super::h2_source::H2Source;
+use super::own::OwnBody;
 use super::rewrite::ResponseRewrite;
 use super::upstream::UpstreamBody;
 use crate::connection::OnFlush;
@@ -27,6 +31,9 @@ use lapwing_net::Tasks;
 
 /// A wait shorter than this between two polls of an HTTP/2 response is scheduling, not a slow client.
 const SCHEDULING_NS: u64 = 50_000;
+
+/// How long an answer is read on whose client has left.
+const LONGEST_READ_OUT: Duration = Duration::from_secs(60);
 
 /// A response body in flight.
 #[derive(Debug)]
@@ -47,6 +54,8 @@ pub(crate) struct ResponseBody {
     /// Removes what the amended request caused.
     rewrite: Option<Box<ResponseRewrite>>,
     captures: AttachedCaptures,
+    /// Where it comes to its end if its client leaves.
+    runs_on: Option<Tasks>,
 }
 
 /// What came from the upstream.
@@ -76,12 +85,40 @@ impl ResponseBody {
 
     /// The upstream's body, which nobody wants any more.
     pub(crate) fn unwanted(mut self) -> UpstreamBody {
-        std::mem::replace(&mut self.upstream, UpstreamBody::own(Bytes::new()))
+        std::mem::replace(&mut self.upstream, UpstreamBody::own(OwnBody::default()))
     }
 
     /// Lapwing's own response.
     pub(crate) fn own(body: Bytes) -> Self {
-        Self::new(UpstreamBody::own(body))
+        Self::new(UpstreamBody::own(body.into()))
+    }
+
+    /// An answer that is given again.
+    pub(crate) fn again(pieces: [Bytes; 3], trailers: Option<HeaderMap>) -> Self {
+        Self::new(UpstreamBody::own(OwnBody::new(pieces, trailers)))
+    }
+
+    /// Reads it to its end.
+    pub(crate) async fn read_out(mut self) {
+        let all = async { while let Some(Ok(_)) = self.frame().await {} };
+        // who takes longer is given up
+        let _ = timeout(LONGEST_READ_OUT, all).await;
+    }
+
+    /// Its client leaves: whoever has copies of it gets the rest too.
+    fn run_on_without_client(&mut self) {
+        let Some(tasks) = self.runs_on.take() else { return };
+        // a body may be dropped with its runtime
+        if !self.is_ended && self.broken.is_none() && tokio::runtime::Handle::try_current().is_ok() {
+            let mut rest = Self::new(std::mem::replace(&mut self.upstream, UpstreamBody::own(OwnBody::default())));
+            rest.captures = std::mem::take(&mut self.captures);
+            tasks.spawn(rest.read_out());
+        }
+    }
+
+    /// If its client leaves, it comes to its end all the same, for those who have copies of it.
+    pub(crate) fn run_on(&mut self, tasks: &Tasks) {
+        self.runs_on = Some(tasks.clone());
     }
 
     fn new(upstream: UpstreamBody) -> Self {
@@ -96,6 +133,7 @@ impl ResponseBody {
             has_timing_trailer: false,
             rewrite: None,
             captures: AttachedCaptures::default(),
+            runs_on: None,
         }
     }
 
@@ -135,7 +173,7 @@ impl ResponseBody {
     pub(crate) fn emptied(mut self, is_multiplexed: bool) -> Self {
         let is_passed_on = is_multiplexed && self.upstream.is_upstreams();
         if !self.is_end_stream() && !is_passed_on {
-            self.upstream = UpstreamBody::own(Bytes::new());
+            self.upstream = UpstreamBody::own(OwnBody::default());
             self.rewrite = None;
         }
         self
@@ -388,6 +426,7 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
+        self.run_on_without_client();
         if let (Some(_), Some(in_flight)) = (&self.broken, self.in_flight()) {
             in_flight.close(Stamp::now()); // the client left, or its connection ended: the response was broken before
         }

@@ -13,6 +13,7 @@ use bytes::{Buf, Bytes};
 use http::header::{CONTENT_LENGTH, UPGRADE};
 use http::{HeaderValue, Method, Request};
 use http_body::{Body, Frame};
+use smallvec::SmallVec;
 
 use super::request::RequestBody;
 use super::tracked_request::TrackedRequest;
@@ -143,6 +144,12 @@ impl HeldRequest {
     /// What has come of the body, piece by piece.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.frames.iter().filter_map(Frame::data_ref).map(AsRef::as_ref)
+    }
+
+    /// The pieces of the body; `None` if it has not come whole, or has trailers.
+    pub(crate) fn whole_pieces(&self) -> Option<SmallVec<[Bytes; 4]>> {
+        self.whole?;
+        self.frames.iter().map(|frame| frame.data_ref().cloned()).collect()
     }
 
     /// The body in one piece; `None` if it has not come whole, or has trailers.

@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
 use hyper::body::Incoming;
 
 use super::beside::Beside;
 use super::broken::Cause;
 use super::drive::Drive;
 use super::h2_source::H2Source;
+use super::own::OwnBody;
 use super::split_write::{FirstPiece, on_split_write};
 use crate::connection::LazyDeadline;
 use crate::error::Error;
@@ -44,7 +44,7 @@ enum Source {
     Upstream(Incoming),
     /// Over an HTTP/2 stream, which says by itself when it ends.
     Stream(H2Source),
-    Own(Full<Bytes>),
+    Own(OwnBody),
 }
 
 impl UpstreamBody {
@@ -61,8 +61,8 @@ impl UpstreamBody {
     }
 
     /// Lapwing's own body.
-    pub(crate) fn own(body: Bytes) -> Self {
-        let source = Source::Own(Full::new(body));
+    pub(crate) fn own(body: OwnBody) -> Self {
+        let source = Source::Own(body);
         let (last, first) = (Stamp::now(), FirstPiece::Read);
         Self { source, connection: None, beside: None, last, first, deadline: LazyDeadline::default() }
     }
@@ -165,7 +165,7 @@ impl UpstreamBody {
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let incoming = match &mut self.source {
-            Source::Own(full) => return Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Source::Own(own) => return Pin::new(own).poll_frame(cx).map_err(|never| match never {}),
             Source::Stream(stream) => return stream.poll_frame(cx).map_err(Cause::from),
             Source::Upstream(incoming) => incoming,
         };

@@ -131,6 +131,12 @@ pub enum Error {
         /// Whether the client speaks gRPC.
         is_grpc: bool,
     },
+    /// The client wants an earlier answer only, and there is none (RFC 9111, 5.2.1.7).
+    #[error("there is no earlier answer to the request, and it asks for no other (Cache-Control: only-if-cached)")]
+    NotCached {
+        /// Whether the client speaks gRPC.
+        is_grpc: bool,
+    },
     /// The request waited until it could no longer meet its deadline.
     #[error("the request waited until it could no longer meet its deadline: it was not sent (dispatch.reject)")]
     Overdue {

@@ -21,6 +21,8 @@ const OWN_ERROR: HeaderName = HeaderName::from_static(ERROR_FIELD);
 const UNIMPLEMENTED: &str = "12";
 /// Of what there is no room for now.
 const RESOURCE_EXHAUSTED: &str = "8";
+/// Of what is not there.
+const UNAVAILABLE: &str = "14";
 /// Of what took too long.
 const DEADLINE_EXCEEDED: &str = "4";
 /// When a gRPC client may ask again, in milliseconds (gRFC A6).
@@ -74,6 +76,7 @@ impl Error {
             Self::HeadTooLarge { .. } => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", Outcome::Rejected),
             Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", Outcome::Rejected),
             Self::WouldBeLate { .. } => (StatusCode::TOO_MANY_REQUESTS, "late", Outcome::Shed),
+            Self::NotCached { .. } => (StatusCode::GATEWAY_TIMEOUT, "not_cached", Outcome::Rejected),
             Self::Overdue { .. } => (StatusCode::GATEWAY_TIMEOUT, "overdue", Outcome::Shed),
             Self::Shed { .. } | Self::ShedSlow { .. } => (StatusCode::SERVICE_UNAVAILABLE, "shed", Outcome::Shed),
             Self::Unsupported(_) => (StatusCode::BAD_REQUEST, "unsupported", Outcome::Rejected),
@@ -116,6 +119,7 @@ pub(crate) fn respond(error: &Error, closes: bool) -> (Response<Bytes>, Outcome)
         Error::WouldBeLate { retry_ns, .. } => {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_ns.div_ceil(1_000_000_000).max(1)));
         }
+        Error::NotCached { is_grpc: true } => tell_grpc(&mut response, UNAVAILABLE),
         Error::Overdue { is_grpc: true } => tell_grpc(&mut response, DEADLINE_EXCEEDED),
         _ => {}
     }

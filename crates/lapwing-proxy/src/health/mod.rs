@@ -41,6 +41,8 @@ pub struct UpstreamHealth {
     has_others: bool,
     /// Written while `goodbye` is locked.
     is_away: AtomicBool,
+    /// How often it was found to be away.
+    absences: AtomicU64,
     /// It spoke HTTP/2 when it left.
     left_in_http2: AtomicBool,
     is_probing: AtomicBool,
@@ -68,6 +70,12 @@ impl UpstreamHealth {
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.is_away.load(Relaxed)
+    }
+
+    /// How often it was found to be away.
+    #[must_use]
+    pub fn absences(&self) -> u64 {
+        self.absences.load(Relaxed)
     }
 
     /// Whether clients of HTTP/2 are told in the middle of their answers that the upstream is away: if it did so itself. Not all expect that.
@@ -102,6 +110,7 @@ impl UpstreamHealth {
             (goodbye.clone(), self.is_away.swap(true, Relaxed))
         };
         if !was_away {
+            self.absences.fetch_add(1, Relaxed);
             let what = if self.has_others {
                 "the upstream takes no connections: its share of the requests goes to the others until it does"
             } else {

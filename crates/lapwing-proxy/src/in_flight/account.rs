@@ -15,7 +15,7 @@ use super::stamps::RequestStamps;
 use crate::connection::ClientWaits;
 use crate::upload::UploadProgress;
 use lapwing_dispatch::Dispatched;
-use lapwing_ledger::{Annotation, ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, Stage, Stamp};
+use lapwing_ledger::{Annotation, ExchangeKind, Ledger, ObservedEvent, OpenLedger, Outcome, ServedBy, Stage, Stamp};
 use lapwing_metrics::{Counter, Counters};
 use lapwing_protocol::ExchangeReader;
 use lapwing_tower::outcome::{GRPC, grpc_outcome, head_outcome};
@@ -33,6 +33,8 @@ pub(crate) struct RequestAccount {
     has_place: AtomicBool,
     /// Whether it is that of one of two upstreams that were sent the request: only the request's own observes.
     is_leg: bool,
+    /// Whether its upstream is asked to the end, whether its client waits or not.
+    outlives: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -57,6 +59,7 @@ impl RequestAccount {
             is_behind: AtomicBool::new(false),
             has_place: AtomicBool::new(false),
             is_leg: false,
+            outlives: AtomicBool::new(false),
             state: Mutex::new(State {
                 ledger: OpenLedger::new(ledger),
                 waits: None,
@@ -69,7 +72,33 @@ impl RequestAccount {
 
     /// Writes into the ledger; `None`, and counted, if it was handed over.
     pub(crate) fn write_ledger<T>(&self, write: impl FnOnce(&mut Ledger) -> T) -> Option<T> {
-        self.state.lock().ledger.write(|| count_late(&self.context.counters), write)
+        self.state.lock().ledger.write(|| self.count_late(), write)
+    }
+
+    /// Its upstream is asked to the end, though its client may leave: what comes then is of others.
+    pub(crate) fn outlive_client(&self) {
+        self.outlives.store(true, Relaxed);
+    }
+
+    /// An event came after the ledger was handed over.
+    fn count_late(&self) {
+        if !self.outlives.load(Relaxed) {
+            self.context.counters.bump(Counter::LateEvents);
+        }
+    }
+
+    /// Lapwing answers with what was answered to another request, of which nothing is read.
+    pub(crate) fn answer_again(&self, status: StatusCode, by: ServedBy) {
+        let State { ledger, bodies, .. } = &mut *self.state.lock();
+        bodies.ignore_answer();
+        ledger.write(
+            || self.count_late(),
+            |ledger| {
+                ledger.status = status.as_u16();
+                ledger.outcome = Outcome::Ok;
+                ledger.served_by = by;
+            },
+        );
     }
 
     /// Reads the ledger; `None` if it was handed over.
@@ -88,7 +117,7 @@ impl RequestAccount {
         let State { ledger, bodies, .. } = &mut *self.state.lock();
         bodies.begin(is_post);
         self.context.observer.call(Counter::ObserverPanics, |observer| {
-            let opened = ledger.write(|| count_late(&self.context.counters), |ledger| open(observer, ledger));
+            let opened = ledger.write(|| self.count_late(), |ledger| open(observer, ledger));
             bodies.read_with(opened.flatten());
         });
     }
@@ -221,7 +250,7 @@ impl RequestAccount {
         let (observer, counters) = (&self.context.observer, &*self.context.counters);
         let State { ledger, bodies, .. } = &mut *self.state.lock();
         ledger.write(
-            || count_late(counters),
+            || self.count_late(),
             |ledger| {
                 if self.is_leg {
                     ledger.outcome = head_outcome(status, headers, content_type).0;
@@ -246,7 +275,7 @@ impl RequestAccount {
         let (observer, counters) = (&self.context.observer, &*self.context.counters);
         let State { ledger, bodies, .. } = &mut *self.state.lock();
         ledger.write(
-            || count_late(counters),
+            || self.count_late(),
             |ledger| {
                 observer.call(Counter::ObserverPanics, |observer| observer.response(trailers, true, ledger));
                 self.set_behind(bodies.with_reader(observer, |reader| count_refused(counters, reader.read_trailers(trailers))));
@@ -302,11 +331,6 @@ impl AsRef<Self> for RequestAccount {
     fn as_ref(&self) -> &Self {
         self
     }
-}
-
-/// An event came after the ledger was handed over.
-fn count_late(counters: &Counters) {
-    counters.bump(Counter::LateEvents);
 }
 
 /// Counts an answer that failed and says when to try again: `Retry-After` (RFC 9110, 10.2.3), `grpc-retry-pushback-ms` (gRFC A6).

@@ -31,6 +31,8 @@ pub(crate) struct BodyObservation {
     reader: Option<BodyReader>,
     errors: AnswerErrors,
     first_byte: FirstByte,
+    /// The answer is none to this request alone: nothing of it is read.
+    ignores_answer: bool,
 }
 
 impl BodyObservation {
@@ -42,6 +44,11 @@ impl BodyObservation {
     /// Reads with `reader` from now on.
     pub(crate) fn read_with(&mut self, reader: Option<ExchangeReader>) {
         self.reader = reader.map(BodyReader::new);
+    }
+
+    /// Nothing of the answer is read.
+    pub(crate) const fn ignore_answer(&mut self) {
+        self.ignores_answer = true;
     }
 
     /// Calls the reader. A panic is caught and counted; a reader that panicked is not called again. Returns whether pieces wait to be read;
@@ -83,6 +90,9 @@ impl BodyObservation {
         bytes: &Bytes,
         at: Stamp,
     ) -> Option<bool> {
+        if self.ignores_answer {
+            return None;
+        }
         self.first_byte.on_piece(bytes, at.since(ledger.started));
         if self.errors.wants_piece() {
             let Self { errors, reader, .. } = self;

@@ -1,6 +1,7 @@
 //! The layers of the stack. `stack.rs` has their order and the reasons for it.
 
 pub(crate) mod admission;
+pub(crate) mod cache;
 pub(crate) mod deadline;
 pub(crate) mod failure_responses;
 pub(crate) mod ledger;

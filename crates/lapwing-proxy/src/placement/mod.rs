@@ -10,6 +10,7 @@
 //!
 //! Where there is a live split, it chooses the side of what no route takes; of the baseline, the policy chooses one.
 
+mod answering;
 mod candidates;
 mod pool;
 mod split;

@@ -138,6 +138,7 @@ fn data_plane(options: CaseOptions, reached: &Reached, observer: Arc<Count>) -> 
         counters: Arc::default(),
         levers: Levers::default(),
         dispatch: None,
+        cache: None,
         leave: CancellationToken::new(),
     }
 }

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::end::{End, Ends, is_answering};
 use super::body::ResponseBody;
+use super::body::capture::{CaptureBudget, CaptureLimits};
 use super::config::Config;
 use super::connection::{MeteredSocket, Opening, SocketMeter, reason};
 use super::connection_settings::ConnectionSettings;
@@ -37,11 +38,15 @@ use super::stack::{HyperService, StackSettings, StackSource, stack};
 use super::upstream::{
     CONNECTION_WINDOW, ClientUpstreams, ConnectionPool, ConnectionUpstreams, H2Pool, STREAM_WINDOW, UpstreamContext,
 };
+use lapwing_cache::Caching;
 use lapwing_dispatch::Dispatching;
 use lapwing_ledger::Stamp;
 use lapwing_metrics::{Counter, Counters};
 use lapwing_net::{AcceptLimits, Accepted, BoundListener, Listener, LocalListener, Tasks};
 use lapwing_settings::{ConfigHandle, EvenDraw, LeverSwitch};
+
+/// How many bytes of answers on their way to the cache, and of requests that it only counts, a worker keeps.
+const CACHE_BUDGET: usize = 64 << 20;
 
 /// The pause after a failed accept.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
@@ -55,6 +60,8 @@ pub struct DataPlane {
     pub upstreams: Upstreams,
     /// Where requests wait for their turn, if they may.
     pub dispatch: Option<Dispatching>,
+    /// What may answer requests again, if anything may.
+    pub cache: Option<Caching>,
     /// The profiler's counters of its own work.
     pub counters: Arc<Counters>,
     /// What a trial turns.
@@ -74,6 +81,8 @@ pub struct Levers {
     pub dispatch: LeverSwitch,
     /// Whether `dispatch.hedge.mode` is `on`.
     pub hedge: LeverSwitch,
+    /// Whether `cache.mode` is `on`.
+    pub cache: LeverSwitch,
 }
 
 /// Serves `listener` until `stop`, then lets requests in flight end. Dropping the future ends them at once.
@@ -169,13 +178,20 @@ fn stack_settings(parts: &DataPlane, tasks: &Tasks) -> ConfigHandle<StackSetting
     let (counters, quick_ack) = (parts.counters.clone(), parts.levers.quick_ack.clone());
     let worker =
         Arc::new(WorkerParts { uploads: Arc::default(), tasks: tasks.clone(), health: parts.upstreams.health().clone() });
+    let cache = parts.cache.as_ref().map(|cache| cache.in_force(&parts.levers.cache));
+    let budget = CaptureBudget::new(CaptureLimits {
+        total: CACHE_BUDGET,
+        body: CACHE_BUDGET,
+        read_buffer: parts.settings.load().config.max_read_buffer(),
+    });
     parts.settings.map(move |settings| {
+        let cache = cache.as_ref().map(|cache| (cache.load(), budget.clone()));
         let ConnectionSettings { config, hold, respond_server_timing, tracing, tap, observer } = settings.clone();
         let (counters, worker, quick_ack) = (counters.clone(), worker.clone(), quick_ack.clone());
         let observer = FencedObserver::new(observer, counters.clone());
         let unhelped = EvenDraw::default();
         let exchange = Arc::new(RequestContext { config, hold, respond_server_timing, counters, unhelped, quick_ack, observer });
-        StackSettings { exchange, worker, tracing, tap }
+        StackSettings { exchange, worker, tracing, tap, cache }
     })
 }
 

@@ -157,6 +157,7 @@ impl TargetStacks {
             counters: counters.clone(),
             levers: Levers::default(),
             dispatch: None,
+            cache: None,
             leave: tokio_util::sync::CancellationToken::new(),
         };
         ((listener, plane), sender)

@@ -24,6 +24,8 @@ pub enum TrialLever {
     Dispatch,
     /// `dispatch.hedge.mode`, while requests wait by `dispatch.mode`.
     Hedge,
+    /// `cache.mode`, of routes where it is not `off`.
+    Cache,
 }
 
 impl TrialLever {
@@ -37,6 +39,7 @@ impl TrialLever {
             Self::RoundRobin => "round_robin",
             Self::Dispatch => "dispatch",
             Self::Hedge => "hedge",
+            Self::Cache => "cache",
         }
     }
 
@@ -59,6 +62,7 @@ impl TrialLever {
             Self::RoundRobin => levers.least_requests.set(position(on.map(|on| !on))),
             Self::Dispatch => levers.dispatch.set(position(on)),
             Self::Hedge => levers.hedge.set(position(on)),
+            Self::Cache => levers.cache.set(position(on)),
         }
     }
 }
@@ -70,23 +74,24 @@ mod tests {
     #[test]
     fn each_lever_turns_its_switch_and_lets_it_go() {
         let levers = Levers::default();
-        let all = [&levers.quick_ack, &levers.least_requests, &levers.dispatch, &levers.hedge];
+        let all = [&levers.quick_ack, &levers.least_requests, &levers.dispatch, &levers.hedge, &levers.cache];
         let stand = || all.map(|lever| [lever.is_on(false), lever.is_on(true)]);
         let (free, off, on) = ([false, true], [false, false], [true, true]);
         for (lever, turned_on, turned_off) in [
-            (TrialLever::QuickAck, [on, free, free, free], [off, free, free, free]),
-            (TrialLever::LeastRequests, [free, on, free, free], [free, off, free, free]),
-            (TrialLever::RoundRobin, [free, off, free, free], [free, on, free, free]),
-            (TrialLever::Dispatch, [free, free, on, free], [free, free, off, free]),
-            (TrialLever::Hedge, [free, free, free, on], [free, free, free, off]),
-            (TrialLever::Off, [free; 4], [free; 4]),
+            (TrialLever::QuickAck, [on, free, free, free, free], [off, free, free, free, free]),
+            (TrialLever::LeastRequests, [free, on, free, free, free], [free, off, free, free, free]),
+            (TrialLever::RoundRobin, [free, off, free, free, free], [free, on, free, free, free]),
+            (TrialLever::Dispatch, [free, free, on, free, free], [free, free, off, free, free]),
+            (TrialLever::Hedge, [free, free, free, on, free], [free, free, free, off, free]),
+            (TrialLever::Cache, [free, free, free, free, on], [free, free, free, free, off]),
+            (TrialLever::Off, [free; 5], [free; 5]),
         ] {
             lever.turn(&levers, Some(true));
             assert_eq!(stand(), turned_on, "{}", lever.name());
             lever.turn(&levers, Some(false));
             assert_eq!(stand(), turned_off, "{}", lever.name());
             lever.turn(&levers, None);
-            assert_eq!(stand(), [free; 4], "{}", lever.name());
+            assert_eq!(stand(), [free; 5], "{}", lever.name());
         }
     }
 }

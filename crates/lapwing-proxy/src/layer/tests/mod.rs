@@ -155,6 +155,7 @@ impl Proxy {
             counters: Arc::default(),
             levers: Levers::default(),
             dispatch: None,
+            cache: None,
             leave: CancellationToken::new(),
         };
         let listener = bind("127.0.0.1:0".parse().unwrap(), 64, lapwing_net::Sharing::Alone).unwrap();

@@ -295,6 +295,7 @@ async fn play(simulation: &mut Simulation, case: &Arc<Case>) -> Result<u64, Stri
     let parts = DataPlane {
         settings: ConfigHandle::fixed(settings),
         dispatch: case.is_queued.then(|| queue(&upstreams)),
+        cache: None,
         upstreams,
         counters: Arc::default(),
         levers: Levers::default(),

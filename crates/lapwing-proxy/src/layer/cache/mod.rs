@@ -1,0 +1,222 @@
+//! Answers requests by earlier answers ([`Cache`]), lets the same request several times at once be asked once, and notes what the upstream
+//! answers. Where the section `cache` is off it does nothing.
+//!
+//! Stage: `cache` while it is looked for an answer; `queue`, phase `coalesced`, while the answer to the same request is waited for. A
+//! request that may be answered from here is held until its body has come, within the bounds of the section `hold`; what passes them goes
+//! on as it came. Where it is only counted what a cache would bring, nothing is held: bodies are read once both have passed.
+
+mod note;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::Either;
+use http::{Request, Response};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tower::Service;
+
+use self::note::{note_answer, note_passed};
+use crate::body::capture::CaptureBudget;
+use crate::body::{HeldRequest, ResponseBody, TrackedRequest, hold, passes_unheld};
+use crate::error::Error;
+use crate::in_flight::InFlight;
+use crate::placement::Placement;
+use lapwing_cache::{AnswerAgain, Asking, Cache, CacheQuestion, CacheSeries, Following, Looked, QuestionContext};
+use lapwing_ledger::{ObservedEvent, ServedBy, Stage, Stamp};
+use lapwing_protocol::is_grpc;
+use lapwing_protocol::request_match::KnownRequest;
+
+/// The cache of a stack, and the memory for bodies that pass.
+#[derive(Clone, Debug)]
+pub(crate) struct StackCache {
+    /// With the settings in force.
+    pub(crate) cache: Arc<Cache>,
+    /// For answers on their way, and requests of which nothing is held.
+    pub(crate) budget: Arc<CaptureBudget>,
+    /// Which upstreams answer alike, if there are several.
+    pub(crate) placement: Option<Arc<Placement>>,
+}
+
+/// What a request counts under.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    series: CacheSeries,
+    /// How much it asks for.
+    units: Option<u64>,
+}
+
+/// Applies [`Cached`].
+#[derive(Clone, Debug)]
+pub(crate) struct CacheLayer(pub(crate) Option<StackCache>);
+
+impl<S> tower::Layer<S> for CacheLayer {
+    type Service = Cached<S>;
+
+    fn layer(&self, inner: S) -> Cached<S> {
+        Cached { inner, cache: self.0.clone() }
+    }
+}
+
+/// Answers requests by earlier answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Cached<S> {
+    inner: S,
+    cache: Option<StackCache>,
+}
+
+type Answer = Result<Response<ResponseBody>, Error>;
+
+impl<S> Service<TrackedRequest> for Cached<S>
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Error;
+    type Future = Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    #[inline]
+    fn call(&mut self, tracked: TrackedRequest) -> Self::Future {
+        match &self.cache {
+            Some(cache) if !cache.cache.ignores(&tracked.request) => cached(&mut self.inner, cache, tracked),
+            _ => Either::Left(self.inner.call(tracked)),
+        }
+    }
+}
+
+/// A request of which something is of interest.
+#[cold]
+fn cached<S>(
+    inner: &mut S,
+    cache: &StackCache,
+    tracked: TrackedRequest,
+) -> Either<S::Future, Pin<Box<dyn Future<Output = Answer> + Send>>>
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let passed = passes_unheld(&tracked);
+    if passed.is_none() {
+        return Either::Right(if cache.cache.may_answer(&tracked.request) {
+            Box::pin(looked(inner.clone(), cache.clone(), tracked))
+        } else {
+            Box::pin(note_passed(inner.clone(), cache.clone(), tracked))
+        });
+    }
+    if let Some(passed) = passed.filter(|_| cache.cache.may_answer(&tracked.request)) {
+        tracked.in_flight.account.context.counters.bump(passed.counter());
+    }
+    Either::Left(inner.call(tracked))
+}
+
+impl StackCache {
+    /// The question of a request whose body has come whole.
+    fn question(&self, held: &mut HeldRequest, asked: Stamp) -> Option<CacheQuestion> {
+        let pieces = held.whole_pieces()?;
+        let in_flight = held.tracked().in_flight.clone();
+        let account = &in_flight.account;
+        let model = account.named_model();
+        if let Some(model) = &model {
+            account.count_under(model);
+        }
+        let series = account.read_ledger(|ledger| ledger.series.into())?;
+        let counted = Counted { series, units: account.asked_work() };
+        self.question_of(held.head(), &pieces, model.as_deref(), (counted, asked))
+    }
+
+    /// The question of a request with this whole body.
+    fn question_of<B>(
+        &self,
+        head: &Request<B>,
+        pieces: &[Bytes],
+        model: Option<&str>,
+        (counted, asked): (Counted, Stamp),
+    ) -> Option<CacheQuestion> {
+        let known = KnownRequest { model, work: counted.units, key: None };
+        let pool = match &self.placement {
+            Some(placement) => placement.answering_pool(head, known)?,
+            None => String::new(),
+        };
+        self.cache.question(head, pieces, QuestionContext { known, pool: &pool, series: counted.series, identity: None, asked })
+    }
+}
+
+/// Holds a request, and looks for an answer to it.
+async fn looked<S>(mut inner: S, cache: StackCache, tracked: TrackedRequest) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let in_flight = tracked.in_flight.clone();
+    let mut held = hold(tracked).await?;
+    let began = Stamp::now();
+    let Some(question) = cache.question(&mut held, began) else {
+        return inner.call(held.into_request()).await;
+    };
+    let looked = cache.cache.look(question, began);
+    let found = Stamp::now();
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Cache, ObservedEvent::Cache, began, found));
+    match looked {
+        Looked::Answered(answer) => Ok(respond(&in_flight, *answer, ServedBy::L1)),
+        Looked::OnlyIfCached => Err(Error::NotCached { is_grpc: is_grpc(held.head().headers()) }),
+        Looked::Asked(asking) => ask(inner, &cache, held.into_request(), asking).await,
+        Looked::Follows(following) => follow(inner, &cache, held, following, found).await,
+    }
+}
+
+/// Waits for the answer to the same request.
+async fn follow<S>(mut inner: S, cache: &StackCache, held: HeldRequest, mut following: Following, began: Stamp) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let tracked = held.into_request();
+    let in_flight = tracked.in_flight.clone();
+    let answer = timeout(Duration::from_nanos(following.wait_ns()), following.answer()).await.ok().flatten();
+    in_flight.write_ledger(|ledger| ledger.observe(Stage::Queue, ObservedEvent::Coalesce, began, Stamp::now()));
+    match (answer, following) {
+        (Some(answer), _) => Ok(respond(&in_flight, answer, ServedBy::Coalesced)),
+        (None, following) => match following.alone() {
+            Some(asking) => ask(inner, cache, tracked, asking).await,
+            None => inner.call(tracked).await,
+        },
+    }
+}
+
+/// Asks the upstream. One whom others may follow is asked in a task of its own, so that it comes to its end without its client.
+async fn ask<S>(mut inner: S, cache: &StackCache, tracked: TrackedRequest, asking: Asking) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
+{
+    let tasks = tracked.in_flight.worker.tasks.clone();
+    if !asking.leads() {
+        let answer = inner.call(tracked).await;
+        return answer.map(|response| note_answer(response, asking, (&cache.budget, &tasks)));
+    }
+    let (tell, told) = oneshot::channel();
+    tracked.in_flight.account.outlive_client();
+    let (budget, tasks_of_answer) = (cache.budget.clone(), tasks.clone());
+    tasks.spawn(async move {
+        let answer = inner.call(tracked).await;
+        let answer = answer.map(|response| note_answer(response, asking, (&budget, &tasks_of_answer)));
+        if let Err(Ok(response)) = tell.send(answer) {
+            response.into_body().read_out().await;
+        }
+    });
+    told.await.unwrap_or_else(|_| Err(Error::RequestCut("its task ended".to_owned())))
+}
+
+/// Gives an answer again.
+fn respond(in_flight: &InFlight, again: AnswerAgain, by: ServedBy) -> Response<ResponseBody> {
+    let AnswerAgain { status, headers, body, trailers } = again;
+    in_flight.account.answer_again(status, by);
+    let mut response = Response::new(ResponseBody::again(body, trailers));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
