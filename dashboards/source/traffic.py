@@ -158,5 +158,15 @@ def work():
         lines("Time of second requests", "Which share of the time do they take?", Query(f"{counter('lapwing_hedge_service_seconds_total', scope=POD)} / {counter('lapwing_dispatch_service_seconds_total', scope=POD)}", "share"), unit="percentunit"),
         lines("Speed by upstream", "Is one slower than the others? 1 is the mean of all.", Query(gauge("lapwing_dispatch_speed_ratio", "upstream", scope=POD, how="avg"), "{{upstream}}")),
     ]
-    rows = [("Per unit", per_unit), ("Cost classes", classes), ("Batches", batches), ("Dispatch", dispatch)]
+    hits = counter("lapwing_cache_requests_total", where='result=~"l1|l2|coalesced"', scope=POD)
+    cache = [
+        lines("Answered from the cache", "What share of the requests that it might answer?", Query(f"{hits} / {counter('lapwing_cache_requests_total', scope=POD)}", "share"), unit="percentunit"),
+        lines("Requests that it might answer", "What becomes of them?", Query(counter("lapwing_cache_requests_total", "result", scope=POD), "{{result}}"), unit="reqps", stacked="normal"),
+        lines("What stays out", "Why are requests not answered from it, or their answers not kept?", Query(counter("lapwing_cache_refused_total", "reason", scope=POD), "{{reason}}"), unit="reqps"),
+        lines("Time saved", "How much of the upstream's time do answers save that are given again, each second?", Query(counter("lapwing_cache_saved_seconds_total", scope=POD), "saved"), unit="s"),
+        lines("Same answer to the same question", "Does the upstream say the same? And how many routes and models are trusted?", Query(counter("lapwing_cache_compared_total", "result", scope=POD), "{{result}}, each second"), held("lapwing_cache_series", "state", "{{state}}")),
+        lines("Memory for answers", "How much do they take?", held("lapwing_cache_bytes", "pod", "{{pod}}"), unit="bytes"),
+        lines("Answers", "How many are kept, and how many come anew? How many requests wait for the answer to the same one?", held("lapwing_cache_entries", "pod", "{{pod}} kept"), Query(counter("lapwing_cache_stored_total", "pod", scope=POD), "{{pod}} stored, each second"), held("lapwing_cache_waiting", "role", "{{role}}")),
+    ]
+    rows = [("Per unit", per_unit), ("Cost classes", classes), ("Batches", batches), ("Dispatch", dispatch), ("Cache", cache)]
     return Dashboard("work", "Work", "What a unit of work costs, and what requests of each size cost.", BASE, rows)

@@ -25,6 +25,7 @@ use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{IncomingSpan, Rules};
+use lapwing_cache::Caching;
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
@@ -101,6 +102,8 @@ pub(crate) struct Control {
     pub(crate) levers: Levers,
     /// Where requests wait.
     pub(crate) dispatching: Dispatching,
+    /// What may answer requests again.
+    pub(crate) caching: Caching,
     /// What the model server calls through Lapwing, if it does.
     pub(crate) downstreams: Option<Downstreams>,
 }
@@ -108,34 +111,14 @@ pub(crate) struct Control {
 impl Control {
     /// Starts the threads.
     pub(crate) fn spawn(self) -> Result<Vec<JoinHandle<io::Result<()>>>, StartError> {
-        let Self {
-            config: whole,
-            shown_config,
-            admin_token,
-            access_log,
-            listeners,
-            counters,
-            labels,
-            ours,
-            contexts,
-            queue,
-            upstreams,
-            listen_port,
-            tokenizers,
-            optima,
-            models,
-            shadow,
-            recorder,
-            phases,
-            collector,
-            levers,
-            dispatching,
-            downstreams,
-        } = self;
+        let (whole, counters, labels, phases) = (self.config, self.counters, self.labels, self.phases);
+        let (upstreams, downstreams, listeners) = (self.upstreams, self.downstreams, self.listeners);
+        let (ours, collector, optima, models) = (self.ours, self.collector, self.optima, self.models);
+        let recorder = self.recorder;
         let (loaded, stop) = (whole.load(), phases.profiling.clone());
         let config = &loaded.config;
         let rules = whole.map(|loaded| loaded.config.attribution.rules());
-        let (queue_capacity, statistics) = (queue.capacity(), upstreams.statistics());
+        let (queue_capacity, statistics) = (self.queue.capacity(), upstreams.statistics());
         let polling =
             join_all(upstreams.pollers(&whole, &labels, &rules, &counters).map(|one| one.run(phases.accepting.clone())));
         let assessor = DebtAssessor::new(optima.clone(), labels.clone());
@@ -144,28 +127,31 @@ impl Control {
         // the admin server and the receiver outlive the last request: a scrape or a span may still arrive while requests drain
         let receivers = receivers((listeners.otlp_grpc, listeners.otlp_http), (&ours, rules), &counters, sender, &stop);
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
-        let (feed, diagnosis) = diagnosis(config, &labels, sources, (listen_port, upstreams.ports())).unzip();
-        let levers = lever_feeds(&whole, (&upstreams, &labels), levers, dispatching);
+        let (feed, diagnosis) = diagnosis(config, &labels, sources, (self.listen_port, upstreams.ports())).unzip();
+        let levers = lever_feeds(&whole, (&upstreams, &labels), self.levers, self.dispatching);
         let join = whole.map(|loaded| loaded.config.attribution.clone());
-        let aggregation = Aggregation::new(join, assessor, queue, registry.clone(), counters.clone(), statistics);
-        let aggregation = aggregation.tokenizing(tokenizers).shadowing(shadow.clone()).recording(recorder.accounts.clone());
-        let aggregation = aggregation.logging(access_log).diagnosing(feed).learning_contexts(contexts).moving(levers.clone());
+        let aggregation = Aggregation::new(join, assessor, self.queue, registry.clone(), counters.clone(), statistics);
+        let aggregation =
+            aggregation.tokenizing(self.tokenizers).shadowing(self.shadow.clone()).recording(recorder.accounts.clone());
+        let aggregation =
+            aggregation.logging(self.access_log).diagnosing(feed).learning_contexts(self.contexts).moving(levers.clone());
         let surfaces = Surfaces {
             upstreams: upstreams.shown(),
             engine: hosted_models(models.clone()),
             split: levers.split,
             trials: levers.trials,
             dispatch: levers.dispatch,
+            cache: Some(self.caching),
             downstreams: downstreams.clone(),
-            shadow: shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
+            shadow: self.shadow.map(|parts| parts.surface(config.shadow.order, &labels)),
             recording: recorder.counters.clone(),
             diagnosis,
             registry,
             counters,
             optima,
-            config: shown_config,
+            config: self.shown_config,
             config_schema: Arc::new(Loaded::<Config>::json_schema()),
-            admin_token,
+            admin_token: self.admin_token,
             admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),
             ready: Arc::new(move || probe(upstreams.clone(), models.clone())),

@@ -138,6 +138,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         phases: phases.clone(),
         levers: levers.clone(),
         dispatching: dispatching.clone(),
+        caching: caching.clone(),
         downstreams: Downstreams::of(&config.downstreams, &counters),
     };
     let control = control.spawn()?;

@@ -133,6 +133,7 @@ impl Recording {
             split: None,
             trials: None,
             dispatch: None,
+            cache: None,
             downstreams: None,
             shadow: None,
             recording: Arc::default(),

@@ -2,8 +2,8 @@
 
 `ranker`: FastAPI with ONNX Runtime, two shadow targets, budgets, a quota, a declared optimum, and models that Lapwing serves itself.
 `writer`: vLLM replayed from its source, streams of tokens. `batcher`: TensorFlow Serving likewise, polled.
-`talker`: connections that upgrade, and a model whose server reports nothing, behind a queue. Two others observe what one would bring. The
-ranker's feature store is read through Lapwing.
+`talker`: connections that upgrade, and a model whose server reports nothing, behind a queue; of another one answers are given again. Two
+others observe what both would bring. The ranker's feature store is read through Lapwing.
 """
 
 import contextlib
@@ -44,7 +44,8 @@ engine:
   max_body: 64KiB
 downstreams: [{{name: features, listen: "127.0.0.1:{store}", to: "redis://127.0.0.1:{redis}", kind: redis}}]
 """
-QUEUE = {"LAPWING_DISPATCH__MODE": "observe"}
+TALKER = "cache: {proof: 4, verify: 20%, ttl: 2s, routes: [{match: {model: again}, mode: 'on'}]}\n"
+QUEUE = {"LAPWING_DISPATCH__MODE": "observe", "LAPWING_CACHE__MODE": "observe"}
 QUEUED = {"LAPWING_DISPATCH__MODE": "on", "LAPWING_DISPATCH__SLOTS": "1", "LAPWING_DISPATCH__HEDGE__MODE": "observe"}
 CHAT = {"model": "org/model", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 6}
 UPGRADE = b"GET /canned/upgrade HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
@@ -69,7 +70,7 @@ class Batching(TfServing):
 
 
 class Unreported(RawServer):
-    """One request after the other, half a millisecond for each of its rows; it says nothing of that."""
+    """One request after the other, half a millisecond for each of its rows; it says nothing of that. The model `again` has one answer."""
 
     turn = threading.Lock()
 
@@ -78,7 +79,7 @@ class Unreported(RawServer):
         if rows:
             with self.turn:
                 time.sleep(1e-3 + 0.5e-3 * int(rows[1]))
-        return super().answer(connection, stream, head)
+        return super().answer(connection, stream, head.replace(b" /v2/models/again/infer ", b" /canned/again "))
 
 
 class Fleet:
@@ -89,7 +90,8 @@ class Fleet:
         upstream, int8 = start_server("--forward-ms", "3"), start_server("--wrong-every", "9", "--forward-ms", "2")
         self.engine, store = free_port(), free_port()
         self.store = redis.Redis(port=store)
-        config = folder / "ranker.yaml"
+        config, self.talker_config = folder / "ranker.yaml", folder / "talker.yaml"
+        self.talker_config.write_text(TALKER)
         config.write_text(RANKER.format(infer=INFER, model=small_mlp, port=self.engine, store=store, redis=redis_port))
         copies = ["--shadow", f"int8=http://127.0.0.1:{int8}", "--shadow", f"reference=engine:{small_mlp}", "--shadow-sample", "50%"]
         self.ranker = start_lapwing(f"http://127.0.0.1:{upstream}", *copies, config=config, env=SHADOW)
@@ -117,11 +119,12 @@ class Fleet:
             part.__enter__()
         raw = self.parts[0]
         raw.canned["upgrade"] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        self.talker = self.start_lapwing(raw.url, env={**NO_SPANS, **QUEUED})
+        raw.canned["again"] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+        self.talker = self.start_lapwing(raw.url, config=self.talker_config, env={**NO_SPANS, **QUEUED})
         wait_listening(self.engine, 60)
         wait_for(self.ranker.is_ready, 60, "the engine's models are ready")
         self.over, self.faults = threading.Event(), []
-        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk, self.hydrate, *[self.guess] * 3)
+        jobs = (self.rank, self.serve, self.write, self.write, self.batch, self.talk, self.hydrate, *[self.guess] * 3, *[self.repeat] * 2)
         self.threads = [threading.Thread(target=self.keep, args=(job,), daemon=True) for job in jobs]
         [thread.start() for thread in self.threads]
         return self
@@ -180,6 +183,14 @@ class Fleet:
         status, _ = post(self.talker.port, "/v2/models/silent/infer", body, {"content-type": "application/json", "x-rows": str(rows)})
         assert status == 200, status
         time.sleep(random.expovariate(1 / 0.03))
+
+    def repeat(self, n):
+        """The same few questions over and over, of which one wants an answer of its own."""
+        body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [n % 4]}]}).encode()
+        own = {"cache-control": "no-store"} if n % 10 == 0 else {}
+        status, _ = post(self.talker.port, "/v2/models/again/infer", body, {"content-type": "application/json", "x-rows": "1", **own})
+        assert status == 200, status
+        time.sleep(0.05)
 
     def hydrate(self, n):
         """What a server reads of its feature store: there, not there, and of another kind than it asks for."""

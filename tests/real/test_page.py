@@ -252,7 +252,40 @@ def test_the_queue_in_front_of_the_upstream_is_shown(browser, processes, binary)
 def test_without_a_queue_there_is_no_panel_for_it(browser, lapwing):
     with Page(browser, lapwing) as shown:
         shown.page.wait_for_selector(".waterfall")
-        assert shown.page.locator("#dispatch-panel").is_hidden()
+        assert shown.page.locator("#dispatch-panel").is_hidden() and shown.page.locator("#cache-panel").is_hidden()
+
+
+def test_answers_that_are_given_again_are_shown(browser, processes, binary):
+    def load(lapwing):
+        for n in range(300):
+            infer(lapwing, "m", json.dumps({"inputs": [{"name": "x", "shape": [1, 1], "datatype": "FP32", "data": [n % 5]}]}).encode())
+
+    cells = lambda shown, name: shown.page.evaluate(f"() => [...document.querySelectorAll('#{name} tbody tr')].map(row => [...row.children].map(cell => cell.textContent))")
+    with http.server.HTTPServer(("127.0.0.1", 0), OneByOne) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        observing = Asked(processes, binary, url, cache__mode="observe")
+        with Page(browser, observing) as shown:
+            shown.until("document.querySelector('#cache-state').textContent === 'It observes: the upstream is asked in all cases.'")
+            assert shown.page.locator("#ghost-panel").is_hidden()
+            load(observing)
+            shown.until("!document.querySelector('#ghost-panel').hidden && document.querySelector('#ghost-enough').textContent.includes('295 of 295 tries')")
+            ghost = cells(shown, "ghost")
+            assert [row[0] for row in ghost][:2] == ["1.00 MiB", "4.00 MiB"] and ghost[0][4] == "98 %", ghost
+            ((route, state, same, _),) = cells(shown, "cache-trust")
+            assert (state, same) == ("proven", "295 of 295") and route.endswith(" · m"), cells(shown, "cache-trust")
+            assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth") and shown.faults == []
+        answering = Asked(processes, binary, url, cache__mode="on", cache__proof="4", cache__verify="0%")
+        load(answering)
+        with Page(browser, answering) as shown:
+            shown.until("document.querySelector('#cache-state').textContent.startsWith('It is on: ')")
+            known = answering.json("/cache?format=json")
+            assert known["results"]["l1"] > 280 and ["l1", str(known["results"]["l1"])] in cells(shown, "cache-answers"), known
+            shown.page.click(".route")
+            shown.until("[...document.querySelectorAll('#stages tbody tr')].some(row => row.textContent.startsWith('answered again'))")
+            shown.page.wait_for_selector(".waterfall")
+            assert shown.faults == []
+        server.shutdown()
 
 
 @pytest.mark.parametrize("width, height", [(1280, 900), (390, 844)])

@@ -6,6 +6,7 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::answers::{Admin, JSON, TEXT};
+use super::cache::{self, CachePurge, CacheView};
 use super::dispatch::DispatchView;
 use super::shadow::ShadowView;
 use super::split::SplitView;
@@ -223,6 +224,35 @@ pub(crate) const ENDPOINTS: &[Endpoint] = &[
             NO_TOKEN,
         ],
         handler: || get(handlers::dispatch),
+    },
+    Endpoint {
+        path: "/cache",
+        is_post: false,
+        is_guarded: true,
+        shows: "what is answered without asking the upstream, what stays out and why, and what a cache would bring (text; JSON by Accept: application/json or ?format=json)",
+        parameters: &[FORMAT],
+        answers: &[
+            ok(
+                "sentences, or every figure; null where the cache is off",
+                &[(TEXT, any_text), (JSON, |schemas| schemas.subschema_for::<Option<CacheView>>())],
+            ),
+            NO_TOKEN,
+        ],
+        handler: || get(handlers::cache),
+    },
+    Endpoint {
+        path: "/cache/purge",
+        is_post: true,
+        is_guarded: true,
+        shows: "POST: forgets all answers, and what was shown of who gives the same answer; from this machine or with the admin token",
+        parameters: &[],
+        answers: &[
+            ok("what was forgotten", &[(JSON, |schemas| schemas.subschema_for::<CachePurge>())]),
+            NO_TOKEN,
+            no(403, "neither from this machine nor with the admin token"),
+            no(404, "there is no cache"),
+        ],
+        handler: || post(cache::purge),
     },
     Endpoint {
         path: "/downstreams",

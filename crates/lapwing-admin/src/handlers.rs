@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::access::may_read_payloads;
 use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
 use super::surfaces::Surfaces;
-use super::{diagnosis, dispatch, hdr, health, prometheus, query, shadow, split, stats, trials};
+use super::{cache, diagnosis, dispatch, hdr, health, prometheus, query, shadow, split, stats, trials};
 use lapwing_ledger::Stamp;
 use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
@@ -47,7 +47,8 @@ pub(crate) async fn diagnosis(State(admin): State<Admin>, uri: Uri, head: Header
     admin
         .make(move |surfaces| {
             let latest = surface.latest(window.unwrap_or(surface.window), Stamp::now());
-            let levers = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::advice(dispatch)).into_iter().collect();
+            let queue = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::advice(dispatch));
+            let levers = queue.into_iter().chain(cache::advice(surfaces)).collect();
             let chosen = diagnosis::chosen(&latest, &names, levers);
             if wants_json { json(&chosen) } else { Ok((TEXT, vec![(surface.words)(&chosen).into_bytes()])) }
         })
@@ -124,6 +125,23 @@ pub(crate) async fn dispatch(State(admin): State<Admin>, uri: Uri, head: HeaderM
             let view = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, &labels, &surfaces.counters));
             let words = |view: &dispatch::DispatchView| view.to_string();
             let nothing = || "nothing waits, and nothing is learnt: dispatch.mode is off\n".to_owned();
+            if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
+        })
+        .await
+}
+
+/// What is answered without asking the upstream, in words unless JSON is asked for by name.
+pub(crate) async fn cache(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
+    let wants_json = match query::format(&uri) {
+        Ok(format) => wants_json(format, &head),
+        Err(error) => return refuse(&error),
+    };
+    admin
+        .make(move |surfaces| {
+            let labels = surfaces.registry.lock().labels().clone();
+            let view = surfaces.cache.as_ref().and_then(|caching| cache::view(caching, &labels));
+            let words = |view: &cache::CacheView| view.to_string();
+            let nothing = || "no answer is given twice, and nothing is counted: cache.mode is off\n".to_owned();
             if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
         })
         .await

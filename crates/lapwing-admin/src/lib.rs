@@ -27,6 +27,7 @@
 //! #   split: None,
 //! #   trials: None,
 //! #   dispatch: None,
+//! #   cache: None,
 //! #   downstreams: None,
 //! #   shadow: None,
 //! #   recording: Arc::default(),
@@ -62,6 +63,7 @@
 mod access;
 mod access_line;
 mod answers;
+mod cache;
 mod diagnosis;
 mod dispatch;
 mod endpoints;

@@ -68,7 +68,7 @@ pub fn router(surfaces: Surfaces) -> Router {
             text(StatusCode::NOT_FOUND, format!("no such path: {path}; there is\n\n{}", list()))
         })
         .method_not_allowed_fallback(async || {
-            text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered, and POST at /record and /leave")
+            text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered, and POST at /record, /leave and /cache/purge")
         })
         .with_state(admin)
         .layer(map_response(forbid_caching))

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::diagnosis::DiagnosisSurface;
 use super::hosted::HostedModels;
 use super::inferred::InferredSeries;
+use lapwing_cache::Caching;
 use lapwing_diagnosis::InferredFigures;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_dispatch::DispatchLearning;
@@ -77,6 +78,8 @@ pub struct Surfaces {
     pub trials: Option<Arc<Mutex<LeverTrials>>>,
     /// The queue in front of the upstreams.
     pub dispatch: Option<Arc<Mutex<DispatchLearning>>>,
+    /// Answers that are given again, unless nobody asked for that.
+    pub cache: Option<Caching>,
     /// What the model server calls through Lapwing, if it does.
     pub downstreams: Option<Downstreams>,
     /// Shadow-serving, if there is a target.

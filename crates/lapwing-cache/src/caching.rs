@@ -13,6 +13,7 @@ use crate::answerable::{AnswerableCheck, RequestTerms};
 use crate::coalesce::{CoalesceBounds, FollowerId, LeaderTicket, WhyAlone};
 use crate::config::{CacheMode, CacheSettings, Config};
 use crate::counts::CacheEvent;
+use crate::generation::CacheGeneration;
 use crate::ghost::GhostQuestion;
 use crate::key::{KeyContext, KeyedRequest};
 use crate::plane::{CachePlane, Joined, SeenAnswer};
@@ -88,7 +89,9 @@ pub struct CacheQuestion {
     settings: Arc<CacheSettings>,
     /// Whether answers are given, or it is only counted what that would bring.
     is_on: bool,
-    series: CacheSeries,
+    /// `None` while its names are in no table: then nobody knows what has been shown.
+    series: Option<CacheSeries>,
+    generation: CacheGeneration,
     model: Option<Box<str>>,
     units: u64,
     asked: Stamp,
@@ -195,11 +198,16 @@ impl Cache {
             terms,
             is_on: self.is_on(settings),
             settings: settings.clone(),
-            series,
+            series: (self.trust.proof == 0 || series.is_named(known.model.is_some())).then_some(series),
+            generation,
             model: known.model.map(Into::into),
             units: known.work.unwrap_or(0),
             asked,
         })
+    }
+
+    fn trust_in(&self, question: &CacheQuestion) -> TrustState {
+        question.series.map_or(TrustState::Unproven, |series| self.plane.trust.state(series, self.trust))
     }
 
     fn store(&self) -> &Arc<AnswerStore> {
@@ -214,7 +222,7 @@ impl Cache {
         if !question.is_on {
             return ask(question, None);
         }
-        match self.plane.trust.state(question.series, self.trust) {
+        match self.trust_in(&question) {
             TrustState::Proven => {}
             state => {
                 counters.bump(if state == TrustState::Refused { CacheEvent::Refused } else { CacheEvent::Unproven });
@@ -332,11 +340,16 @@ impl Cache {
         service_ns: u64,
         now: Stamp,
     ) -> Result<Option<Arc<StoredAnswer>>, CacheRefusal> {
-        let CacheQuestion { keyed, settings, series, .. } = question;
+        let CacheQuestion { keyed, settings, .. } = question;
         let terms = parts.terms(settings.storing, &settings.keys)?;
         let answer = StoredAnswer::new(keyed, parts, terms, service_ns, question.asked)?;
-        if let Some(version) = answer.model_version() {
+        let named = question.series.filter(|series| series.is_named(question.model.is_some()));
+        if let Some((version, series)) = answer.model_version().zip(named) {
             self.plane.on_version(series.model, question.model.as_deref(), &version);
+        }
+        if self.plane.generations.current(question.model.as_deref()) != question.generation {
+            // it was asked of a server that is another by now, or of none that is trusted
+            return Ok(None);
         }
         self.compare(question, &answer, terms.fresh_ns, now);
         if !question.is_on {
@@ -344,7 +357,7 @@ impl Cache {
             self.plane.observe(ghost, now);
             return Ok(None);
         }
-        if self.plane.trust.state(*series, self.trust) != TrustState::Proven {
+        if self.trust_in(question) != TrustState::Proven {
             return Ok(None);
         }
         self.store().put(keyed.key, answer).map(Some)
@@ -359,7 +372,7 @@ impl Cache {
         let is_same = before.digest == seen.digest;
         self.plane.counters.bump(if is_same { CacheEvent::Same } else { CacheEvent::Different });
         let check = if is_same { HitCheck::Fresh } else { HitCheck::Stale };
-        if self.plane.trust.note(question.series, check, self.trust) {
+        if question.series.is_some_and(|series| self.plane.trust.note(series, check, self.trust)) {
             // what was stored of it is not to be found again
             match &question.model {
                 Some(model) => self.plane.generations.renew_model(model),

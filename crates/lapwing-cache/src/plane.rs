@@ -72,10 +72,18 @@ pub struct CachePlane {
     /// With the bounds that it has.
     store: Mutex<Option<([u64; 2], Arc<AnswerStore>)>>,
     waiting: Mutex<Waiting>,
-    ghost: Mutex<Option<Box<CacheGhost>>>,
+    ghost: Mutex<Option<Observed>>,
     /// The version that a model last said to have.
     versions: Mutex<FxHashMap<LabelId, Box<str>>>,
     absences: Absences,
+}
+
+/// What the ghost saw, from its first request to its last.
+#[derive(Debug)]
+struct Observed {
+    ghost: Box<CacheGhost>,
+    first: Stamp,
+    last: Stamp,
 }
 
 /// How many models' versions are known.
@@ -107,6 +115,8 @@ pub struct CacheState {
     pub series: Vec<(CacheSeries, SeriesTrust)>,
     /// What caches of other sizes would have brought, of requests that passed; empty until one has.
     pub ghost: Vec<GhostCell>,
+    /// From the first of these requests to the last, in nanoseconds.
+    pub observed_ns: u64,
 }
 
 impl CachePlane {
@@ -187,7 +197,11 @@ impl CachePlane {
     pub(crate) fn observe(&self, question: GhostQuestion, now: Stamp) {
         let sizes = GHOST_MIB.map(|mib| mib << 20);
         let ttls = GHOST_TTL_S.map(|seconds| seconds * 1_000_000_000);
-        self.ghost.lock().get_or_insert_with(|| Box::new(CacheGhost::new(sizes, ttls))).observe(question, now);
+        let mut observed = self.ghost.lock();
+        let observed =
+            observed.get_or_insert_with(|| Observed { ghost: Box::new(CacheGhost::new(sizes, ttls)), first: now, last: now });
+        observed.ghost.observe(question, now);
+        observed.last = observed.last.max(now);
     }
 
     /// A model said that it has this version. If it had another before, what it answered is forgotten.
@@ -232,13 +246,15 @@ impl CachePlane {
     #[must_use]
     pub fn state(&self) -> CacheState {
         let (leading, following) = self.waiting.lock().coalescer.counts();
+        let observed = self.ghost.lock();
         CacheState {
             counts: self.counters.counts(),
             store: self.store.lock().as_ref().map(|(_, store)| store.counts()).unwrap_or_default(),
             leading,
             following,
             series: self.trust.list(),
-            ghost: self.ghost.lock().as_deref().map(cells).unwrap_or_default(),
+            ghost: observed.as_ref().map(|observed| cells(&observed.ghost)).unwrap_or_default(),
+            observed_ns: observed.as_ref().map_or(0, |observed| observed.last.since(observed.first)),
         }
     }
 }

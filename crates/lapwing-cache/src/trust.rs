@@ -25,6 +25,13 @@ pub struct CacheSeries {
     pub model: LabelId,
 }
 
+impl CacheSeries {
+    /// Whether it has names of its own; the model's only if it is known.
+    pub(crate) fn is_named(self, has_model: bool) -> bool {
+        self.route != LabelId::OTHER && !(has_model && self.model == LabelId::OTHER)
+    }
+}
+
 impl From<SeriesKey> for CacheSeries {
     fn from(key: SeriesKey) -> Self {
         Self { route: key.route, model: key.model }

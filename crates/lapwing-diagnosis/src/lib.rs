@@ -93,7 +93,7 @@ pub use fit::{
 pub use gaps::{CertificateValidity, TelemetrySettings, TelemetrySources};
 pub use host::{HostLoad, HostReading};
 pub use inference::{InferredFigures, InferredWaiting, MAX_INFERRED, PendingDiagnosis, UpstreamWindows};
-pub use lever::{LeverAdvice, ReplayedLatencies};
+pub use lever::{CacheWorth, LeverAdvice, ReplayedLatencies, thousands, time_to_live};
 pub use outcomes::{exceeds_share, share_interval};
 pub use report::{
     BoundVerdict, Diagnosis, Evidence, FailureVerdict, MeasuredBudget, Missing, Notice, RouteDiagnosis, RouteOutcomes, Status,

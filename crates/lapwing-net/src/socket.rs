@@ -64,6 +64,15 @@ impl Socket {
         PeerClosed::of(ready)
     }
 
+    /// The certificate by which the other end proved who it is, in DER; `None` without TLS, or if it showed none.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tls(stream) => stream.peer_certificate(),
+            _ => None,
+        }
+    }
+
     /// Whether a read may find something: bytes, the end, or an error. Needs no system call and wakes no task.
     #[must_use]
     pub fn may_be_read(&self) -> bool {

@@ -103,6 +103,7 @@ async function slowly(signal) {
     }
     await diagnose();
     showDispatch(await (await ask("dispatch?format=json", "application/json")).json());
+    showCache(await (await ask("cache?format=json", "application/json")).json());
     for (const [name, none] of Object.entries(REPORTS)) {
       const report = await (await ask(name, "text/plain")).text();
       at(`${name}-panel`).hidden = report.startsWith(none);
@@ -122,6 +123,17 @@ function showDispatch(queue) {
   replace("dispatch-upstreams", slotsTable(queue));
   panel("hedge", queue.hedge, () => hedgeTable(queue));
   panel("replay", queue.replayed, () => replayTable(queue.replayed));
+}
+
+// Answers that are given again; `null` while that is off.
+function showCache(cache) {
+  at("cache-panel").hidden = !cache;
+  if (!cache) return;
+  at("cache-state").textContent = cacheState(cache);
+  replace("cache-answers", answersTable(cache));
+  replace("cache-trust", trustTable(cache));
+  panel("ghost", cache.ghost, () => ghostTable(cache.ghost));
+  at("ghost-enough").textContent = cache.ghost?.enough?.sentence ?? "";
 }
 
 // The first routes of the diagnosis. What is open stays open.

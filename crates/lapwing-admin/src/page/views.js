@@ -71,6 +71,8 @@ function stagesTable(series) {
       for (const [phase, stage] of Object.entries(series.phases)) rows.push(of(`– ${phase}`, stage, "s-forward"));
     }
   }
+  // it is no part of the total of answered requests
+  if (series.cached) rows.push(["answered again", count(series.cached.count), "", time(series.cached.p50_ns), time(series.cached.p99_ns), "cache"]);
   return table(["stage", "share", "", "p50", "p99", "source"], rows);
 }
 
@@ -147,6 +149,37 @@ function replayTable({ requests, covered_ns, without, with: queued }) {
     return [name, time(without[key]), time(queued[key]), `${change > 0 ? "+" : ""}${change} %`];
   });
   return table([`${count(requests)} requests of ${time(covered_ns)}`, "as they came", "queued", ""], rows);
+}
+
+// Whether answers are given again, and what that brings.
+function cacheState({ mode, requests, hit_rate, saved_ns, entries, bytes, max_bytes }) {
+  if (mode !== "on") return "It observes: the upstream is asked in all cases.";
+  const kept = `${count(entries)} answers in ${mebibytes(bytes)} of ${mebibytes(max_bytes)}`;
+  return hit_rate === null ? `It is on; ${kept}.` : `It is on: ${percent(hit_rate)} of ${count(requests)} requests answered, ${time(saved_ns)} of the upstream saved; ${kept}.`;
+}
+
+const mebibytes = (bytes) => `${three(bytes / 2 ** 20)} MiB`;
+
+// What became of requests, and why others stayed out.
+function answersTable({ results, refused }) {
+  const some = (counts, prefix) => Object.entries(counts).filter(([, n]) => n > 0).map(([name, n]) => [`${prefix}${name.replaceAll("_", " ")}`, count(n)]);
+  return table(["requests", ""], [...some(results, ""), ...some(refused, "stayed out: ")]);
+}
+
+// Whether the upstream gives the same answer to the same question.
+function trustTable({ series }) {
+  const state = (of) => (of.state === "refused" ? make("span", { class: "bad" }, of.state) : of.needed ? `${of.state}, ${count(of.needed)} more` : of.state);
+  const row = (of) => [of.model ? `${of.route} · ${of.model}` : of.route, state(of), `${count(of.same)} of ${count(of.compared)}`, `${percent(of.different_share.low)} to ${percent(of.different_share.high)}`];
+  return table(["route", "", "same answer", "differ (95 %)"], series.map(row));
+}
+
+// What caches would bring: a row for each size, a column for each time to live.
+function ghostTable({ cells, enough }) {
+  const sizes = [...new Set(cells.map((of) => of.max_bytes))], times = [...new Set(cells.map((of) => of.ttl_s))];
+  const at = (size, ttl) => cells.find((of) => of.max_bytes === size && of.ttl_s === ttl);
+  const cell = (of) => make(enough && of.max_bytes === enough.max_bytes && of.ttl_s === enough.ttl_s ? "strong" : "span", { title: `${time(of.saved_ns_an_hour)} an hour` }, percent(of.hit_rate));
+  const shown = (ttl) => (ttl >= 86400 ? `${ttl / 86400} d` : ttl >= 3600 ? `${ttl / 3600} h` : ttl >= 60 ? `${ttl / 60} min` : `${ttl} s`);
+  return table(["", ...times.map(shown)], sizes.map((size) => [mebibytes(size), ...times.map((ttl) => cell(at(size, ttl)))]));
 }
 
 const STATUSES = { healthy: "healthy", failing: "failing", over_budget: "over budget", slow_tail: "slow tail (no budget)", not_enough_evidence: "not enough evidence" };
@@ -226,10 +259,13 @@ function diagnosisOf(route, own, isOpen) {
   return box;
 }
 
+// Whose answer it was given, if not the upstream's for this very request.
+const servedBy = ({ served_by }) => (served_by === "upstream" ? "" : ` · served by ${served_by}`);
+
 function waterfall(exchange) {
   const box = make("div", { class: "waterfall" });
   const status = exchange.status === null ? exchange.outcome : `${exchange.status} ${exchange.outcome}`;
-  box.append(make("p", {}, make("strong", {}, time(exchange.total_ns)), ` · ${status} · ${exchange.started_at.slice(0, 23)}Z · trace ${exchange.trace_id}`));
+  box.append(make("p", {}, make("strong", {}, time(exchange.total_ns)), ` · ${status}${servedBy(exchange)} · ${exchange.started_at.slice(0, 23)}Z · trace ${exchange.trace_id}`));
   for (const span of exchange.spans) {
     const mark = make("i", { class: `s-${span.stage}` });
     mark.style.left = `${(100 * span.start_ns) / exchange.total_ns}%`;

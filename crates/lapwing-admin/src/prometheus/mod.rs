@@ -7,6 +7,7 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 
 use self::otlp::OtlpEncoder;
+use super::cache::{self as answers, CacheView};
 use super::diagnosis::DiagnosisSurface;
 use super::dispatch::{self as queue, DispatchView};
 use super::inferred::InferredSeries;
@@ -18,6 +19,7 @@ use lapwing_shadow::ShadowCounters;
 use lapwing_shadow::split::SplitStatus;
 use lapwing_shadow::switchback::TrialStatus;
 
+mod cache;
 mod diagnosis;
 mod dispatch;
 mod inferred;
@@ -69,6 +71,7 @@ struct AdminFamilies {
     split: Option<SplitStatus>,
     trial: Option<TrialStatus>,
     dispatch: Option<DispatchView>,
+    cache: Option<CacheView>,
     downstreams: Vec<DownstreamFamilies>,
     inferred: Option<InferredSeries>,
     /// Requests in flight.
@@ -86,6 +89,7 @@ impl AdminFamilies {
             split: surfaces.split.as_ref().map(|split| split.lock().status()),
             trial: surfaces.trials.as_ref().and_then(|trials| trials.lock().status()),
             dispatch: surfaces.dispatch.as_ref().and_then(|dispatch| queue::view(dispatch, &labels, &surfaces.counters)),
+            cache: surfaces.cache.as_ref().and_then(|caching| answers::view(caching, &labels)),
             downstreams: surfaces.downstreams.as_ref().map(|all| all.families(scope.native_schema)).unwrap_or_default(),
             excess: surfaces.diagnosis.as_ref().map(excess),
             inferred: surfaces.inferred(),
@@ -116,6 +120,7 @@ impl Extras for AdminFamilies {
             trials::encode(trial, encoder)?;
         }
         self.dispatch.as_ref().map_or(Ok(()), |view| dispatch::encode(view, encoder))?;
+        self.cache.as_ref().map_or(Ok(()), |view| cache::encode(view, encoder))?;
         lapwing_outbound::encode(&self.downstreams, encoder)
     }
 }

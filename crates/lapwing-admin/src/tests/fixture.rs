@@ -134,6 +134,7 @@ pub(crate) fn empty() -> Surfaces {
         split: None,
         trials: None,
         dispatch: None,
+        cache: None,
         downstreams: None,
         shadow: None,
         recording: Arc::default(),
@@ -280,5 +281,6 @@ pub(crate) fn busy() -> Surfaces {
     let (split, trials) = (Some(super::split::one_split(&surfaces)), Some(super::trials::one_trial(4)));
     let labels = surfaces.registry.lock().labels().clone();
     let dispatch = Some(super::dispatch::one_queue("observe", false, &labels));
-    Surfaces { shadow, diagnosis, split, trials, dispatch, ..surfaces }
+    let cache = Some(super::cache::one_cache(super::cache::on(), false, &labels));
+    Surfaces { shadow, diagnosis, split, trials, dispatch, cache, ..surfaces }
 }

@@ -1,5 +1,6 @@
 //! The admin surfaces over a registry with known exchanges.
 
+mod cache;
 mod debt;
 mod diagnosis;
 mod dispatch;

@@ -65,6 +65,8 @@ pub struct Series {
     /// Its parts, by the name of the stage.
     pub stages: BTreeMap<String, Figures>,
     pub(crate) phases: BTreeMap<String, Figures>,
+    /// Requests that were given the answer to another one.
+    pub(crate) cached: Figures,
     pub(crate) cancelled: Figures,
     pub(crate) failed: Figures,
     pub(crate) streams: Figures,

@@ -109,6 +109,7 @@ fn rows(series: &Series) -> Vec<TableRow> {
     }
     let generation = series.generation.iter().flatten().filter_map(|(name, figures)| Some((name, figures.as_ref()?)));
     generation.for_each(|(name, figures)| add(name, figures, None));
+    add("cached", &series.cached, None);
     add("cancelled", &series.cancelled, None);
     add("failed", &series.failed, None);
     add("stream", &series.streams, None);
@@ -157,7 +158,7 @@ mod tests {
                  "total": {"count": 119, "mean_ns": 2e6, "p50_ns": 1.5e6, "p90_ns": 3e6, "p99_ns": 9e6, "max_ns": 12e6},
                  "stages": {"forward": {"count": 119, "mean_ns": 1e6, "p50_ns": 1e6, "share": 0.5},
                             "warp": {"count": 2, "share": 0.25}, "ingress": {"count": 119, "mean_ns": 1e3, "share": 0.01}},
-                 "cancelled": {"count": 0},
+                 "cached": {"count": 30, "mean_ns": 2e4, "p50_ns": 2e4}, "cancelled": {"count": 0},
                  "first_byte": null,
                  "generation": {"first_token": {"count": 4, "p50_ns": 5e6}, "inter_token": null, "output_tokens_per_s": {"p50": 1.5}},
                  "classes": [{"class": 3, "from": 8, "to": 15, "unit": "row", "count": 7, "p50_ns": 1e3},
@@ -201,6 +202,7 @@ mod tests {
             "forward",
             "warp",
             "first_token",
+            "cached",
             "class of 8 to 15 row",
             "class of 1 row",
             "class of 64 and more row",

@@ -16,6 +16,8 @@ pub(crate) struct SlowRequest {
     pub(crate) started_at: String,
     pub(crate) status: Option<u16>,
     pub(crate) outcome: String,
+    /// Whose answer it was given; empty from a Lapwing that does not say.
+    pub(crate) served_by: String,
     pub(crate) total_ns: u64,
     pub(crate) stages: Vec<StagePart>,
     pub(crate) spans: Vec<PlacedSpan>,

@@ -57,7 +57,7 @@ families! {
     REQUESTS: Counter "lapwing_requests" None, ["route", "model", "upstream", "outcome"],
         "Requests and streams that ended, each once, by how they ended.";
     REQUEST_DURATION: Histogram "lapwing_request_duration_seconds" Some("seconds"), ["route", "model", "upstream", "result"],
-        "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cancelled (by the client) or failed (no full answer, or an error inside one).";
+        "From the first byte of a request to the last byte of its response handed to the socket; result is answered, cached (given the answer to another request), cancelled (by the client) or failed (no full answer, or an error inside one).";
     OVER_BUDGET: Counter "lapwing_requests_over_budget" None, ["route", "model", "upstream", "budget"],
         "Requests, however they ended, that took longer than their route's budget of p50, p90, p99 or p999.";
     BUDGET: Gauge "lapwing_latency_budget_seconds" Some("seconds"), ["route", "budget"],
@@ -121,7 +121,7 @@ families! {
     CLASS_DURATION: Histogram "lapwing_class_duration_seconds" Some("seconds"), ["route", "model", "upstream", "class", "unit"],
         "Durations of answered requests by cost class: class is the lowest amount of the unit in it, and the next class has twice that.";
     PHASE_DURATION: Histogram "lapwing_phase_duration_seconds" Some("seconds"), ["route", "model", "upstream", "phase"],
-        "Time that a phase (prefill, decode of forward; dispatch of queue) owned in answered requests.";
+        "Time that a phase (prefill, decode of forward; dispatch, coalesced of queue) owned in answered requests.";
     FIRST_TOKEN: Histogram "lapwing_time_to_first_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
         "From the first byte of a request to the first content of its streamed answer (observer proxy), or as the server reports it, from the request's arrival there (observer server).";
     PER_OUTPUT_TOKEN: Histogram "lapwing_time_per_output_token_seconds" Some("seconds"), ["route", "model", "upstream", "observer"],
@@ -206,6 +206,24 @@ families! {
         "What all requests that were sent are expected to take of one slot, second ones not counted.";
     HEDGE_SERVICE: Counter "lapwing_hedge_service_seconds" Some("seconds"), [],
         "What second requests of dispatch.hedge are expected to take of one slot; over the other, their share.";
+    CACHE_REQUESTS: Counter "lapwing_cache_requests" None, ["result"],
+        "Requests that the cache might answer, by what became of them. Answered without asking the upstream: from memory (l1), from the shared Redis (l2), with the answer to the same request, which was under way (coalesced). Else asked, because there was no answer (miss) or, although there was one, to compare (verified); its route and model have not been shown to give the same answer (unproven) or gave another (refused); too many waited for it (followers_full) or led others (leaders_full), or it waited in vain (follower_alone). only_if_cached: refused, for its client wanted no answer but one from here. Absent, as what follows, while the cache is off.";
+    CACHE_REFUSED: Counter "lapwing_cache_refused" None, ["reason"],
+        "Requests that no earlier answer may be given to, and answers that may not be kept, by reason: those of docs/CACHE.md; unread is an answer for which too much was waiting.";
+    CACHE_COMPARED: Counter "lapwing_cache_compared" None, ["result"],
+        "Answers that were compared with an earlier one to the same question: same or different.";
+    CACHE_SERIES: Gauge "lapwing_cache_series" None, ["state"],
+        "Routes and models by whether they give the same answer to the same question: unproven, proven or refused.";
+    CACHE_ENTRIES: Gauge "lapwing_cache_entries" None, [],
+        "Answers in memory.";
+    CACHE_BYTES: Gauge "lapwing_cache_bytes" Some("bytes"), [],
+        "What they take, with all that keeps them; cache.max_bytes bounds it.";
+    CACHE_STORED: Counter "lapwing_cache_stored" None, [],
+        "Answers that were stored.";
+    CACHE_SAVED: Counter "lapwing_cache_saved_seconds" Some("seconds"), [],
+        "What the upstream took for the answers that were given again.";
+    CACHE_WAITING: Gauge "lapwing_cache_waiting" None, ["role"],
+        "Requests at the upstream whose answer others may be given (leading), and those that wait for it (following).";
     DOWNSTREAM_CALLS: Counter "lapwing_downstream_calls" None, ["downstream", "name", "result"],
         "Calls that the model server made through Lapwing (downstreams), by the name of the command or method, other where it is unknown; result is answered, failed (the answer is an error) or cut (the connection ended first). Absent, as what follows, where there are no downstreams.";
     DOWNSTREAM_CALL_DURATION: Histogram "lapwing_downstream_call_duration_seconds" Some("seconds"), ["downstream"],

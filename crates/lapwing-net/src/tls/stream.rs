@@ -94,6 +94,11 @@ impl TlsStream {
         }
     }
 
+    /// The certificate by which the other end proved who it is, in DER; `None` if it showed none, or before the handshake.
+    pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
+        Some(self.session()?.peer_certificates()?.first()?.as_ref())
+    }
+
     /// Which version of HTTP was agreed on; `None` where the server takes no part in that, or before the handshake.
     pub(crate) fn agreed(&self) -> Option<Version> {
         match self.session()?.alpn_protocol()? {

@@ -1,7 +1,7 @@
 //! The stamps of one connection (last read, first read since it was idle, last write), and what waits for its next flush.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -72,6 +72,8 @@ pub(crate) struct SocketMeter {
     blocked: Mutex<ClientWaits>,
     /// What the upstream's bytes told of it.
     pub(crate) upstream: UpstreamSigns,
+    /// The certificate by which the other end proved who it is, in DER.
+    pub(crate) certificate: OnceLock<Box<[u8]>>,
     has_interim: AtomicBool,
     interim: Mutex<Vec<u8>>,
 }

@@ -242,7 +242,11 @@ async fn carry<S: ClientService>(
     ends: &Ends,
 ) -> Result<(), Failure> {
     loop {
-        match opening(&mut socket, meter, ends).await? {
+        let opened = opening(&mut socket, meter, ends).await?;
+        if let Some(certificate) = socket.socket.peer_certificate() {
+            meter.certificate.get_or_init(|| certificate.into());
+        }
+        match opened {
             Opening::End => return Ok(()),
             Opening::Http2 => {
                 // boxed, as below: a task is as large as what it may hold

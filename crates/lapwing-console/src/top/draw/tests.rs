@@ -188,6 +188,7 @@ fn slow() -> SlowRequest {
         started_at: "2026-11-23T19:00:00.000000000Z".to_owned(),
         status: Some(200),
         outcome: "ok".to_owned(),
+        served_by: "upstream".to_owned(),
         total_ns: 10_000_000,
         stages: vec![part("ingress", 2_500_000), part("forward", 7_500_000)],
         spans: vec![span("predict\x1b[2J", "forward", 2_500_000, 10_000_000), span("late", "egress", 20_000_000, u64::MAX)],
@@ -200,7 +201,7 @@ fn the_slowest_requests_are_waterfalls() {
     let Effect::Fetch(names) = press(&mut state, KeyCode::Enter) else { panic!("nothing is fetched") };
     assert_eq!(names.query("/exchanges", &[]), "/exchanges?route=POST+%2Fv2%2Finfer&model=tickets");
     assert!(screen(&mut state, 100, 20).concat().contains("asking …"));
-    state.take_requests(Ok(vec![slow(), SlowRequest { total_ns: 9_000_000, ..slow() }]));
+    state.take_requests(Ok(vec![slow(), SlowRequest { total_ns: 9_000_000, served_by: "l1".to_owned(), ..slow() }]));
     let lines = screen(&mut state, 100, 20);
     assert!(lines[2].contains("slowest: POST /v2/infer, model tickets"), "{}", lines[2]);
     assert!(lines[3].contains("1 of 2  10.0 ms  ok, status 200  2026-11-23T19:00:00"), "{}", lines[3]);
@@ -211,7 +212,7 @@ fn the_slowest_requests_are_waterfalls() {
     assert!(lines.concat().contains("I ingress"), "{lines:#?}");
     press(&mut state, KeyCode::Right);
     press(&mut state, KeyCode::Right);
-    assert!(screen(&mut state, 100, 20)[3].contains("2 of 2  9.00 ms"));
+    assert!(screen(&mut state, 100, 20)[3].contains("2 of 2  9.00 ms  ok, status 200, by l1  "));
     (0..50).for_each(|_| drop(press(&mut state, KeyCode::Down)));
     assert!(screen(&mut state, 100, 9).concat().contains("reported"), "the last line is reached");
     press(&mut state, KeyCode::Esc);

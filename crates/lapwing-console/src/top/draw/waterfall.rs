@@ -36,13 +36,17 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, title: &str, requests: &Re
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn request_lines(request: &SlowRequest, (at, of): (usize, usize), columns: usize) -> Vec<Line<'static>> {
-    let SlowRequest { trace_id, started_at, status, outcome, total_ns, stages: parts, spans } = request;
+    let SlowRequest { trace_id, started_at, status, outcome, served_by, total_ns, stages: parts, spans } = request;
     let status = status.map_or_else(|| "no status".to_owned(), |status| format!("status {status}"));
     let (outcome, started) = (printable(outcome, 40), printable(started_at, 40));
+    let by = match served_by.as_str() {
+        "" | "upstream" => String::new(),
+        by => format!(", by {}", printable(by, 20)),
+    };
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let total = (*total_ns).max(1) as f64;
     let mut lines = vec![
-        Line::styled(format!("{} of {of}  {}  {outcome}, {status}  {started}", at + 1, duration(*total_ns as f64)), bold),
+        Line::styled(format!("{} of {of}  {}  {outcome}, {status}{by}  {started}", at + 1, duration(*total_ns as f64)), bold),
         Line::raw(format!("trace {}", printable(trace_id, 40))),
         Line::raw(""),
         stages::bar(parts.iter().map(|part| (part.stage.as_str(), part.ns as f64 / total)), columns),

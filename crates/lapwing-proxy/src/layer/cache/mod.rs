@@ -128,23 +128,24 @@ impl StackCache {
         }
         let series = account.read_ledger(|ledger| ledger.series.into())?;
         let counted = Counted { series, units: account.asked_work() };
-        self.question_of(held.head(), &pieces, model.as_deref(), (counted, asked))
+        self.question_of((held.head(), &pieces), model.as_deref(), (counted, asked), &in_flight)
     }
 
     /// The question of a request with this whole body.
     fn question_of<B>(
         &self,
-        head: &Request<B>,
-        pieces: &[Bytes],
+        (head, pieces): (&Request<B>, &[Bytes]),
         model: Option<&str>,
         (counted, asked): (Counted, Stamp),
+        in_flight: &InFlight,
     ) -> Option<CacheQuestion> {
         let known = KnownRequest { model, work: counted.units, key: None };
         let pool = match &self.placement {
             Some(placement) => placement.answering_pool(head, known)?,
             None => String::new(),
         };
-        self.cache.question(head, pieces, QuestionContext { known, pool: &pool, series: counted.series, identity: None, asked })
+        let identity = in_flight.meter.certificate.get().map(AsRef::as_ref);
+        self.cache.question(head, pieces, QuestionContext { known, pool: &pool, series: counted.series, identity, asked })
     }
 }
 

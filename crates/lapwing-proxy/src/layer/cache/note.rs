@@ -63,11 +63,14 @@ where
     let copy = response.body_mut().capture(&cache.budget);
     let (status, headers) = (response.status(), response.headers().clone());
     let model = cache.cache.awaits_model(&head).then(|| in_flight.account.named_model()).flatten();
-    in_flight.worker.tasks.spawn(async move {
+    let tasks = in_flight.worker.tasks.clone();
+    tasks.spawn(async move {
         let copy = copy.await;
         let ended = Stamp::now();
         let (Ok(body), Ok(counted)) = (body.await, counted.await) else { return };
-        let Some(question) = cache.question_of(&head, body.pieces(), model.as_deref(), (counted, asked)) else { return };
+        let Some(question) = cache.question_of((&head, body.pieces()), model.as_deref(), (counted, asked), &in_flight) else {
+            return;
+        };
         let Looked::Asked(asking) = cache.cache.look(question, ended) else { return };
         if asking.wants(status, &headers) {
             note(asking, (status, &headers), copy, ended);
