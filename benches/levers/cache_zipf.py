@@ -68,8 +68,9 @@ def run_of(options, mode, planned, messages, ttl_s, max_mib):
 
 def predicted(said, ttl_s, max_mib):
     """(hit rate, saved seconds) that /cache predicts."""
-    (cell,) = (one for one in said["ghost"] if (one["ttl_s"], one["max_bytes"]) == (ttl_s, max_mib << 20))
-    return cell["hit_rate"], cell["saved_ns"] / 1e9
+    ghost = said["ghost"]
+    (cell,) = (one for one in ghost["cells"] if (one["ttl_s"], one["max_bytes"]) == (ttl_s, max_mib << 20))
+    return cell["hit_rate"], cell["saved_ns_an_hour"] / 1e9 * ghost["observed_ns"] / 3600e9
 
 
 def zipf(run):
