@@ -256,6 +256,8 @@ def main():
     parser.add_argument("--miss-size", type=int, default=1024, help="of bodies of misses (default: %(default)s)")
     parser.add_argument("--zipf-seconds", type=float, default=60, help="of each run of zipf (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=300, help="questions a second of zipf (default: %(default)s)")
+    cells = lambda text: [tuple(map(int, one.split("x"))) for one in listed(text)]  # noqa: E731
+    parser.add_argument("--cells", type=cells, default="10x4,60x16", help="seconds that answers of zipf are good for, and MiB for them, as /cache has both; all are 40 MiB (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=1, help="runs of zipf (default: %(default)s)")
     parser.add_argument("--others", type=float, default=0.1, help="the share of the machine that others may take in a round (default: %(default)s)")
     parser.add_argument("--patience", type=float, default=300, help="seconds in which a case's rounds must be so calm (default: %(default)s)")

@@ -16,9 +16,6 @@ ROWS = (1, 2, 4, 8, 16)
 ANSWER = 4096
 MORE = 1024
 """Bytes that an entry has beside: what keeps it."""
-CELLS = ((10, 4), (60, 16))
-"""Seconds for which answers are good, and MiB for them, as the ghost knows both. The answers to all bodies are 40 MiB. Of the first both take
-something; of the second the size does."""
 POINTS, OFF = 2.0, 0.10
 
 
@@ -57,7 +54,7 @@ def run_of(options, mode, planned, messages, ttl_s, max_mib):
     """(answers, what /cache says, the server's counts) of a plan, from an empty cache on."""
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(Upstream("--ms", FIXED_MS, "--row-ms", ROW_MS, "--answer", ANSWER, core=caches.PROXY_CORE))
-        cache = {"mode": mode, "ttl": f"{ttl_s}s", "max_bytes": f"{max_mib}MiB", "max_entry": "64KiB"}
+        cache = {"mode": mode, "ttl": f"{ttl_s}s", "max_bytes": f"{max_mib}MiB", "max_entry": "64KiB", "verify": "0%"}
         lapwing = stack.enter_context(caches.lapwing(options, upstream.port, cache))
         if mode == "on":
             prove(lapwing)
@@ -78,10 +75,10 @@ def zipf(run):
     messages = {rank: message(rank, 512, rows_of(rank)) for rank in range(BODIES)}
     for seed in range(1, options.seeds + 1):
         planned = plan(seed, options.zipf_seconds, options.rate)
-        _, said, counts = run_of(options, "observe", planned, messages, *CELLS[0])
+        _, said, counts = run_of(options, "observe", planned, messages, *options.cells[0])
         cost_s = {int(of): counts["seconds"][of] / n for of, n in counts["rows"].items()}
         of_rank = lambda rank: cost_s[rows_of(rank)]  # noqa: E731
-        for ttl_s, max_mib in CELLS:
+        for ttl_s, max_mib in options.cells:
             answers, *_ = run_of(options, "on", planned, messages, ttl_s, max_mib)
             where = f"seed {seed}, {ttl_s} s, {max_mib} MiB"
             by = {"on, true": [is_hit(one.head) for one in answers]}
