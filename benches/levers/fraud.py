@@ -154,21 +154,21 @@ def change(fraud):
 
 
 def run(options, fraud):
-    cache = f"cache: {{mode: %s, ttl: {options.ttl_s}s, max_bytes: {MAX_MIB}MiB, verify: {options.verify}}}\n"
+    cache = lambda mode: f"cache: {{mode: {mode}, ttl: {options.ttl_s}s, max_bytes: {MAX_MIB}MiB, verify: {options.verify}}}\n"  # noqa: E731
     fraud.phase("before")
-    fraud.configure(cache % "observe")
+    fraud.configure(cache("observe"))
     fraud.phase("observe")
     said = fraud.lapwing.get("/cache")
     has_trial, why = proxies.knows(options.lapwing, TRIAL)
     if has_trial:
-        fraud.configure(cache % "observe" + TRIAL)
+        fraud.configure(cache("observe") + TRIAL)
         fraud.phase("trial", 3, options.seconds * 2)
         trial = fraud.lapwing.get("/trials")
         time.sleep(options.ttl_s + 1)  # what it stored is no longer good
     else:
         trial = None
         print(f"No phase of a trial: {why.splitlines()[0] if why else ''}", flush=True)
-    fraud.configure(cache % "on")
+    fraud.configure(cache("on"))
     first = fraud.phase("on, at first")
     fraud.phase("on", 2)
     if options.picture:
