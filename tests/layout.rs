@@ -22,6 +22,7 @@ const CRATES: &[&str] = &[
     "lapwing-compare",
     "lapwing-telemetry",
     "lapwing-dispatch",
+    "lapwing-redis",
     "lapwing-cache",
     "lapwing-outbound",
     "lapwing-proxy",

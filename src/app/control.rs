@@ -25,7 +25,7 @@ use crate::config::{Config, Loaded};
 use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{IncomingSpan, Rules};
-use lapwing_cache::Caching;
+use lapwing_cache::{Caching, SharedKeeper};
 use lapwing_console::diagnose::words;
 use lapwing_diagnosis::cost::{DebtAssessor, ModelOptima};
 use lapwing_diagnosis::{CertificateValidity, ConnectionStates, Diagnostician, TelemetrySettings, TelemetrySources};
@@ -104,6 +104,8 @@ pub(crate) struct Control {
     pub(crate) dispatching: Dispatching,
     /// What may answer requests again.
     pub(crate) caching: Caching,
+    /// The background of the Redis that it shares, if it does.
+    pub(crate) shared: Option<SharedKeeper>,
     /// What the model server calls through Lapwing, if it does.
     pub(crate) downstreams: Option<Downstreams>,
 }
@@ -166,6 +168,9 @@ impl Control {
         let merging = merged.clone().drop_guard();
         let outbound = outbound(downstreams.clone(), listeners.outbound, &stop)?;
         let mut threads: Vec<_> = receivers.spawn(config, &collector)?.into_iter().chain(outbound).collect();
+        if let Some(shared) = self.shared {
+            threads.push(spawn_shared(shared, &stop)?);
+        }
         let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
         let aggregation = aggregation.sampling(telemetry.sampler).joining(downstreams);
@@ -187,6 +192,18 @@ fn outbound(
 ) -> Result<Option<JoinHandle<io::Result<()>>>, StartError> {
     let (Some(all), stop) = (downstreams, stop.clone()) else { return Ok(None) };
     spawn("lapwing-outbound", async move || lapwing_outbound::serve(listeners, all, stop).await).map(Some)
+}
+
+/// Starts the thread that has the connection to the Redis in which answers are shared.
+fn spawn_shared(shared: SharedKeeper, stop: &CancellationToken) -> Result<JoinHandle<io::Result<()>>, StartError> {
+    let stop = stop.clone();
+    spawn("lapwing-redis", async move || {
+        tokio::select! {
+            () = shared.run() => {}
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    })
 }
 
 /// What takes spans and sends them as `spans`, until `stop`.

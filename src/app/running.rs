@@ -21,6 +21,7 @@ use super::telemetry;
 use super::threads::join;
 use super::upstreams::RunningUpstreams;
 use crate::config::{Config, Loaded, Reloaded, Sources};
+use lapwing_cache::{Caching, SharedAnswers, SharedKeeper};
 use lapwing_console::admin_token;
 use lapwing_diagnosis::cost::ModelOptima;
 use lapwing_dispatch::MAX_UPSTREAMS;
@@ -94,7 +95,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
     let (phases, levers) = (Phases::default(), Levers::default());
     let upstreams = RunningUpstreams::of(&whole, &labels, &identities.upstreams, &levers);
     let dispatching = upstreams.placed.dispatched_by(whole.map(|loaded| loaded.config.dispatch.clone()));
-    let caching = upstreams.placed.cached_by(rand::random(), whole.map(|loaded| loaded.config.cache.clone()));
+    let (caching, shared) = caching(&whole, &upstreams)?;
     let tokenizers = Tokenizers::load(&config.protocol)?;
     let served = engine.as_ref().map(Hosted::models);
     let hosted = Arc::new(move |model: &str| served.as_ref()?.optimum(model));
@@ -139,6 +140,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         levers: levers.clone(),
         dispatching: dispatching.clone(),
         caching: caching.clone(),
+        shared,
         downstreams: Downstreams::of(&config.downstreams, &counters),
     };
     let control = control.spawn()?;
@@ -184,6 +186,16 @@ fn listeners(
         certificates: identities.certificates(),
     };
     Ok((listen, clients, of_control))
+}
+
+/// What may answer requests again, and the background of the Redis that it shares, if it does.
+fn caching(whole: &ConfigHandle<Loaded>, upstreams: &RunningUpstreams) -> Result<(Caching, Option<SharedKeeper>), StartError> {
+    let config = &whole.load().config.cache;
+    let secret = SharedAnswers::secret("cache.redis", &config.redis).map_err(StartError::Cache)?;
+    let secret = secret.unwrap_or_else(rand::random);
+    let caching = upstreams.placed.cached_by(secret, whole.map(|loaded| loaded.config.cache.clone()));
+    let shared = caching.shared_by(config).map_err(StartError::Cache)?;
+    Ok((caching, shared))
 }
 
 /// What writes recordings, while a client asks for one.

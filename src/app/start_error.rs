@@ -51,6 +51,9 @@ pub enum StartError {
     /// A mapping of requests does not fit the model that it is for.
     #[error(transparent)]
     Mapping(#[from] MappingError),
+    /// The Redis that answers are shared in.
+    #[error("{0}")]
+    Cache(Fault),
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

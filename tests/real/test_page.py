@@ -70,7 +70,8 @@ class Page:
 def infer(lapwing, model, body=BODY):
     connection = http.client.HTTPConnection("127.0.0.1", lapwing.port, timeout=30)
     connection.request("POST", f"/v2/models/{model}/infer", body, {"content-type": "application/json"})
-    assert connection.getresponse().status == 200
+    response = connection.getresponse()
+    assert response.status == 200 and response.read()
     connection.close()
 
 
@@ -271,7 +272,7 @@ def test_answers_that_are_given_again_are_shown(browser, processes, binary):
             load(observing)
             shown.until("!document.querySelector('#ghost-panel').hidden && document.querySelector('#ghost-enough').textContent.includes('295 of 295 tries')")
             ghost = cells(shown, "ghost")
-            assert [row[0] for row in ghost][:2] == ["1.00 MiB", "4.00 MiB"] and ghost[0][4] == "98 %", ghost
+            assert [row[0] for row in ghost][:2] == ["1 MiB", "4 MiB"] and ghost[0][4] == "98 %", ghost
             ((route, state, same, _),) = cells(shown, "cache-trust")
             assert (state, same) == ("proven", "295 of 295") and route.endswith(" · m"), cells(shown, "cache-trust")
             assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth") and shown.faults == []

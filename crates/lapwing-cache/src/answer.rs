@@ -10,6 +10,7 @@ use http::header::{
 use http::{HeaderMap, StatusCode};
 
 use crate::answer_id::IdPlace;
+use crate::answerable::RequestTerms;
 use crate::key::{KeyForm, KeyedRequest};
 use crate::refusal::CacheRefusal;
 use crate::storable::{AnswerParts, StoringTerms};
@@ -53,15 +54,15 @@ const JSON_BYTES: HeaderName = HeaderName::from_static("inference-header-content
 /// An answer that may be given again.
 #[derive(Debug)]
 pub struct StoredAnswer {
-    headers: Box<[(HeaderName, HeaderValue)]>,
-    trailers: Option<Box<[(HeaderName, HeaderValue)]>>,
-    body: Bytes,
+    pub(crate) headers: Box<[(HeaderName, HeaderValue)]>,
+    pub(crate) trailers: Option<Box<[(HeaderName, HeaderValue)]>>,
+    pub(crate) body: Bytes,
     /// Where its `id` stands, if the key is of tensors.
-    id: Option<IdPlace>,
-    asked: Stamp,
-    terms: StoringTerms,
-    service_ns: u64,
-    cost: u64,
+    pub(crate) id: Option<IdPlace>,
+    pub(crate) asked: Stamp,
+    pub(crate) terms: StoringTerms,
+    pub(crate) service_ns: u64,
+    pub(crate) cost: u64,
 }
 
 /// An answer given again.
@@ -121,7 +122,7 @@ impl StoredAnswer {
     }
 
     /// The bytes of memory of all of it, where the copied block has `block_bytes`.
-    fn bytes_beside(&self, block_bytes: usize) -> u64 {
+    pub(crate) fn bytes_beside(&self, block_bytes: usize) -> u64 {
         let fields = |fields: &[(HeaderName, HeaderValue)]| {
             // names that the library does not know have a block each
             let names: u64 = fields.iter().map(|(name, _)| block(name.as_str().len() + 40)).sum();
@@ -167,6 +168,12 @@ impl StoredAnswer {
     /// How old it is in all, in nanoseconds.
     pub(crate) const fn age_ns(&self, now: Stamp) -> u64 {
         self.terms.age_s.saturating_mul(1_000_000_000).saturating_add(self.kept_ns(now))
+    }
+
+    /// Whether it is as young as a request wants it, and good for as long.
+    pub(crate) const fn suits(&self, request: &RequestTerms, now: Stamp) -> bool {
+        let left_ns = self.terms.fresh_ns.saturating_sub(self.kept_ns(now));
+        self.age_ns(now) <= request.max_age_ns && left_ns >= request.min_fresh_ns
     }
 
     /// The answer to `request`, whose key it has.

@@ -18,14 +18,16 @@ use crate::ghost::GhostQuestion;
 use crate::key::{KeyContext, KeyedRequest};
 use crate::plane::{CachePlane, Joined, SeenAnswer};
 use crate::refusal::CacheRefusal;
-use crate::routes::CacheRoutes;
+use crate::routes::{CacheRoutes, with_path};
+use crate::sealed::SharedEpoch;
+use crate::shared::{SharedAnswers, SharedKeeper};
 use crate::storable::{AnswerParts, head_refusal};
 use crate::store::{AnswerStore, CacheLookup};
 use crate::trust::{CacheSeries, TrustRules, TrustState};
 use crate::verify::HitCheck;
 use lapwing_ledger::{Stamp, clock};
 use lapwing_protocol::request_match::KnownRequest;
-use lapwing_settings::{ConfigHandle, EvenDraw, LeverSwitch, Share};
+use lapwing_settings::{ConfigHandle, EvenDraw, Fault, LeverSwitch, Share};
 
 /// The cache of a process, and the settings that it follows.
 #[derive(Clone, Debug)]
@@ -41,6 +43,21 @@ impl Caching {
     #[must_use]
     pub fn new(secret: [u8; 32], absences: impl Fn() -> u64 + Send + Sync + 'static, config: ConfigHandle<Config>) -> Self {
         Self { plane: Arc::new(CachePlane::new(secret, absences)), config }
+    }
+
+    /// The same with the Redis of `config`, which processes share, if it names one; and its background, which the caller runs.
+    ///
+    /// # Errors
+    ///
+    /// A file of the section that cannot be used.
+    pub fn shared_by(&self, config: &Config) -> Result<Option<SharedKeeper>, Fault> {
+        let plane = self.plane.clone();
+        let forget = move |scope| plane.forget_as(&scope);
+        let shared = SharedAnswers::new("cache.redis", &config.redis, config.largest_entry().get(), forget)?;
+        Ok(shared.map(|(shared, keeper)| {
+            self.plane.share(shared);
+            keeper
+        }))
     }
 
     /// What it keeps.
@@ -162,7 +179,7 @@ impl Cache {
         if !self.lever.is_on(self.is_on) {
             return false;
         }
-        self.routes.awaits(request).is_some() || self.is_on(self.routes.of(request, KnownRequest::default()))
+        self.routes.awaits(request).is_some() || self.is_on(self.routes.of(request, with_path(request, KnownRequest::default())))
     }
 
     /// Whether what holds for `request` depends on a model that its body names.
@@ -184,12 +201,13 @@ impl Cache {
 
     /// The question of a request with this head and whole body; `None`, and counted, if no answer may be given to it.
     pub fn question<B>(&self, head: &Request<B>, body: &[Bytes], context: QuestionContext<'_>) -> Option<CacheQuestion> {
-        let settings = self.routes.of(head, context.known);
+        let QuestionContext { known, pool, series, identity, asked } = context;
+        let known = with_path(head, known);
+        let settings = self.routes.of(head, known);
         if settings.mode == CacheMode::Off {
             return None;
         }
         let terms = self.check.terms(head, body).map_err(|refusal| self.plane.counters.refuse(refusal)).ok()?;
-        let QuestionContext { known, pool, series, identity, asked } = context;
         self.plane.forget_who_left();
         let generation = self.plane.generations.current(known.model);
         let named = KeyContext { pool, model: known.model, version: None, identity, generation };
@@ -218,7 +236,10 @@ impl Cache {
     #[must_use]
     pub fn look(self: &Arc<Self>, question: CacheQuestion, now: Stamp) -> Looked {
         let counters = &self.plane.counters;
-        let ask = |question, ticket| Looked::Asked(Asking { cache: self.clone(), question: Some(question), ticket });
+        let asking = |question, ticket, looks_further| {
+            Looked::Asked(Asking { cache: self.clone(), question: Some(question), ticket, looks_further, epoch: None })
+        };
+        let ask = |question, ticket| asking(question, ticket, false);
         if !question.is_on {
             return ask(question, None);
         }
@@ -243,14 +264,15 @@ impl Cache {
             counters.bump(CacheEvent::OnlyIfCached);
             return Looked::OnlyIfCached;
         }
+        let is_shared = self.plane.shared().is_some();
         if !self.coalesces || !question.terms.may_answer {
             counters.bump(CacheEvent::Miss);
-            return ask(question, None);
+            return asking(question, None, is_shared);
         }
         match self.plane.join(question.keyed.key, now) {
             Joined::Leads(ticket) => {
                 counters.bump(CacheEvent::Miss);
-                ask(question, Some(ticket))
+                asking(question, Some(ticket), is_shared)
             }
             Joined::Alone(why) => {
                 let full = if why == WhyAlone::Leaders { CacheEvent::LeadersFull } else { CacheEvent::FollowersFull };
@@ -286,6 +308,10 @@ pub struct Asking {
     cache: Arc<Cache>,
     question: Option<CacheQuestion>,
     ticket: Option<LeaderTicket>,
+    /// Whether others may have an answer to it.
+    looks_further: bool,
+    /// In which the answer may be shared.
+    epoch: Option<SharedEpoch>,
 }
 
 impl Asking {
@@ -306,6 +332,32 @@ impl Asking {
         })
     }
 
+    /// Whether other processes may have an answer.
+    #[must_use]
+    pub const fn looks_further(&self) -> bool {
+        self.looks_further
+    }
+
+    /// Looks for an answer of other processes. It takes no longer than `cache.redis.deadline`.
+    pub async fn look_further(&mut self) -> Option<AnswerAgain> {
+        let (question, plane) = (self.question.as_ref()?, &self.cache.plane);
+        let now = (Stamp::now(), wall());
+        let found = plane.shared()?.get(&question.keyed.shared, question.model.as_deref(), &question.terms, None, now).await;
+        self.epoch = found.epoch;
+        let answer = found.answer.ok()?;
+        if plane.generations.current(question.model.as_deref()) != question.generation {
+            return None;
+        }
+        let answer = self.cache.store().put(question.keyed.key, answer).ok()?;
+        plane.counters.bump(CacheEvent::L2);
+        plane.counters.save(answer.service_ns());
+        let again = question.again(&answer, Stamp::now());
+        if let Some(ticket) = self.ticket.take() {
+            plane.finish(ticket, Some(&answer));
+        }
+        Some(again)
+    }
+
     /// Too much was waiting to be noted: nothing is.
     pub fn give_up(self) {
         self.cache.plane.counters.bump(CacheEvent::Unread);
@@ -317,6 +369,10 @@ impl Asking {
         let service_ns = now.since(question.asked);
         let noted = self.cache.note(&question, parts, service_ns, now);
         let answer = noted.map_err(|refusal| self.cache.plane.counters.refuse(refusal)).ok().flatten();
+        if let (Some(answer), Some(shared), Some(epoch)) = (&answer, self.cache.plane.shared(), self.epoch.take()) {
+            // what there is no room for is counted there
+            let _ = shared.put(question.keyed.shared, epoch, answer.clone(), (now, wall()));
+        }
         if let Some(ticket) = self.ticket.take() {
             self.cache.plane.finish(ticket, answer.as_ref());
         }
@@ -374,10 +430,7 @@ impl Cache {
         let check = if is_same { HitCheck::Fresh } else { HitCheck::Stale };
         if question.series.is_some_and(|series| self.plane.trust.note(series, check, self.trust)) {
             // what was stored of it is not to be found again
-            match &question.model {
-                Some(model) => self.plane.generations.renew_model(model),
-                None => self.plane.generations.renew(),
-            }
+            self.plane.renew(question.model.as_deref());
             let model = question.model.as_deref().unwrap_or("unnamed");
             tracing::warn!(model, "the upstream gave another answer to the same question: it is asked in all cases from now on");
         }
@@ -412,7 +465,8 @@ impl Following {
     #[must_use]
     pub fn alone(mut self) -> Option<Asking> {
         self.cache.plane.counters.bump(CacheEvent::FollowerAlone);
-        Some(Asking { cache: self.cache.clone(), question: Some(self.question.take()?), ticket: None })
+        let question = Some(self.question.take()?);
+        Some(Asking { cache: self.cache.clone(), question, ticket: None, looks_further: false, epoch: None })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::storable::StoringRules;
 use crate::trust::TrustRules;
 use crate::verify::StaleLimit;
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
+use lapwing_redis::RedisConfig;
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, Share, Size};
 
 /// How many routes there may be: each request is compared with them, one after the other.
@@ -142,6 +143,9 @@ pub struct Config {
     pub max_stale: Share,
     /// The same request several times at once: one is asked, the others are given its answer.
     pub coalesce: CoalesceConfig,
+    /// A Redis that pods share: who has no answer asks there before it asks its upstream.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub redis: RedisConfig,
     /// Requests whose answers are kept in a way of their own, or not at all.
     pub routes: Vec<CacheRoute>,
 }
@@ -160,6 +164,7 @@ impl Default for Config {
             verify: Share::ONE_PERCENT,
             max_stale: Share::of_percent(0),
             coalesce: CoalesceConfig::default(),
+            redis: RedisConfig::default(),
             routes: Vec::new(),
         }
     }
@@ -227,7 +232,8 @@ pub struct CacheSettings {
 }
 
 impl Section for Config {
-    const FORMS: &'static [(&'static str, Form)] = &[("vary", Form::Texts), ("routes", Form::List(&ROUTE))];
+    const FORMS: &'static [(&'static str, Form)] =
+        &[("vary", Form::Texts), ("redis", Form::Section(RedisConfig::FORMS)), ("routes", Form::List(&ROUTE))];
 
     fn check(&self, checks: &mut Checks) {
         checks.range("ttl", &self.ttl, TTL[0]..=TTL[1]);
@@ -241,6 +247,7 @@ impl Section for Config {
             checks.range("followers", &self.coalesce.followers, 0..=65_536);
             checks.range("wait", &self.coalesce.wait, Period::from_millis(1)..=Period::from_secs(3_600));
         });
+        checks.section("redis", |checks| self.redis.check(checks));
         if self.routes.len() > MAX_ROUTES {
             checks.fault("routes", self.routes.len(), format!("must be at most {MAX_ROUTES}"));
         }

@@ -51,6 +51,11 @@ impl CacheGenerations {
         self.all.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Forgets those of requests that name no model.
+    pub fn renew_unnamed(&self) {
+        self.unnamed.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Forgets those of a model, whose version changed. Requests that do not name their model may be to it, so theirs are forgotten too.
     pub fn renew_model(&self, model: &str) {
         self.unnamed.fetch_add(1, Ordering::AcqRel);

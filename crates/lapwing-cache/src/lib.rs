@@ -2,7 +2,7 @@
 //!
 //! The same question to a model has the same answer, as long as the model draws nothing by chance and keeps nothing of its
 //! callers. Here is what decides which requests are the same, which answers may be given again, and what that would bring. It
-//! carries nothing.
+//! carries nothing, but for `shared`.
 //!
 //! - `key` makes the key of a request, of its bytes or of its tensors; `generation` numbers what has to be forgotten at once;
 //! - `answerable` and `sampled` tell which requests may be answered by an earlier answer, `storable` which answers may be stored and for how long, with
@@ -10,6 +10,7 @@
 //! - `answer` is a stored answer and how it is given again, with the `id` of who asks (`answer_id`); `store` keeps answers within so many bytes;
 //! - `coalesce`: the same request several times at once is asked once;
 //! - `ghost`: what a cache would bring, by its size and time to live; `verify`: whether what it answers is still true;
+//! - `shared` is a second level in a Redis that processes share, whose answers are `sealed`;
 //! - `config` is the section `cache`, `routes` what of it holds for a request;
 //! - `plane` keeps all of it for a process, with `trust` in who gives the same answer to the same question; `caching` is what a data plane calls.
 //!
@@ -51,6 +52,8 @@ mod plane;
 mod refusal;
 mod routes;
 mod sampled;
+mod sealed;
+mod shared;
 mod storable;
 mod store;
 #[cfg(test)]
@@ -70,6 +73,8 @@ pub use key::{CacheKey, KeyContext, KeyForm, KeyMaker, KeyRules, KeyScope, Keyed
 pub use plane::{CachePlane, CacheState, GhostCell};
 pub use refusal::CacheRefusal;
 pub use routes::CacheRoutes;
+pub use sealed::{AnswerSealer, SealRefusal, SharedEpoch};
+pub use shared::{POLL, SharedAnswers, SharedCounts, SharedKeeper, SharedLookup, SharedMiss, SharedScope};
 pub use storable::{AnswerParts, StoringRules, StoringTerms};
 pub use store::{AnswerStore, CacheLookup, StoreCounts};
 pub use trust::{CacheSeries, CacheTrust, SeriesTrust, TrustRules, TrustState};

@@ -1,8 +1,8 @@
 //! What the cache of a process keeps, for all its workers and whatever settings are in force.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache as Table;
@@ -15,6 +15,7 @@ use crate::counts::{CacheCounters, CacheCounts};
 use crate::generation::CacheGenerations;
 use crate::ghost::{CacheGhost, GHOST_STEPS, GhostQuestion, GhostSaving};
 use crate::key::{CacheKey, KeyMaker};
+use crate::shared::{SharedAnswers, SharedCounts, SharedScope};
 use crate::store::{AnswerStore, StoreCounts};
 use crate::trust::{CacheSeries, CacheTrust, SeriesTrust};
 use lapwing_ledger::{LabelId, Stamp};
@@ -76,6 +77,8 @@ pub struct CachePlane {
     /// The version that a model last said to have.
     versions: Mutex<FxHashMap<LabelId, Box<str>>>,
     absences: Absences,
+    /// What other processes have answered, if they share a Redis.
+    shared: OnceLock<SharedAnswers>,
 }
 
 /// What the ghost saw, from its first request to its last.
@@ -111,6 +114,8 @@ pub struct CacheState {
     pub leading: usize,
     /// See `leading`.
     pub following: usize,
+    /// What the Redis that is shared did; `None` without one.
+    pub shared: Option<SharedCounts>,
     /// How far each series is trusted.
     pub series: Vec<(CacheSeries, SeriesTrust)>,
     /// What caches of other sizes would have brought, of requests that passed; empty until one has.
@@ -134,6 +139,7 @@ impl CachePlane {
             ghost: Mutex::default(),
             versions: Mutex::default(),
             absences: Absences { known: AtomicU64::new(absences()), count: Box::new(absences) },
+            shared: OnceLock::new(),
         }
     }
 
@@ -216,11 +222,38 @@ impl CachePlane {
         versions.insert(model, version.into());
         drop(versions);
         if is_new {
-            match name {
-                Some(name) => self.generations.renew_model(name),
-                None => self.generations.renew(),
-            }
+            self.renew(name);
             self.trust.forget(name.map(|_| model));
+        }
+    }
+
+    /// What other processes have answered, if they share a Redis.
+    pub(crate) fn shared(&self) -> Option<&SharedAnswers> {
+        self.shared.get()
+    }
+
+    /// Looks for answers there too, from now on. Only the first has an effect.
+    pub(crate) fn share(&self, shared: SharedAnswers) {
+        let _ = self.shared.set(shared);
+    }
+
+    /// Forgets the answers of a model, or all, here and wherever they are shared.
+    pub(crate) fn renew(&self, model: Option<&str>) {
+        match model {
+            Some(model) => self.generations.renew_model(model),
+            None => self.generations.renew(),
+        }
+        if let Some(shared) = self.shared() {
+            shared.renew(model);
+        }
+    }
+
+    /// Another process has forgotten answers: those that are kept here go too.
+    pub(crate) fn forget_as(&self, scope: &SharedScope) {
+        match scope {
+            SharedScope::All => self.generations.renew(),
+            SharedScope::Model(model) => self.generations.renew_model(model),
+            SharedScope::Unnamed => self.generations.renew_unnamed(),
         }
     }
 
@@ -234,7 +267,7 @@ impl CachePlane {
 
     /// Forgets all answers, and what is known of who may be trusted: somebody asked for it, or the upstream restarted.
     pub fn purge(&self) {
-        self.generations.renew();
+        self.renew(None);
         self.trust.forget(None);
         self.seen.clear();
         if let Some((_, store)) = &*self.store.lock() {
@@ -252,6 +285,7 @@ impl CachePlane {
             store: self.store.lock().as_ref().map(|(_, store)| store.counts()).unwrap_or_default(),
             leading,
             following,
+            shared: self.shared().map(SharedAnswers::counts),
             series: self.trust.list(),
             ghost: observed.as_ref().map(|observed| cells(&observed.ghost)).unwrap_or_default(),
             observed_ns: observed.as_ref().map_or(0, |observed| observed.last.since(observed.first)),

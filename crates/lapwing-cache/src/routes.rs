@@ -7,6 +7,11 @@ use http::Request;
 use crate::config::{CacheMode, CacheSettings, Config};
 use lapwing_protocol::request_match::{AwaitedOfBody, KnownRequest, RequestMatch, model_in_path};
 
+/// What is known of a request, with the model that its path names.
+pub(crate) fn with_path<'a, B>(request: &'a Request<B>, known: KnownRequest<'a>) -> KnownRequest<'a> {
+    KnownRequest { model: known.model.or_else(|| model_in_path(request)), ..known }
+}
+
 /// The routes of a configuration that has been checked, compiled.
 #[derive(Debug)]
 pub struct CacheRoutes {

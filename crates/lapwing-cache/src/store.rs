@@ -107,7 +107,7 @@ impl AnswerStore {
             self.table.remove_if(key, |stored| Arc::ptr_eq(stored, &answer));
             return CacheLookup::Expired;
         }
-        if answer.age_ns(now) > request.max_age_ns || fresh_ns - kept_ns < request.min_fresh_ns {
+        if !answer.suits(request, now) {
             return CacheLookup::TooOld;
         }
         CacheLookup::Hit(answer)

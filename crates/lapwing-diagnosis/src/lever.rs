@@ -40,6 +40,9 @@ pub struct ReplayedLatencies {
     pub large_p99_ns: u64,
 }
 
+/// A cache that needs less is given what `max_bytes` is by default: it must have room for eight of the largest answers.
+const LEAST_ROOM: u64 = 8 << 20;
+
 /// What a cache of a size would bring whose answers are given for a time, by requests that passed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheWorth {
@@ -98,13 +101,11 @@ impl LeverAdvice {
     #[allow(clippy::cast_precision_loss, reason = "two digits are shown")]
     pub fn cache(worth: &CacheWorth) -> Option<Self> {
         let CacheWorth { max_bytes, ttl_s, requests, covered_ns, hit_rate, .. } = *worth;
+        let room = if max_bytes < LEAST_ROOM { String::new() } else { format!(", max_bytes: {}MiB", max_bytes >> 20) };
         (requests >= NEEDED_REQUESTS && hit_rate >= LEAST_HITS).then(|| Self {
             lever: "cache".to_owned(),
             sentence: format!("cache: {}", worth.sentence()),
-            change: format!(
-                "set cache: {{mode: on, ttl: {ttl_s}s, max_bytes: {}MiB}}, or prove it with trial.lever: cache",
-                max_bytes >> 20
-            ),
+            change: format!("set cache: {{mode: on, ttl: {ttl_s}s{room}}}, or prove it with trial.lever: cache"),
             gain: hit_rate,
             requests,
             covered_seconds: covered_ns as f64 / 1e9,
@@ -221,6 +222,8 @@ mod tests {
         );
         assert_eq!(advised.change, "set cache: {mode: on, ttl: 120s, max_bytes: 64MiB}, or prove it with trial.lever: cache");
         assert_eq!((advised.gain, advised.covered_seconds), (0.41, 1_800.0));
+        let small = LeverAdvice::cache(&CacheWorth { max_bytes: 1 << 20, ..worth }).unwrap().change;
+        assert_eq!(small, "set cache: {mode: on, ttl: 120s}, or prove it with trial.lever: cache");
         let large = CacheWorth { max_bytes: 4 << 30, ttl_s: 86_400, ..worth };
         assert!(large.sentence().starts_with("1 d and 4 GiB would answer"), "{}", large.sentence());
         let hour = CacheWorth { ttl_s: 3_600, compared: 0, same: 0, covered_ns: 0, ..worth }.sentence();

@@ -35,6 +35,8 @@ mod number;
 mod period;
 mod poll;
 mod ratio;
+mod redis_address;
+mod redis_deadline;
 mod secret;
 mod section;
 mod shadow_target;
@@ -67,6 +69,8 @@ pub use lever::{LeverPosition, LeverSwitch};
 pub use period::Period;
 pub use poll::Poll;
 pub use ratio::Ratio;
+pub use redis_address::RedisAddress;
+pub use redis_deadline::RedisDeadline;
 pub use secret::Secret;
 #[cfg(any(test, feature = "testing"))]
 pub use section::fields_of;

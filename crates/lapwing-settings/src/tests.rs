@@ -38,6 +38,8 @@ proptest! {
         never_panics::<Bind>(&text);
         never_panics::<Upstream>(&text);
         never_panics::<DownstreamAddress>(&text);
+        never_panics::<RedisAddress>(&text);
+        never_panics::<RedisDeadline>(&text);
         never_panics::<Collector>(&text);
         never_panics::<Switch<Size>>(&text);
         never_panics::<Switch<Bind>>(&text);

@@ -2,7 +2,7 @@
 //!
 //! A library that a process has opened stays open, so a test of one driver needs a process of its own: [`alone`] starts the test
 //! binary again for one test. [`fakes`] builds the drivers of the emulated GPU. [`circles`] finds modules that use each other.
-//! [`onnx`] makes small files. [`not_run`] is the only way for a test to end before it has tested anything.
+//! [`onnx`] makes small files. [`RedisServer`] is a real one. [`not_run`] is the only way for a test to end before it has tested anything.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, reason = "only tests use it, and a panic fails them")]
@@ -10,10 +10,12 @@
 pub mod circles;
 pub mod fakes;
 pub mod onnx;
+mod redis;
 mod repository;
 
 use std::process::Command;
 
+pub use redis::{RedisServer, free_port};
 pub use repository::{not_run, onnxruntime, tracked};
 
 /// Set in the process that runs one test: the test's name.

@@ -154,11 +154,15 @@ function replayTable({ requests, covered_ns, without, with: queued }) {
 // Whether answers are given again, and what that brings.
 function cacheState({ mode, requests, hit_rate, saved_ns, entries, bytes, max_bytes }) {
   if (mode !== "on") return "It observes: the upstream is asked in all cases.";
-  const kept = `${count(entries)} answers in ${mebibytes(bytes)} of ${mebibytes(max_bytes)}`;
+  const kept = `${count(entries)} answers in ${memory(bytes)} of ${memory(max_bytes)}`;
   return hit_rate === null ? `It is on; ${kept}.` : `It is on: ${percent(hit_rate)} of ${count(requests)} requests answered, ${time(saved_ns)} of the upstream saved; ${kept}.`;
 }
 
-const mebibytes = (bytes) => `${three(bytes / 2 ** 20)} MiB`;
+// 67108864 bytes as "64 MiB".
+function memory(bytes) {
+  const [size, unit] = bytes >= 2 ** 30 ? [2 ** 30, "GiB"] : [2 ** 20, "MiB"];
+  return `${Number.isInteger(bytes / size) ? bytes / size : three(bytes / size)} ${unit}`;
+}
 
 // What became of requests, and why others stayed out.
 function answersTable({ results, refused }) {
@@ -179,7 +183,7 @@ function ghostTable({ cells, enough }) {
   const at = (size, ttl) => cells.find((of) => of.max_bytes === size && of.ttl_s === ttl);
   const cell = (of) => make(enough && of.max_bytes === enough.max_bytes && of.ttl_s === enough.ttl_s ? "strong" : "span", { title: `${time(of.saved_ns_an_hour)} an hour` }, percent(of.hit_rate));
   const shown = (ttl) => (ttl >= 86400 ? `${ttl / 86400} d` : ttl >= 3600 ? `${ttl / 3600} h` : ttl >= 60 ? `${ttl / 60} min` : `${ttl} s`);
-  return table(["", ...times.map(shown)], sizes.map((size) => [mebibytes(size), ...times.map((ttl) => cell(at(size, ttl)))]));
+  return table(["", ...times.map(shown)], sizes.map((size) => [memory(size), ...times.map((ttl) => cell(at(size, ttl)))]));
 }
 
 const STATUSES = { healthy: "healthy", failing: "failing", over_budget: "over budget", slow_tail: "slow tail (no budget)", not_enough_evidence: "not enough evidence" };

@@ -38,13 +38,14 @@ mod tag {
     pub(crate) const PATH: u8 = 4;
     pub(crate) const MODEL: u8 = 5;
     pub(crate) const VERSION: u8 = 6;
-    pub(crate) const GENERATION: u8 = 7;
     pub(crate) const SCOPE: u8 = 8;
     pub(crate) const IDENTITY: u8 = 9;
     pub(crate) const HEADERS: u8 = 10;
     pub(crate) const JSON_BYTES: u8 = 11;
     pub(crate) const BODY: u8 = 12;
     pub(crate) const TENSORS: u8 = 13;
+    /// Begins what a key in a generation is made of, where keys without begin with `ENCODING`.
+    pub(crate) const GENERATION: u8 = 255;
 }
 
 /// The key of a request.
@@ -143,8 +144,10 @@ pub struct KeyContext<'a> {
 /// A request's key, and what an answer from the cache has to say of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedRequest {
-    /// The key.
+    /// The key, in the generation of this process.
     pub key: CacheKey,
+    /// The key without a generation, which processes with the same secret share.
+    pub shared: CacheKey,
     /// What made it. With [`KeyForm::Tensors`], the answer's `id` is not the request's.
     pub form: KeyForm,
     /// The request's `id` as JSON, with its quotes, if the key is of tensors.
@@ -186,14 +189,13 @@ impl KeyMaker {
         hasher.field(tag::PATH, head.uri().path_and_query().map(|path| path.as_str().as_bytes()));
         hasher.field(tag::MODEL, context.model.map(str::as_bytes));
         hasher.field(tag::VERSION, context.version.map(str::as_bytes));
-        hasher.field(tag::GENERATION, Some(&context.generation.to_bytes()));
         hasher.field(tag::SCOPE, Some(&[u8::from(rules.scope == KeyScope::Shared)]));
         hasher.field(tag::IDENTITY, context.identity.filter(|_| rules.scope == KeyScope::Credentials));
         hash_headers(&mut hasher, headers, rules);
         if rules.form == KeyForm::Tensors
-            && let Some(tensors) = self.of_tensors(&hasher, headers, body)
+            && let Some((shared, id)) = self.of_tensors(&hasher, headers, body)
         {
-            return tensors;
+            return self.in_generation(context.generation, shared, KeyForm::Tensors, id);
         }
         // as many of them as there are: two numbers would mean something else to each server
         hasher.raw(&[tag::JSON_BYTES]);
@@ -201,11 +203,20 @@ impl KeyMaker {
         hasher.raw(&[tag::BODY]);
         hasher.count(body.iter().map(Bytes::len).sum());
         body.iter().for_each(|piece| hasher.raw(piece));
-        KeyedRequest { key: CacheKey(hasher.finish()), form: KeyForm::Bytes, id: None }
+        self.in_generation(context.generation, hasher.finish(), KeyForm::Bytes, None)
+    }
+
+    /// The key of one generation, which costs one more block than the key of all.
+    fn in_generation(&self, generation: CacheGeneration, shared: [u8; 32], form: KeyForm, id: Option<Box<str>>) -> KeyedRequest {
+        let mut bytes = [tag::GENERATION; 49];
+        bytes[1..33].copy_from_slice(&shared);
+        bytes[33..].copy_from_slice(&generation.to_bytes());
+        let key = CacheKey(*blake3::keyed_hash(&self.secret, &bytes).as_bytes());
+        KeyedRequest { key, shared: CacheKey(shared), form, id }
     }
 
     /// The key of the tensors in a body, after what precedes it; `None` if it is not understood.
-    fn of_tensors(&self, before: &FieldHasher, headers: &HeaderMap, body: &[Bytes]) -> Option<KeyedRequest> {
+    fn of_tensors(&self, before: &FieldHasher, headers: &HeaderMap, body: &[Bytes]) -> Option<([u8; 32], Option<Box<str>>)> {
         let is_plain = |coding: &http::HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if !headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
             return None;
@@ -223,7 +234,7 @@ impl KeyMaker {
         let mut hasher = before.clone();
         hasher.raw(&[tag::TENSORS]);
         let id = tensors::hash(&mut hasher, json, binary)?;
-        Some(KeyedRequest { key: CacheKey(hasher.finish()), form: KeyForm::Tensors, id })
+        Some((hasher.finish(), id))
     }
 }
 

@@ -5,6 +5,8 @@ mod coalescing;
 mod costs;
 mod forgetting;
 mod ghosts;
+mod routing;
+mod sealing;
 mod storing;
 
 use std::time::{Duration, SystemTime};
@@ -34,7 +36,7 @@ pub(crate) fn key(number: u64) -> CacheKey {
 }
 
 pub(crate) fn request(form: KeyForm, id: Option<&str>) -> KeyedRequest {
-    KeyedRequest { key: key(1), form, id: id.map(Into::into) }
+    KeyedRequest { key: key(1), shared: key(2), form, id: id.map(Into::into) }
 }
 
 pub(crate) const FREE: RequestTerms =

@@ -28,6 +28,7 @@ use crate::in_flight::InFlight;
 use crate::placement::Placement;
 use lapwing_cache::{AnswerAgain, Asking, Cache, CacheQuestion, CacheSeries, Following, Looked, QuestionContext};
 use lapwing_ledger::{ObservedEvent, ServedBy, Stage, Stamp};
+use lapwing_net::Tasks;
 use lapwing_protocol::is_grpc;
 use lapwing_protocol::request_match::KnownRequest;
 
@@ -190,26 +191,41 @@ where
 }
 
 /// Asks the upstream. One whom others may follow is asked in a task of its own, so that it comes to its end without its client.
-async fn ask<S>(mut inner: S, cache: &StackCache, tracked: TrackedRequest, asking: Asking) -> Answer
+async fn ask<S>(inner: S, cache: &StackCache, tracked: TrackedRequest, asking: Asking) -> Answer
 where
     S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Clone + Send + 'static,
 {
-    let tasks = tracked.in_flight.worker.tasks.clone();
+    let (budget, tasks) = (cache.budget.clone(), tracked.in_flight.worker.tasks.clone());
     if !asking.leads() {
-        let answer = inner.call(tracked).await;
-        return answer.map(|response| note_answer(response, asking, (&cache.budget, &tasks)));
+        return asked(inner, tracked, asking, (&budget, &tasks)).await;
     }
     let (tell, told) = oneshot::channel();
     tracked.in_flight.account.outlive_client();
-    let (budget, tasks_of_answer) = (cache.budget.clone(), tasks.clone());
+    let tasks_of_answer = tasks.clone();
     tasks.spawn(async move {
-        let answer = inner.call(tracked).await;
-        let answer = answer.map(|response| note_answer(response, asking, (&budget, &tasks_of_answer)));
+        let answer = asked(inner, tracked, asking, (&budget, &tasks_of_answer)).await;
         if let Err(Ok(response)) = tell.send(answer) {
             response.into_body().read_out().await;
         }
     });
     told.await.unwrap_or_else(|_| Err(Error::RequestCut("its task ended".to_owned())))
+}
+
+/// Asks other processes for an answer, if there are any, and then the upstream.
+async fn asked<S>(mut inner: S, tracked: TrackedRequest, mut asking: Asking, parts: (&Arc<CaptureBudget>, &Tasks)) -> Answer
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send,
+{
+    if asking.looks_further() {
+        let (in_flight, began) = (tracked.in_flight.clone(), Stamp::now());
+        let answer = asking.look_further().await;
+        in_flight.write_ledger(|ledger| ledger.observe(Stage::Cache, ObservedEvent::Cache, began, Stamp::now()));
+        if let Some(answer) = answer {
+            return Ok(respond(&in_flight, answer, ServedBy::L2));
+        }
+    }
+    let answer = inner.call(tracked).await;
+    answer.map(|response| note_answer(response, asking, parts))
 }
 
 /// Gives an answer again.
