@@ -131,7 +131,7 @@ def picture(lapwing, file):
         page = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme="light")
         page.goto(f"http://127.0.0.1:{lapwing.admin}/")
         time.sleep(4)
-        page.screenshot(path=file)
+        page.screenshot(path=file, full_page=True)
         browser.close()
 
 
