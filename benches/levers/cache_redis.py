@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -25,6 +26,7 @@ UPSTREAM_MS = 10
 TROUBLED, FIRST = 1500, 500
 """Questions during each trouble, and those of them in which it may cost something."""
 RESTART_S = 1.0
+ALONE = {"mode": "on", "ttl": "1h", "verify": "0%"}
 
 
 class Store(Child):
@@ -55,26 +57,30 @@ class Resp:
         self.socket.close()
 
 
-def with_redis(port, **more):
-    return {"mode": "on", "ttl": "1h", "verify": "0%", **more, "redis": {"url": f"redis://127.0.0.1:{port}"}}
+def with_redis(port, secret):
+    return {**ALONE, "redis": {"url": f"redis://127.0.0.1:{port}", "secret_file": str(secret)}}
 
 
 def redis(run):
-    understood, said = proxies.knows(run.options.lapwing, f"cache: {json.dumps(with_redis(1))}")
-    if not understood:
-        print(f"\nredis: not run, it needs `cache.redis`: {said}\n", flush=True)
-        run.verdicts.append(("redis: cache.redis", "not there", "needed", None))
-        return
-    second_hits(run)
-    troubles(run)
+    with tempfile.TemporaryDirectory() as folder:
+        secret = pathlib.Path(folder) / "secret"
+        secret.touch(0o600)
+        secret.write_bytes(os.urandom(32))
+        understood, said = proxies.knows(run.options.lapwing, f"cache: {json.dumps(with_redis(1, secret))}")
+        if not understood:
+            print(f"\nredis: not run, it needs `cache.redis`: {said}\n", flush=True)
+            run.verdicts.append(("redis: cache.redis", "not there", "needed", None))
+            return
+        second_hits(run, secret)
+        troubles(run, secret)
 
 
-def second_hits(run):
+def second_hits(run, secret):
     """Two proxies share a Redis: what the first has stored, the second finds there, once each; then it has it itself."""
     options, number = run.options, 0
     with contextlib.ExitStack() as stack:
         upstream, store = stack.enter_context(Upstream()), stack.enter_context(Store())
-        first, second = (stack.enter_context(caches.lapwing(options, upstream.port, with_redis(store.port))) for _ in range(2))
+        first, second = (stack.enter_context(caches.lapwing(options, upstream.port, with_redis(store.port, secret))) for _ in range(2))
         for at, one in enumerate((first, second)):
             prove(one, first=1_000_000 * (at + 1))
         writer, reader, bare = Client(first.port), Client(second.port), Resp(store.port)
@@ -166,7 +172,7 @@ def restarting(store):
         thread.join()
 
 
-def troubles(run):
+def troubles(run, secret):
     """New questions, in turn to Lapwing without a second level and with one that is in trouble."""
     rows = []
     for trouble in (well, dead, stopped, full, restarting):
@@ -174,7 +180,7 @@ def troubles(run):
         with contextlib.ExitStack() as stack:
             folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
             upstream, store = stack.enter_context(Upstream("--ms", UPSTREAM_MS)), stack.enter_context(Store("--dir", folder))
-            settings = {"without": {"mode": "on", "ttl": "1h", "verify": "0%"}, "with": with_redis(store.port)}
+            settings = {"without": ALONE, "with": with_redis(store.port, secret)}
             lapwings = {name: stack.enter_context(caches.lapwing(run.options, upstream.port, of)) for name, of in settings.items()}
             for one in lapwings.values():
                 prove(one)
