@@ -46,6 +46,8 @@ class Answer(NamedTuple):
     """Of an open loop."""
     found: tuple = ()
     """What a case found out about it beside."""
+    head: bytes = b""
+    """Of an open loop, in small letters."""
 
 
 def plan(seed, seconds, settle, load, mix, cost_ms, slots=1.0):
@@ -184,7 +186,7 @@ async def _open_loop(port, planned, message_of):
         late_ms = 1e3 * (time.perf_counter() - start - of.due)
         status, head, body = await client.ask(message_of[of.units])
         took_ms = 1e3 * (time.perf_counter() - start - of.due)
-        answers[number] = Answer(of.due, of.units, late_ms, took_ms, status, why(head), body=body)
+        answers[number] = Answer(of.due, of.units, late_ms, took_ms, status, why(head), body=body, head=head)
         left -= 1
         if not left:
             over.set()
