@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache as Table;
@@ -76,6 +76,8 @@ pub struct CachePlane {
     /// The version that a model last said to have.
     versions: Mutex<FxHashMap<LabelId, Box<str>>>,
     absences: Absences,
+    /// How many answers are asked for anew while they are still good.
+    pub(crate) refreshing: AtomicUsize,
 }
 
 /// What the ghost saw, from its first request to its last.
@@ -134,6 +136,7 @@ impl CachePlane {
             ghost: Mutex::default(),
             versions: Mutex::default(),
             absences: Absences { known: AtomicU64::new(absences()), count: Box::new(absences) },
+            refreshing: AtomicUsize::new(0),
         }
     }
 

@@ -5,6 +5,7 @@ mod coalescing;
 mod costs;
 mod forgetting;
 mod ghosts;
+mod refreshing;
 mod storing;
 
 use std::time::{Duration, SystemTime};

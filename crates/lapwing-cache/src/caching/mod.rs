@@ -1,31 +1,32 @@
 //! The cache as a data plane uses it: with the settings in force.
 
+mod asking;
+
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use crate::answer::{AnswerAgain, StoredAnswer};
 use crate::answerable::{AnswerableCheck, RequestTerms};
-use crate::coalesce::{CoalesceBounds, FollowerId, LeaderTicket, WhyAlone};
+use crate::coalesce::{CoalesceBounds, FollowerId, WhyAlone};
 use crate::config::{CacheMode, CacheSettings, Config};
 use crate::counts::CacheEvent;
 use crate::generation::CacheGeneration;
-use crate::ghost::GhostQuestion;
 use crate::key::{KeyContext, KeyedRequest};
-use crate::plane::{CachePlane, Joined, SeenAnswer};
-use crate::refusal::CacheRefusal;
+use crate::plane::{CachePlane, Joined};
+use crate::refresh::RefreshTicket;
 use crate::routes::CacheRoutes;
-use crate::storable::{AnswerParts, head_refusal};
 use crate::store::{AnswerStore, CacheLookup};
 use crate::trust::{CacheSeries, TrustRules, TrustState};
-use crate::verify::HitCheck;
 use lapwing_ledger::{Stamp, clock};
 use lapwing_protocol::request_match::KnownRequest;
 use lapwing_settings::{ConfigHandle, EvenDraw, LeverSwitch, Share};
+
+pub use self::asking::Asking;
 
 /// The cache of a process, and the settings that it follows.
 #[derive(Clone, Debug)]
@@ -78,6 +79,8 @@ pub struct Cache {
     store: OnceLock<Arc<AnswerStore>>,
     trust: TrustRules,
     verify: (EvenDraw, Share),
+    /// Below which share of its time an answer is asked for anew.
+    refresh: Option<Share>,
     coalesces: bool,
 }
 
@@ -115,8 +118,8 @@ pub struct QuestionContext<'a> {
 /// What becomes of a request.
 #[derive(Debug)]
 pub enum Looked {
-    /// It is given this answer.
-    Answered(Box<AnswerAgain>),
+    /// It is given this answer. It is soon out of date, if the upstream may be asked beside it.
+    Answered(Box<AnswerAgain>, Option<Asking>),
     /// The upstream is asked, and its answer noted.
     Asked(Asking),
     /// It waits for the answer to the same request.
@@ -145,6 +148,7 @@ impl Cache {
             store: OnceLock::new(),
             trust: config.trust_rules(),
             verify: (EvenDraw::default(), config.verify),
+            refresh: config.refresh.on().copied(),
             coalesces: coalescing.is_some(),
         }
     }
@@ -218,7 +222,8 @@ impl Cache {
     #[must_use]
     pub fn look(self: &Arc<Self>, question: CacheQuestion, now: Stamp) -> Looked {
         let counters = &self.plane.counters;
-        let ask = |question, ticket| Looked::Asked(Asking { cache: self.clone(), question: Some(question), ticket });
+        let ask =
+            |question, ticket| Looked::Asked(Asking { cache: self.clone(), question: Some(question), ticket, refresh: None });
         if !question.is_on {
             return ask(question, None);
         }
@@ -237,7 +242,10 @@ impl Cache {
             }
             counters.bump(CacheEvent::L1);
             counters.save(answer.service_ns());
-            return Looked::Answered(Box::new(question.again(&answer, now)));
+            let again = Box::new(question.again(&answer, now));
+            let refresh = self.refresh.and_then(|share| RefreshTicket::of(&self.plane, &answer, share, now));
+            let asks = |ticket| Asking { cache: self.clone(), question: Some(question), ticket: None, refresh: Some(ticket) };
+            return Looked::Answered(again, refresh.map(asks));
         }
         if question.terms.only_if_cached {
             counters.bump(CacheEvent::OnlyIfCached);
@@ -280,110 +288,6 @@ fn wall() -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(clock::unix_ns())
 }
 
-/// A request that the upstream is asked, whose answer is to be noted. Dropped: it had none that others may be given.
-#[derive(Debug)]
-pub struct Asking {
-    cache: Arc<Cache>,
-    question: Option<CacheQuestion>,
-    ticket: Option<LeaderTicket>,
-}
-
-impl Asking {
-    /// Whether others may wait for its answer, so that it must come whether its client leaves or not.
-    #[must_use]
-    pub const fn leads(&self) -> bool {
-        self.ticket.is_some()
-    }
-
-    /// Whether an answer with this head may be stored. If not, that is counted.
-    #[must_use]
-    pub fn wants(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        let Some(question) = &self.question else { return false };
-        let refusal = head_refusal(status, headers, question.settings.storing);
-        refusal.is_none_or(|refusal| {
-            self.cache.plane.counters.refuse(refusal);
-            false
-        })
-    }
-
-    /// Too much was waiting to be noted: nothing is.
-    pub fn give_up(self) {
-        self.cache.plane.counters.bump(CacheEvent::Unread);
-    }
-
-    /// The upstream answered, with the last byte at `now`.
-    pub fn answered(mut self, parts: AnswerParts<'_>, now: Stamp) {
-        let Some(question) = self.question.take() else { return };
-        let service_ns = now.since(question.asked);
-        let noted = self.cache.note(&question, parts, service_ns, now);
-        let answer = noted.map_err(|refusal| self.cache.plane.counters.refuse(refusal)).ok().flatten();
-        if let Some(ticket) = self.ticket.take() {
-            self.cache.plane.finish(ticket, answer.as_ref());
-        }
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.cache.plane.finish(ticket, None);
-        }
-    }
-}
-
-impl Cache {
-    /// Notes an answer: compares it with an earlier one, lets the ghost count it, or stores it.
-    fn note(
-        &self,
-        question: &CacheQuestion,
-        parts: AnswerParts<'_>,
-        service_ns: u64,
-        now: Stamp,
-    ) -> Result<Option<Arc<StoredAnswer>>, CacheRefusal> {
-        let CacheQuestion { keyed, settings, .. } = question;
-        let terms = parts.terms(settings.storing, &settings.keys)?;
-        let answer = StoredAnswer::new(keyed, parts, terms, service_ns, question.asked)?;
-        let named = question.series.filter(|series| series.is_named(question.model.is_some()));
-        if let Some((version, series)) = answer.model_version().zip(named) {
-            self.plane.on_version(series.model, question.model.as_deref(), &version);
-        }
-        if self.plane.generations.current(question.model.as_deref()) != question.generation {
-            // it was asked of a server that is another by now, or of none that is trusted
-            return Ok(None);
-        }
-        self.compare(question, &answer, terms.fresh_ns, now);
-        if !question.is_on {
-            let ghost = GhostQuestion { key: keyed.key, bytes: answer.cost(), class: question.class(), service_ns };
-            self.plane.observe(ghost, now);
-            return Ok(None);
-        }
-        if self.trust_in(question) != TrustState::Proven {
-            return Ok(None);
-        }
-        self.store().put(keyed.key, answer).map(Some)
-    }
-
-    /// Compares an answer with the one before to the same question, if that would still be good.
-    fn compare(&self, question: &CacheQuestion, answer: &StoredAnswer, fresh_ns: u64, now: Stamp) {
-        let seen = SeenAnswer { digest: answer.digest(), at: question.asked };
-        let before = self.plane.seen.get(&question.keyed.key);
-        self.plane.seen.insert(question.keyed.key, seen);
-        let Some(before) = before.filter(|before| now.since(before.at) < fresh_ns) else { return };
-        let is_same = before.digest == seen.digest;
-        self.plane.counters.bump(if is_same { CacheEvent::Same } else { CacheEvent::Different });
-        let check = if is_same { HitCheck::Fresh } else { HitCheck::Stale };
-        if question.series.is_some_and(|series| self.plane.trust.note(series, check, self.trust)) {
-            // what was stored of it is not to be found again
-            match &question.model {
-                Some(model) => self.plane.generations.renew_model(model),
-                None => self.plane.generations.renew(),
-            }
-            let model = question.model.as_deref().unwrap_or("unnamed");
-            tracing::warn!(model, "the upstream gave another answer to the same question: it is asked in all cases from now on");
-        }
-    }
-}
-
 /// A request that waits for the answer to the same one.
 #[derive(Debug)]
 pub struct Following {
@@ -412,7 +316,7 @@ impl Following {
     #[must_use]
     pub fn alone(mut self) -> Option<Asking> {
         self.cache.plane.counters.bump(CacheEvent::FollowerAlone);
-        Some(Asking { cache: self.cache.clone(), question: Some(self.question.take()?), ticket: None })
+        Some(Asking { cache: self.cache.clone(), question: Some(self.question.take()?), ticket: None, refresh: None })
     }
 }
 
