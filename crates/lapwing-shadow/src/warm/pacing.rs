@@ -36,8 +36,9 @@ pub(crate) struct WarmPacing<'a, A> {
     due: Stamp,
     readings: UtilisationReadings,
     read_at: Option<Stamp>,
-    /// Whether nobody knows the utilisation.
+    /// Whether nobody knows the utilisation now, and whether that was so at any time.
     is_unknown: bool,
+    was_unknown: bool,
     /// What the last answer took.
     last_ns: u64,
     pub(crate) paused_ns: u64,
@@ -46,7 +47,17 @@ pub(crate) struct WarmPacing<'a, A> {
 impl<'a, A: AsyncFn(&'static str) -> Result<Bytes, String>> WarmPacing<'a, A> {
     pub(crate) fn new(pace: WarmPace, asks: &'a A) -> Self {
         let readings = UtilisationReadings::default();
-        Self { pace, asks, due: Stamp::now(), readings, read_at: None, is_unknown: false, last_ns: 0, paused_ns: 0 }
+        Self {
+            pace,
+            asks,
+            due: Stamp::now(),
+            readings,
+            read_at: None,
+            is_unknown: false,
+            was_unknown: false,
+            last_ns: 0,
+            paused_ns: 0,
+        }
     }
 
     /// How many requests may be in flight at once.
@@ -54,9 +65,9 @@ impl<'a, A: AsyncFn(&'static str) -> Result<Bytes, String>> WarmPacing<'a, A> {
         if self.pace.rate.is_none() || self.is_unknown { 1 } else { MOST_IN_FLIGHT }
     }
 
-    /// Whether a utilisation is to be kept that nobody knows.
-    pub(crate) const fn is_blind(&self) -> bool {
-        self.is_unknown
+    /// Whether a utilisation was to be kept that nobody knew.
+    pub(crate) const fn was_blind(&self) -> bool {
+        self.was_unknown
     }
 
     /// An answer came after so long.
@@ -77,7 +88,7 @@ impl<'a, A: AsyncFn(&'static str) -> Result<Bytes, String>> WarmPacing<'a, A> {
         }
         let Some(most) = self.pace.max_utilisation else { return Ok(()) };
         let is_stale = self.read_at.is_none_or(|at| Stamp::now().since(at) >= READING_NS);
-        if is_stale && !self.is_unknown {
+        if is_stale {
             self.read(own).await?;
             let began = Stamp::now();
             while !self.is_unknown && self.readings.are_above(most) {
@@ -95,10 +106,10 @@ impl<'a, A: AsyncFn(&'static str) -> Result<Bytes, String>> WarmPacing<'a, A> {
     async fn read(&mut self, own: &Cell<usize>) -> Result<(), WarmError> {
         let answer = (self.asks)(DISPATCH).await.map_err(WarmError::Unavailable)?;
         self.read_at = Some(Stamp::now());
-        match utilisation(&answer, own.get()) {
-            Some(utilisation) => self.readings.add(utilisation),
-            None => self.is_unknown = true,
-        }
+        let known = utilisation(&answer, own.get());
+        self.is_unknown = known.is_none();
+        self.was_unknown |= self.is_unknown;
+        known.into_iter().for_each(|utilisation| self.readings.add(utilisation));
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use http::header::AGE;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use tokio::time::sleep;
 
 use super::pacing::{WarmPace, WarmPacing};
 use super::report::{WarmError, WarmProgress, WarmReport};
@@ -26,6 +27,9 @@ const SPARE_PAIRS: u64 = 8;
 const VAIN_PAIRS: u32 = 3;
 /// After so many requests in a row without a connection, no further one is sent.
 const MOST_REFUSED: u32 = 5;
+/// Answers are noted after their client has them: how long that may take, and how often it is looked.
+const NOTING: Duration = Duration::from_millis(20);
+const NOTING_READS: u32 = 10;
 const USER_AGENT: &str = concat!("lapwing-warm/", env!("CARGO_PKG_VERSION"));
 
 /// Where requests go, over HTTP/1.1 and, where that is without TLS, over HTTP/2 if they came so.
@@ -121,9 +125,9 @@ pub async fn warm<A: AsyncFn(&'static str) -> Result<Bytes, String>>(
         }
     }
     warming.fill(&requests.list, |done| progress(WarmProgress { done, all })).await?;
-    let after = standing(asks).await?;
+    let after = settled(asks).await?;
     let Warming { mut report, pacing, .. } = warming;
-    if pacing.is_blind() {
+    if pacing.was_blind() {
         report.warnings.push(
             "nobody knows how busy the upstream is (dispatch.mode is off, or its slots are not known): one request at a time was sent, \
              with pauses as long as the answers took"
@@ -137,6 +141,21 @@ pub async fn warm<A: AsyncFn(&'static str) -> Result<Bytes, String>>(
 
 async fn standing<A: AsyncFn(&'static str) -> Result<Bytes, String>>(asks: &A) -> Result<CacheStanding, WarmError> {
     CacheStanding::read(&asks(CACHE).await.map_err(WarmError::Unavailable)?)
+}
+
+/// The standing once the last answers are noted.
+async fn settled<A: AsyncFn(&'static str) -> Result<Bytes, String>>(asks: &A) -> Result<CacheStanding, WarmError> {
+    let mut latest = standing(asks).await?;
+    for _ in 0..NOTING_READS {
+        sleep(NOTING).await;
+        let next = standing(asks).await?;
+        let is_settled = next.stored == latest.stored;
+        latest = next;
+        if is_settled {
+            break;
+        }
+    }
+    Ok(latest)
 }
 
 /// The first requests of each route, as far as paths tell routes apart: one more than must be proven.
@@ -181,7 +200,7 @@ impl<A: AsyncFn(&'static str) -> Result<Bytes, String>> Warming<'_, A> {
                     return Ok(());
                 }
             }
-            let after = standing(self.asks).await?;
+            let after = self.after_pair(&before).await?;
             vain = match after.state_since(&before) {
                 Some("unproven") => 0,
                 Some(_) => return Ok(()),
@@ -193,6 +212,19 @@ impl<A: AsyncFn(&'static str) -> Result<Bytes, String>> Warming<'_, A> {
             before = after;
         }
         Ok(())
+    }
+
+    /// The standing once the pair is compared, or seems not to be.
+    async fn after_pair(&self, before: &CacheStanding) -> Result<CacheStanding, WarmError> {
+        let mut after = standing(self.asks).await?;
+        for _ in 0..NOTING_READS {
+            if after.state_since(before).is_some() {
+                break;
+            }
+            sleep(NOTING).await;
+            after = standing(self.asks).await?;
+        }
+        Ok(after)
     }
 
     /// Sends each request once.

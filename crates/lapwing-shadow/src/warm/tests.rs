@@ -47,7 +47,7 @@ fn a_fault_names_its_line_and_its_key() {
         ("", "has no requests"),
         ("{}\n", "line 1: column 2: missing field `path`"),
         ("{\"path\": \"/a\"}\n{\"path\": \"a b\"}\n", "line 2: path: \"a b\": "),
-        ("{\"path\": \"a\"}\n", "line 1: path: \"a\" does not begin with /"),
+        ("{\"path\": \"a\"}\n", "line 1: path: \"a\": path does not start with slash"),
         ("{\"path\": \"/a\", \"method\": \"A B\"}\n", "line 1: method: is no method"),
         ("{\"path\": \"/a\", \"headers\": {\"a b\": \"c\"}}\n", "line 1: headers: \"a b\" is no header's name"),
         ("{\"path\": \"/a\", \"headers\": {\"a\": \"\\n\"}}\n", "line 1: headers.a: \"\\n\" is no header's value"),
