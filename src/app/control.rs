@@ -21,8 +21,9 @@ use super::start_error::StartError;
 use super::telemetry;
 use super::threads::spawn;
 use super::upstreams::RunningUpstreams;
+use super::warming::Warming;
 use crate::config::{Config, Loaded};
-use lapwing_admin::{DiagnosisSurface, HostedModels, Surfaces};
+use lapwing_admin::{DiagnosisSurface, HostedModels, Probe, Surfaces};
 use lapwing_attribution::otlp::OwnTraces;
 use lapwing_attribution::{IncomingSpan, Rules};
 use lapwing_cache::{Caching, SharedKeeper};
@@ -131,6 +132,7 @@ impl Control {
         let sources = telemetry_sources(&whole, &receivers, listeners.certificates);
         let (feed, diagnosis) = diagnosis(config, &labels, sources, (self.listen_port, upstreams.ports())).unzip();
         let levers = lever_feeds(&whole, (&upstreams, &labels), self.levers, self.dispatching);
+        let (ready, warming) = (upstream_readiness(upstreams.clone(), models.clone()), Warming::of(config, self.listen_port));
         let join = whole.map(|loaded| loaded.config.attribution.clone());
         let aggregation = Aggregation::new(join, assessor, self.queue, registry.clone(), counters.clone(), statistics);
         let aggregation =
@@ -156,7 +158,7 @@ impl Control {
             admin_token: self.admin_token,
             admin_token_for: config.admin_token_for,
             record: Arc::new(move |options| recorder.start(options)),
-            ready: Arc::new(move || probe(upstreams.clone(), models.clone())),
+            ready: readiness(ready.clone(), warming.clone()),
             draining: phases.accepting.clone(),
             leaving: phases.leaving.clone(),
             limits: limits(&whole, queue_capacity),
@@ -173,6 +175,7 @@ impl Control {
         }
         let telemetry = telemetry::spawn((&config.telemetry, &collector), &surfaces, ours, merged)?;
         threads.extend(telemetry.thread);
+        threads.extend(warming.map(|warming| warming.spawn(&surfaces, ready, &phases.accepting)).transpose()?);
         let aggregation = aggregation.sampling(telemetry.sampler).joining(downstreams);
         threads.push(spawn("lapwing-admin", async move || lapwing_admin::serve(listeners.admin, surfaces, stop).await)?);
         let aggregating = async move || {
@@ -315,11 +318,23 @@ fn hosted_models(models: Option<Models>) -> HostedModels {
 }
 
 /// Whether the engine's models are warm and can run, and an upstream accepts.
-fn probe(upstreams: RunningUpstreams, models: Option<Models>) -> lapwing_admin::Probing {
-    Box::pin(async move {
-        if let Some(models) = models {
-            models.readiness()?;
-        }
-        upstreams.readiness(PROBE).await
+fn upstream_readiness(upstreams: RunningUpstreams, models: Option<Models>) -> Probe {
+    Arc::new(move || {
+        let (upstreams, models) = (upstreams.clone(), models.clone());
+        Box::pin(async move {
+            if let Some(models) = models {
+                models.readiness()?;
+            }
+            upstreams.readiness(PROBE).await
+        })
+    })
+}
+
+/// Whether requests can be answered, and the cache is warm, if it has to be.
+fn readiness(upstream: Probe, warming: Option<Warming>) -> Probe {
+    let Some(warming) = warming else { return upstream };
+    Arc::new(move || {
+        let (upstream, warming) = (upstream(), warming.clone());
+        Box::pin(async move { upstream.await.and_then(|()| warming.readiness()) })
     })
 }

@@ -35,6 +35,8 @@ mod threads;
 mod trial;
 mod upstream_flags;
 mod upstreams;
+mod warm;
+mod warming;
 
 #[cfg(not(feature = "engine"))]
 use crate::without_engine::{self as demo, self as engine, self as hosted};

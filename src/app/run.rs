@@ -6,7 +6,7 @@ use super::cli::Command;
 use super::file_watch::FileWatch;
 use super::reload::Reloading;
 use super::running::{self, Running};
-use super::{check, cli, cluster, demo, doctor, engine, log, replay, service_manager, signals, upstream_flags};
+use super::{check, cli, cluster, demo, doctor, engine, log, replay, service_manager, signals, upstream_flags, warm};
 use crate::config::{self, Loaded, Sources};
 use lapwing_console::{diagnose, fleet, record, shadow_report, stats};
 
@@ -37,6 +37,7 @@ pub fn run() -> ExitCode {
         Ok(Command::Merge(args)) => exit(fleet::merge(&args).into()),
         Ok(Command::Compare(args)) => exit(fleet::compare(&args).into()),
         Ok(Command::Replay(args, env)) => exit(replay::run(&args, env).into()),
+        Ok(Command::Warm(args, env)) => exit(warm::run(&args, env).into()),
         Ok(Command::UpstreamFlags(args)) => exit(upstream_flags::print(&args)),
         Err(error) => {
             let is_fault = error.use_stderr();

@@ -92,6 +92,12 @@ pub(crate) fn check(config: &Config, checks: &mut Checks, is_given: &dyn Fn(&str
     if config.admin_token.is_on() && config.admin_token_file.is_on() {
         checks.fault("admin_token_file", &config.admin_token_file, "admin_token has the token already: give one of them");
     }
+    if let Switch::On(file) = &config.cache.warm.file
+        && config.tls.listen.is_on()
+    {
+        let reason = "Lapwing cannot send itself requests where tls.listen is on: use `lapwing warm --to https://…`";
+        checks.fault("cache.warm.file", file, reason);
+    }
     downstreams(config, checks, &binds);
     shadow_targets(config, checks, &binds);
     headers(config, checks);
@@ -260,6 +266,10 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let caches = is_cached(config.cache.mode) || config.cache.routes.iter().any(|route| route.mode.is_some_and(is_cached));
     if config.trial.lever == TrialLever::Cache && !caches {
         warnings.push("trial.lever: cache has no effect where cache.mode is off: observe is enough".to_owned());
+    }
+    let keeps = config.cache.mode == CacheMode::On || config.cache.routes.iter().any(|route| route.mode == Some(CacheMode::On));
+    if config.cache.warm.file.is_on() && !keeps {
+        warnings.push("cache.warm: has no effect: cache.mode is not on, so no answer is kept".to_owned());
     }
     let receivers = [("otlp_grpc", config.otlp_grpc), ("otlp_http", config.otlp_http)];
     for (key, receiver) in receivers {

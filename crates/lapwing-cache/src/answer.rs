@@ -1,5 +1,6 @@
 //! A stored answer, what it costs, and how it is given again.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -63,6 +64,9 @@ pub struct StoredAnswer {
     pub(crate) terms: StoringTerms,
     pub(crate) service_ns: u64,
     pub(crate) cost: u64,
+    /// Whether it was given since it is here, and whether it is being asked for anew.
+    pub(crate) was_given: AtomicBool,
+    pub(crate) is_refreshed: AtomicBool,
 }
 
 /// An answer given again.
@@ -116,7 +120,8 @@ impl StoredAnswer {
             kept(fields, request.form).filter_map(copy).collect()
         };
         let (headers, trailers) = (fields(answer.headers), answer.trailers.map(&mut fields));
-        let mut stored = Self { headers, trailers, body, id, asked, terms, service_ns, cost: 0 };
+        let (was_given, is_refreshed) = Default::default();
+        let mut stored = Self { headers, trailers, body, id, asked, terms, service_ns, cost: 0, was_given, is_refreshed };
         stored.cost = stored.bytes_beside(block_bytes);
         Ok(stored)
     }

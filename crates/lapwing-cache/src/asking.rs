@@ -10,6 +10,7 @@ use crate::cache::{Cache, CacheQuestion, wall};
 use crate::coalesce::{FollowerId, LeaderTicket, WhyAlone};
 use crate::counts::CacheEvent;
 use crate::plane::Joined;
+use crate::refresh::RefreshTicket;
 use crate::sealed::SharedEpoch;
 use crate::storable::{AnswerParts, head_refusal};
 use crate::store::CacheLookup;
@@ -19,8 +20,8 @@ use lapwing_ledger::Stamp;
 /// What becomes of a request.
 #[derive(Debug)]
 pub enum Looked {
-    /// It is given this answer.
-    Answered(Box<AnswerAgain>),
+    /// It is given this answer. It is soon out of date, if the upstream may be asked beside it.
+    Answered(Box<AnswerAgain>, Option<Asking>),
     /// The upstream is asked, and its answer noted.
     Asked(Asking),
     /// It waits for the answer to the same request.
@@ -34,9 +35,7 @@ impl Cache {
     #[must_use]
     pub fn look(self: &Arc<Self>, question: CacheQuestion, now: Stamp) -> Looked {
         let counters = &self.plane.counters;
-        let asking = |question, ticket, looks_further| {
-            Looked::Asked(Asking { cache: self.clone(), question: Some(question), ticket, looks_further, epoch: None })
-        };
+        let asking = |question, ticket, looks_further| Looked::Asked(Asking::new(self, question).with(ticket, looks_further));
         let ask = |question, ticket| asking(question, ticket, false);
         if !question.is_on {
             return ask(question, None);
@@ -56,7 +55,10 @@ impl Cache {
             }
             counters.bump(CacheEvent::L1);
             counters.save(answer.service_ns());
-            return Looked::Answered(Box::new(question.again(&answer, now)));
+            let again = Box::new(question.again(&answer, now));
+            let refresh = self.refresh.and_then(|share| RefreshTicket::of(&self.plane, &answer, share, now));
+            let asks = |ticket| Asking::new(self, question).refreshing(ticket);
+            return Looked::Answered(again, refresh.map(asks));
         }
         if question.terms.only_if_cached {
             counters.bump(CacheEvent::OnlyIfCached);
@@ -94,9 +96,27 @@ pub struct Asking {
     looks_further: bool,
     /// In which the answer may be shared.
     epoch: Option<SharedEpoch>,
+    /// It was asked because an answer that is still good is about to be out of date.
+    refresh: Option<RefreshTicket>,
 }
 
 impl Asking {
+    fn new(cache: &Arc<Cache>, question: CacheQuestion) -> Self {
+        let (ticket, looks_further, epoch, refresh) = (None, false, None, None);
+        Self { cache: cache.clone(), question: Some(question), ticket, looks_further, epoch, refresh }
+    }
+
+    /// Others may follow it, by its ticket; other processes may have an answer.
+    fn with(mut self, ticket: Option<LeaderTicket>, looks_further: bool) -> Self {
+        (self.ticket, self.looks_further) = (ticket, looks_further);
+        self
+    }
+
+    fn refreshing(mut self, ticket: RefreshTicket) -> Self {
+        self.refresh = Some(ticket);
+        self
+    }
+
     /// Whether others may wait for its answer, so that it must come whether its client leaves or not.
     #[must_use]
     pub const fn leads(&self) -> bool {
@@ -151,6 +171,9 @@ impl Asking {
         let service_ns = now.since(question.asked);
         let noted = self.cache.note(&question, parts, service_ns, now);
         let answer = noted.map_err(|refusal| self.cache.plane.counters.refuse(refusal)).ok().flatten();
+        if self.refresh.is_some() && answer.is_some() {
+            self.cache.plane.counters.bump(CacheEvent::Refreshed);
+        }
         if let (Some(answer), Some(shared), Some(epoch)) = (&answer, self.cache.plane.shared(), self.epoch.take()) {
             // what there is no room for is counted there
             let _ = shared.put(question.keyed.shared, epoch, answer.clone(), (now, wall()));
@@ -197,8 +220,7 @@ impl Following {
     #[must_use]
     pub fn alone(mut self) -> Option<Asking> {
         self.cache.plane.counters.bump(CacheEvent::FollowerAlone);
-        let question = Some(self.question.take()?);
-        Some(Asking { cache: self.cache.clone(), question, ticket: None, looks_further: false, epoch: None })
+        Some(Asking::new(&self.cache, self.question.take()?))
     }
 }
 

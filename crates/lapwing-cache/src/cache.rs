@@ -40,6 +40,8 @@ pub struct Cache {
     store: OnceLock<Arc<AnswerStore>>,
     pub(crate) trust: TrustRules,
     pub(crate) verify: (EvenDraw, Share),
+    /// Below which share of its time an answer is asked for anew.
+    pub(crate) refresh: Option<Share>,
     pub(crate) coalesces: bool,
 }
 
@@ -94,6 +96,7 @@ impl Cache {
             store: OnceLock::new(),
             trust: config.trust_rules(),
             verify: (EvenDraw::default(), config.verify),
+            refresh: config.refresh.on().copied(),
             coalesces: coalescing.is_some(),
         }
     }

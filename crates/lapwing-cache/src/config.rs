@@ -8,9 +8,10 @@ use crate::key::{KeyForm, KeyRules, KeyScope};
 use crate::storable::StoringRules;
 use crate::trust::TrustRules;
 use crate::verify::StaleLimit;
+use crate::warm_config::WarmConfig;
 use lapwing_protocol::request_match::{MATCH, RouteMatch, check_match};
 use lapwing_redis::RedisConfig;
-use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, Share, Size};
+use lapwing_settings::{Checks, FieldName, Form, Period, Record, Section, Share, Size, Switch};
 
 /// How many routes there may be: each request is compared with them, one after the other.
 const MAX_ROUTES: usize = 64;
@@ -141,8 +142,14 @@ pub struct Config {
     pub verify: Share,
     /// The share of stale answers, of those compared, above which nothing is answered from here any more. 0: the first one.
     pub max_stale: Share,
+    /// An answer that was given before, and is given while less than this share of its time is left, is asked for anew beside that, if
+    /// no other request is in flight: the next one finds a fresh answer.
+    pub refresh: Switch<Share>,
     /// The same request several times at once: one is asked, the others are given its answer.
     pub coalesce: CoalesceConfig,
+    /// Answers that are asked for before somebody wants them.
+    #[schemars(extend("x-fixed-at-start" = true))]
+    pub warm: WarmConfig,
     /// A Redis that pods share: who has no answer asks there before it asks its upstream.
     #[schemars(extend("x-fixed-at-start" = true))]
     pub redis: RedisConfig,
@@ -163,7 +170,9 @@ impl Default for Config {
             proof: 64,
             verify: Share::ONE_PERCENT,
             max_stale: Share::of_percent(0),
+            refresh: Switch::Off,
             coalesce: CoalesceConfig::default(),
+            warm: WarmConfig::default(),
             redis: RedisConfig::default(),
             routes: Vec::new(),
         }
@@ -242,11 +251,13 @@ impl Section for Config {
         checks.range("proof", &self.proof, 0..=1_000_000);
         checks.range("verify", &self.verify, Share::of_percent(0)..=Share::of_percent(100));
         checks.range("max_stale", &self.max_stale, Share::of_percent(0)..=Share::of_percent(50));
+        checks.switch_range("refresh", &self.refresh, Share::ONE_PERCENT..=Share::of_percent(90));
         check_vary("vary", &self.vary, checks);
         checks.section("coalesce", |checks| {
             checks.range("followers", &self.coalesce.followers, 0..=65_536);
             checks.range("wait", &self.coalesce.wait, Period::from_millis(1)..=Period::from_secs(3_600));
         });
+        checks.section("warm", |checks| self.warm.check(checks));
         checks.section("redis", |checks| self.redis.check(checks));
         if self.routes.len() > MAX_ROUTES {
             checks.fault("routes", self.routes.len(), format!("must be at most {MAX_ROUTES}"));
@@ -321,6 +332,8 @@ mod tests {
             (serde_json::json!({"max_stale": "60%"}), "max_stale: 60%: must be between 0% and 50%"),
             (serde_json::json!({"vary": ["a", "A"]}), "vary[1]: a: is there twice"),
             (serde_json::json!({"coalesce": {"followers": 100_000}}), "coalesce.followers: 100000: must be between 0 and 65536"),
+            (serde_json::json!({"refresh": "95%"}), "refresh: 95%: must be between 1% and 90%"),
+            (serde_json::json!({"warm": {"timeout": "2h"}}), "warm.timeout: 2h: must be between 1s and 1h"),
             (serde_json::json!({"coalesce": {"wait": "2h"}}), "coalesce.wait: 2h: must be between 1ms and 1h"),
             (
                 serde_json::json!({"routes": [{"mode": "on"}]}),

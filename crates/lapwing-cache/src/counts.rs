@@ -35,11 +35,13 @@ pub enum CacheEvent {
     Different,
     /// Its answer was to be noted, and too much was waiting for that.
     Unread,
+    /// An answer that was still good was asked for anew, and came.
+    Refreshed,
 }
 
 impl CacheEvent {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::L1,
         Self::L2,
         Self::Coalesced,
@@ -54,6 +56,7 @@ impl CacheEvent {
         Self::Same,
         Self::Different,
         Self::Unread,
+        Self::Refreshed,
     ];
 
     /// Its name as the value of a label.
@@ -74,6 +77,7 @@ impl CacheEvent {
             Self::Same => "same",
             Self::Different => "different",
             Self::Unread => "unread",
+            Self::Refreshed => "refreshed",
         }
     }
 }

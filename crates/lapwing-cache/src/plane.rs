@@ -1,7 +1,7 @@
 //! What the cache of a process keeps, for all its workers and whatever settings are in force.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -79,6 +79,8 @@ pub struct CachePlane {
     absences: Absences,
     /// What other processes have answered, if they share a Redis.
     shared: OnceLock<SharedAnswers>,
+    /// How many answers are asked for anew while they are still good.
+    pub(crate) refreshing: AtomicUsize,
 }
 
 /// What the ghost saw, from its first request to its last.
@@ -140,6 +142,7 @@ impl CachePlane {
             versions: Mutex::default(),
             absences: Absences { known: AtomicU64::new(absences()), count: Box::new(absences) },
             shared: OnceLock::new(),
+            refreshing: AtomicUsize::new(0),
         }
     }
 

@@ -185,7 +185,9 @@ impl AnswerSealer {
         }
         // stamps of this process may not reach back to when it was asked for: its age then is part of its terms
         let terms = StoringTerms { fresh_ns: fresh_ns - kept_ns, age_s: age_s.saturating_add(kept_ns.div_ceil(1_000_000_000)) };
-        let mut answer = StoredAnswer { headers, trailers, body, id, asked: now, terms, service_ns, cost: 0 };
+        let (was_given, is_refreshed) = Default::default();
+        let mut answer =
+            StoredAnswer { headers, trailers, body, id, asked: now, terms, service_ns, cost: 0, was_given, is_refreshed };
         answer.cost = answer.bytes_beside(sealed.len());
         Ok(answer)
     }

@@ -29,7 +29,7 @@ const WHOLE: ClientLimits = ClientLimits {
 
 /// Which Lapwing a command asks, and the token that it shows.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminArgs {
+pub struct AdminArgs {
     /// The admin address of the running Lapwing: HOST:PORT, or https://HOST:PORT where it speaks TLS
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464", value_parser = admin_address)]
     admin: AdminAddress,
@@ -107,7 +107,7 @@ impl AdminArgs {
     }
 
     /// A client with the bounds of answers that are read as a whole: 10 s, 64 MiB.
-    pub(crate) fn client(&self) -> AdminClient {
+    pub fn client(&self) -> AdminClient {
         self.client_with(WHOLE)
     }
 
@@ -121,7 +121,7 @@ impl AdminArgs {
 
 /// A client of one admin address.
 #[derive(Clone, Debug)]
-pub(crate) struct AdminClient {
+pub struct AdminClient {
     /// The file that it cannot be used with, if there is one.
     client: Result<Client, String>,
     args: AdminArgs,
@@ -167,7 +167,7 @@ impl AdminClient {
     /// # Errors
     ///
     /// As those of [`AdminClient::send`], and if the answer breaks off or is too large.
-    pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
+    pub async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
         let response = self.send(Request::get(path).header(ACCEPT, accept)).await?;
         let body = response.into_body().collect().await;
         body.map(http_body_util::Collected::to_bytes).map_err(|error| format!("{}: {error}", self.args.address()))
@@ -179,7 +179,7 @@ impl AdminClient {
 /// # Errors
 ///
 /// Those of `asking`, and if there is no runtime to be had.
-pub(crate) fn block_on<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+pub fn block_on<T>(asking: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     runtime.block_on(asking)
 }

@@ -9,7 +9,7 @@
 //! - `pairs` puts the accounts of both sides together; `outputs` adds up by target and route how their outputs compare; `surface` is what
 //!   the report is made of;
 //! - [`recording`] records requests into a file, [`replay`] sends those of a file, and writes the pairs into another; [`gates`]: bounds
-//!   that a replay must keep;
+//!   that a replay must keep; [`warm`] sends those of a file to a running Lapwing, whose cache then has their answers;
 //! - [`split`]: clients' own requests divided between upstreams, what they show, and when the share rises or falls to nothing;
 //!   [`switchback`]: a lever that is on and off in turn, and what that shows.
 //!
@@ -53,6 +53,7 @@ pub mod split;
 mod surface;
 pub mod switchback;
 mod tap;
+pub mod warm;
 
 pub use config::{Config, CopyOrder, CopyRule, OnlyThese, UPSTREAM_AGAIN};
 pub use copying::{ComparedOutputs, NamedTarget, ShadowParts, ShadowThreads, TargetStacks, start_shadow};

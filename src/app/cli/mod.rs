@@ -25,6 +25,7 @@ use super::engine::EngineSub;
 use super::replay::ReplayArgs;
 use super::upstream_flags;
 pub use super::upstream_flags::UpstreamFlags;
+use super::warm::WarmArgs;
 use crate::config::Sources;
 use lapwing_console::diagnose::DiagnoseArgs;
 use lapwing_console::fleet::{CompareArgs, MergeArgs};
@@ -103,6 +104,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Replay a recording. The variables are those of the environment.
     Replay(ReplayArgs, Vec<(String, String)>),
+    /// Fill the cache of a running Lapwing. The variables are those of the environment.
+    Warm(WarmArgs, Vec<(String, String)>),
     /// Put Lapwing into the pods of a cluster.
     Cluster(ClusterSub),
     /// Serve, inspect, time or quantize a model. The variables are those of the environment.
@@ -145,6 +148,7 @@ pub fn parse(
         Some(Sub::Merge(args)) => Command::Merge(args),
         Some(Sub::Compare(args)) => Command::Compare(args),
         Some(Sub::Replay(args)) => Command::Replay(*args, env),
+        Some(Sub::Warm(args)) => Command::Warm(*args, env),
         Some(Sub::Cluster(command)) => Command::Cluster(command),
         Some(Sub::Engine { command }) => Command::Engine(command, env),
     })
@@ -270,6 +274,19 @@ enum Sub {
         lapwing replay traffic.lwr --to http://127.0.0.1:9000 --pairs pairs.lwp && lapwing replay pairs.lwp"
     )]
     Replay(Box<ReplayArgs>),
+    /// Fill the cache of a running Lapwing with the answers to the requests of a file, before or beside its traffic
+    #[command(
+        after_help = "Each different request is sent once, the most frequent first. Where the running Lapwing has not been shown yet that the \
+        same question has the\nsame answer, the first requests of each route are sent twice, until it keeps answers (`cache.proof`).\n\
+        A recording has no credentials, and an answer is given to those who send the same: with `cache.scope: authorization` only \
+        clients without any profit\nfrom it. A file of requests may have credentials in `headers`. Host, Accept… and Content-Type are part of \
+        the question too: give them as clients do.\n\
+        Exit code: 0; 1 if a request failed, or nothing is kept there; 64 wrong usage; 65 a broken file; 69 no Lapwing answers.\n\n\
+        Examples:\n  lapwing record --sample 100% --for 10m --out traffic.lwr && lapwing warm traffic.lwr\n  \
+        lapwing warm users.jsonl --rate 50 --max-utilisation 50%\n  \
+        lapwing warm traffic.lwr --to http://10.0.0.5:8080 --admin 10.0.0.5:9464 --token-file token --json"
+    )]
+    Warm(Box<WarmArgs>),
     /// Add up the histograms of several Lapwings, without loss, and print them
     #[command(
         after_help = "Each file is the answer of /hdr. Histograms of equal route, model, upstream and measure are added.\n\

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::ghost::GhostView;
 use crate::surfaces::Surfaces;
-use lapwing_cache::{CacheEvent, CacheMode, CacheSeries, CacheState, Caching, Config, SeriesTrust, TrustState};
+use lapwing_cache::{CacheEvent, CacheMode, CacheScope, CacheSeries, CacheState, Caching, Config, SeriesTrust, TrustState};
 use lapwing_diagnosis::LeverAdvice;
 use lapwing_metrics::Labels;
 
@@ -44,6 +44,10 @@ const HITS: [CacheEvent; 3] = [CacheEvent::L1, CacheEvent::L2, CacheEvent::Coale
 pub(crate) struct CacheView {
     /// `on` if requests of some route are answered from here, else `observe`.
     pub(crate) mode: CacheMode,
+    /// `cache.proof`, `cache.ttl` and `cache.scope`, as far as no route says otherwise.
+    pub(crate) proof: u64,
+    pub(crate) ttl_ns: u64,
+    pub(crate) scope: CacheScope,
     /// Requests that might have been answered from here, where it is on.
     pub(crate) requests: u64,
     /// What became of them.
@@ -67,6 +71,8 @@ pub(crate) struct CacheView {
     pub(crate) stored: u64,
     /// Answers that were asked for and found to be out of date.
     pub(crate) expired: u64,
+    /// Answers that were asked for anew while they were still good.
+    pub(crate) refreshed: u64,
     /// Requests at the upstream whose answer others may be given.
     pub(crate) leading: usize,
     /// Requests that wait for the answer to the same one.
@@ -132,6 +138,9 @@ pub(crate) fn view(caching: &Caching, labels: &Labels) -> Option<CacheView> {
     let proof = u64::from(config.proof);
     Some(CacheView {
         mode,
+        proof,
+        ttl_ns: config.ttl.as_nanos(),
+        scope: config.scope,
         requests,
         results: RESULTS.into_iter().map(|event| (event.name(), counts.of(event))).collect(),
         #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
@@ -145,6 +154,7 @@ pub(crate) fn view(caching: &Caching, labels: &Labels) -> Option<CacheView> {
         max_bytes: config.max_bytes.get(),
         stored: state.store.stored,
         expired: state.store.expired,
+        refreshed: counts.of(CacheEvent::Refreshed),
         leading: state.leading,
         following: state.following,
         series: state.series.iter().map(|one| SeriesTrustView::of(one, proof, labels)).collect(),

@@ -21,7 +21,7 @@ const fn result(event: CacheEvent) -> &'static str {
         CacheEvent::FollowersFull => "too many waited for the answer to the same request",
         CacheEvent::LeadersFull => "too many requests led others",
         CacheEvent::FollowerAlone => "it waited for the answer to the same request, which failed or took too long",
-        CacheEvent::Same | CacheEvent::Different | CacheEvent::Unread => "",
+        CacheEvent::Same | CacheEvent::Different | CacheEvent::Unread | CacheEvent::Refreshed => "",
     }
 }
 

@@ -5,6 +5,7 @@ mod coalescing;
 mod costs;
 mod forgetting;
 mod ghosts;
+mod refreshing;
 mod routing;
 mod sealing;
 mod storing;

@@ -1,6 +1,8 @@
 //! Answers requests by earlier answers ([`Cache`]), lets the same request several times at once be asked once, and notes what the upstream
 //! answers. Where the section `cache` is off it does nothing.
 //!
+//! Where an answer from here is soon out of date, the upstream may be asked beside it, in the background.
+//!
 //! Stage: `cache` while it is looked for an answer; `queue`, phase `coalesced`, while the answer to the same request is waited for. A
 //! request that may be answered from here is held until its body has come, within the bounds of the section `hold`; what passes them goes
 //! on as it came. Where it is only counted what a cache would bring, nothing is held: bodies are read once both have passed.
@@ -22,12 +24,13 @@ use tower::Service;
 
 use self::note::{note_answer, note_passed};
 use crate::body::capture::CaptureBudget;
-use crate::body::{HeldRequest, ResponseBody, TrackedRequest, hold, passes_unheld};
+use crate::body::{HeldRequest, ResponseBody, SecondRequest, TrackedRequest, hold, passes_unheld};
 use crate::error::Error;
 use crate::in_flight::InFlight;
 use crate::placement::Placement;
 use lapwing_cache::{AnswerAgain, Asking, Cache, CacheQuestion, CacheSeries, Following, Looked, QuestionContext};
 use lapwing_ledger::{ObservedEvent, ServedBy, Stage, Stamp};
+use lapwing_metrics::Counter;
 use lapwing_net::Tasks;
 use lapwing_protocol::is_grpc;
 use lapwing_protocol::request_match::KnownRequest;
@@ -165,7 +168,11 @@ where
     let found = Stamp::now();
     in_flight.write_ledger(|ledger| ledger.observe(Stage::Cache, ObservedEvent::Cache, began, found));
     match looked {
-        Looked::Answered(answer) => Ok(respond(&in_flight, *answer, ServedBy::L1)),
+        Looked::Answered(answer, None) => Ok(respond(&in_flight, *answer, ServedBy::L1)),
+        Looked::Answered(answer, Some(asking)) => {
+            refresh(inner, &cache, held.into_request(), asking);
+            Ok(respond(&in_flight, *answer, ServedBy::L1))
+        }
         Looked::OnlyIfCached => Err(Error::NotCached { is_grpc: is_grpc(held.head().headers()) }),
         Looked::Asked(asking) => ask(inner, &cache, held.into_request(), asking).await,
         Looked::Follows(following) => follow(inner, &cache, held, following, found).await,
@@ -226,6 +233,26 @@ where
     }
     let answer = inner.call(tracked).await;
     answer.map(|response| note_answer(response, asking, parts))
+}
+
+/// Asks the upstream beside an answer from here, in a task and an account of its own, unless it may have something else to do: other
+/// requests are in flight.
+fn refresh<S>(mut inner: S, cache: &StackCache, TrackedRequest { request, in_flight }: TrackedRequest, asking: Asking)
+where
+    S: Service<TrackedRequest, Response = Response<ResponseBody>, Error = Error, Future: Send> + Send + 'static,
+{
+    let is_alone = in_flight.account.context.counters.get(Counter::InFlight) <= 1;
+    let parts = is_alone.then(|| Some((SecondRequest::of(&request)?, in_flight.leg()?)));
+    let Some((request, leg)) = parts.flatten() else { return };
+    let (budget, tasks) = (cache.budget.clone(), leg.worker.tasks.clone());
+    leg.silence();
+    tasks.clone().spawn(async move {
+        let tracked = TrackedRequest { request: Box::new(request.into_request()), in_flight: leg.clone() };
+        if let Ok(response) = inner.call(tracked).await {
+            note_answer(response, asking, (&budget, &tasks)).into_body().read_out().await;
+        }
+        leg.account.end_window(Stamp::now());
+    });
 }
 
 /// Gives an answer again.
