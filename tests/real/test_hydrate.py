@@ -50,11 +50,11 @@ def model(processes):
     return port
 
 
-def rule(store, **other):
+def rule(redis_at, **other):
     return {
         "match": {"route": "POST /v2/*"},
         "entity": [{"name": "user", "tensor": "user"}],
-        "store": {"kind": "redis", "url": f"redis://127.0.0.1:{store.port}", "key": "user:{user}"},
+        "store": {"kind": "redis", "url": f"redis://127.0.0.1:{redis_at.port}", "key": "user:{user}"},
         "features": [{"name": "trips", "default": -1}, {"name": "rate", "default": 0.5}],
         "into": {"tensor": "features"},
         "deadline": "1s",
@@ -62,9 +62,9 @@ def rule(store, **other):
     }
 
 
-def v1(store, **other):
+def v1(redis_at, **other):
     entity, into = [{"name": "user", "pointer": "/instances/*/user"}], {"pointer": "/instances/*/features"}
-    return rule(store, **{"match": {"route": "POST /v1/*"}, "entity": entity, "into": into, **other})
+    return rule(redis_at, **{"match": {"route": "POST /v1/*"}, "entity": entity, "into": into, **other})
 
 
 @pytest.fixture
