@@ -50,11 +50,11 @@ def model(processes):
     return port
 
 
-def rule(store, **other):
+def rule(redis_at, **other):
     return {
         "match": {"route": "POST /v2/*"},
         "entity": [{"name": "user", "tensor": "user"}],
-        "store": {"kind": "redis", "url": f"redis://127.0.0.1:{store.port}", "key": "user:{user}"},
+        "store": {"kind": "redis", "url": f"redis://127.0.0.1:{redis_at.port}", "key": "user:{user}"},
         "features": [{"name": "trips", "default": -1}, {"name": "rate", "default": 0.5}],
         "into": {"tensor": "features"},
         "deadline": "1s",
@@ -62,9 +62,9 @@ def rule(store, **other):
     }
 
 
-def v1(store, **other):
+def v1(redis_at, **other):
     entity, into = [{"name": "user", "pointer": "/instances/*/user"}], {"pointer": "/instances/*/features"}
-    return rule(store, **{"match": {"route": "POST /v1/*"}, "entity": entity, "into": into, **other})
+    return rule(redis_at, **{"match": {"route": "POST /v1/*"}, "entity": entity, "into": into, **other})
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_request_whose_features_are_missing_is_refused_by_name_or_gets_default
     body = users(7, 9, 10)
     connected(lapwing, V2, users(7))
     before = seen(model)
-    status, headers, answer, _, trace = ask(lapwing.port, V2, body)
+    status, headers, answer, _, _ = ask(lapwing.port, V2, body)
     assert (status, headers["x-lapwing-error"], headers["content-type"]) == (422, "features_missing", "application/json")
     assert answer == {
         "error": 'lapwing: features are missing of 2 of 3 entities: rate of {"user":9}: the store has none',
@@ -190,7 +190,8 @@ def test_a_request_whose_features_are_missing_is_refused_by_name_or_gets_default
         ],
     }
     assert seen(model) == before, "the model is not asked"
-    (stage,) = [stage for stage in lapwing.exchange_of(trace)["stages"] if stage["stage"] == "hydration"]
+    refused = wait_for(lambda: [one for one in lapwing.exchanges() if one["outcome"] == "rejected"], 15, "the refusal is an exchange")
+    (stage,) = [stage for stage in refused[0]["stages"] if stage["stage"] == "hydration"]
     assert stage["source"] == "observed"
 
     found = ask(lapwing.port, V1, '{"instances":[{"user":7},{"user":9},{"user":10}]}')
@@ -234,7 +235,7 @@ def test_a_store_that_is_not_there_is_a_502_at_once(start, store):
         status, headers, answer, took, _ = ask(lapwing.port, path, body)
         assert (status, headers["x-lapwing-error"]) == (502, "features_failed"), answer
         assert took < LATE_S and answer["error"].startswith("lapwing: the feature store cannot be read: ")
-    assert lapwing.outcomes() == {"shed": 2}
+    wait_for(lambda: lapwing.outcomes() == {"shed": 2}, 10, "both are counted")
 
 
 def test_a_copy_for_a_shadow_has_the_features_too(start_lapwing, store, model, processes, tmp_path):

@@ -101,7 +101,7 @@ impl RedisClient {
         for key in keys {
             command.arg(key.as_ref());
         }
-        let values = match self.ask(Question::One(&command), deadline).await?.pop() {
+        let values = match self.ask(Question::One(&command), deadline, true).await?.pop() {
             Some(Value::Array(values)) if values.len() == keys.len() => values,
             Some(other) => return Err(self.unexpected(&other)),
             None => return Err(self.unexpected(&Value::Nil)),
@@ -115,7 +115,8 @@ impl RedisClient {
     }
 
     /// The answers to commands that are sent together, in their order; an error of one command is its answer. As for [`Self::get`],
-    /// it returns by the deadline. Commands must read, or may be sent without being answered.
+    /// it returns by the deadline; but it is tried although answers take longer on average, because whoever asks needs them. Commands must
+    /// read, or may be sent without being answered.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl RedisClient {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        self.ask(Question::Many(commands), deadline).await
+        self.ask(Question::Many(commands), deadline, false).await
     }
 
     /// The answer to one command, which may be an error. As for [`Self::get`], it returns by the deadline.
@@ -133,7 +134,7 @@ impl RedisClient {
     ///
     /// Why there is no answer.
     pub async fn run_one(&self, command: &Cmd, deadline: Duration) -> Result<Value, RedisRefusal> {
-        Ok(self.ask(Question::One(command), deadline).await?.pop().unwrap_or(Value::Nil))
+        Ok(self.ask(Question::One(command), deadline, true).await?.pop().unwrap_or(Value::Nil))
     }
 
     /// Writes a value when its turn comes; `false` if it is dropped, because too many wait or the server is full.
@@ -156,7 +157,8 @@ impl RedisClient {
         RedisCounts { is_up, queued, queued_bytes, breaker_opens, ..self.shared.counters.counts() }
     }
 
-    async fn ask(&self, question: Question<'_>, deadline: Duration) -> Result<Vec<Value>, RedisRefusal> {
+    /// With `spares`, it is not waited for what takes longer than the deadline on average.
+    async fn ask(&self, question: Question<'_>, deadline: Duration, spares: bool) -> Result<Vec<Value>, RedisRefusal> {
         let (shared, counters) = (&*self.shared, &self.shared.counters);
         if shared.breaker.is_open() {
             add(&counters.refused, 1);
@@ -166,7 +168,7 @@ impl RedisClient {
             add(&counters.refused, 1);
             return Err(RedisRefusal::Away);
         };
-        if Duration::from_nanos(counters.round_trip_ns()) > deadline {
+        if spares && Duration::from_nanos(counters.round_trip_ns()) > deadline {
             add(&counters.hopeless, 1);
             return Err(RedisRefusal::Hopeless);
         }

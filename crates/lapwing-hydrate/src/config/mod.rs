@@ -52,7 +52,7 @@ const INTO: Record = Record {
 /// Requests that get features, of which store, and where they are written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[schemars(title = "hydrate")]
+#[schemars(title = "rule")]
 pub struct HydrateRule {
     /// Which requests it takes: those to which all that is given applies. A request is of the first rule that takes it.
     #[serde(rename = "match")]
@@ -67,7 +67,7 @@ pub struct HydrateRule {
     pub into: HydrateInto,
     /// What becomes of a request if a feature is not there, or the store does not answer in time.
     pub on_miss: OnMiss,
-    /// How long the store may take, with connecting to it.
+    /// How long the store may take.
     pub deadline: Period,
 }
 
@@ -88,7 +88,7 @@ impl Default for HydrateRule {
 /// A part of the key of entities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-#[schemars(title = "entity")]
+#[schemars(title = "part")]
 pub struct HydrateEntity {
     /// Its name: Feast's join key, or what stands in braces in `store.key`.
     pub name: String,

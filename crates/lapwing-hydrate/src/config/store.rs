@@ -48,7 +48,7 @@ pub enum PlainEncoding {
 /// Feast's `entity_key_serialization_version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum KeyVersion {
-    /// That of projects from before Feast 0.40.
+    /// As older releases of Feast write them.
     #[serde(rename = "2")]
     V2,
     /// Today's.

@@ -230,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_for_want_of_features_is_json_and_no_fault_of_the_upstreams() {
+        let missing = HydrateRefused::Missing { entities: 2, missed: 1, features: Vec::new() };
+        for (refused, says, outcome) in [
+            (missing, (422, "features_missing"), Outcome::Rejected),
+            (HydrateRefused::Failed("it is away".into()), (502, "features_failed"), Outcome::Shed),
+            (HydrateRefused::Late(std::time::Duration::from_millis(5)), (504, "features_late"), Outcome::Shed),
+        ] {
+            let (response, counted) = respond(&Error::NotHydrated(refused), false);
+            let said = |name| response.headers()[name].to_str().unwrap();
+            assert_eq!(((response.status().as_u16(), said(ERROR_FIELD)), counted), (says, outcome));
+            assert!(response.body().starts_with(b"{\"error\":\"lapwing: ") && said("content-type") == "application/json");
+        }
+    }
+
+    #[test]
     fn a_refusal_is_a_whole_response() {
         let text = String::from_utf8(refusal(431)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
