@@ -73,6 +73,9 @@ def body_of(*data, **more):
 class Caching:
     """Lapwing with a cache, in front of a server that answers."""
 
+    fields = {}
+    """What each request says beside."""
+
     def __init__(self, server, cache, **settings):
         self.server = server
         self.proxy = Sidecar(server.url, sections={"cache": cache}, **settings)
@@ -80,7 +83,7 @@ class Caching:
     def ask(self, body, want=None, path=PATH, **headers):
         """(status, headers, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=30)
-        fields = {"host": "m", "content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        fields = {**self.fields, "content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
         fields |= {"x-want": json.dumps(want)} if want else {}
         connection.request("POST", path, body, fields)
         with contextlib.closing(connection):

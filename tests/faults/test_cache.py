@@ -224,7 +224,7 @@ def test_a_leader_that_leaves_takes_nothing_from_those_who_follow(when):
         before = len(c.server.asked)
         body = body_of(8.0)
         want = json.dumps({"pause": 0.6} if when == "amid_the_answer" else {"sleep": 0.6})
-        head = f"POST {PATH} HTTP/1.1\r\nhost: m\r\naccept-encoding: identity\r\ncontent-type: application/json\r\nx-want: {want}\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST {PATH} HTTP/1.1\r\nhost: 127.0.0.1:{c.proxy.port}\r\naccept-encoding: identity\r\ncontent-type: application/json\r\nx-want: {want}\r\ncontent-length: {len(body)}\r\n\r\n"
         leader = socket.create_connection(("127.0.0.1", c.proxy.port))
         leader.sendall(head.encode() + body)
         assert await_true(lambda: len(c.server.asked) == before + 1)

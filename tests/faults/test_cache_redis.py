@@ -57,6 +57,7 @@ def two(redis, tmp_path, deadline="1s"):
     settings = {**SHARED, "redis": shared}
     with Answering() as server:
         one, other = (Caching(server, settings) for _ in range(2))
+        one.fields = other.fields = {"host": "m"}  # as behind one Service: the host is part of a question
         with one.proxy, other.proxy:
             ready = lambda one: one.ask(body_of(time.monotonic()))[0] == 200 and redis.answers()  # noqa: E731
             assert await_true(lambda: ready(one), 10) and await_true(lambda: ready(other), 10), redis.cli("keys", "*")
