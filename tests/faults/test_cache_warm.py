@@ -126,7 +126,7 @@ def test_who_changes_its_mind_is_not_trusted_and_that_is_said(listed):
         c.server.answer = drifting
         done = warm(c, listed(lines(1.0, 2.0, 3.0)))
         assert done.returncode == 1 and "refused: the same question had another answer" in done.stdout, done.stdout + done.stderr
-        assert len(c.server.asked) <= 2 + 3, "one pair shows it"
+        assert len(c.server.asked) <= 3 * 2 + 3, "a few pairs show it, once the names of the route are known"
 
 
 def test_a_rate_is_kept(listed):
@@ -142,15 +142,18 @@ def test_a_busy_upstream_is_left_alone(listed):
         c = Caching(up, {**ON, "proof": 0}, metrics={})
         c.proxy.settings["sections"]["dispatch"] = dispatch
         with c.proxy:
+            for number in range(80):
+                c.ask(body_of(float(number)))
+            upstream = lambda: json.loads(c.proxy.get("/dispatch?format=json"))["upstreams"][0]
+            assert await_true(lambda: upstream()["slots"] == 2, 10), upstream()
             up.gate.clear()
-            threads, _ = c.at_once([body_of(1.0), body_of(2.0)])
-            assert await_true(lambda: json.loads(c.proxy.get("/dispatch?format=json"))["upstreams"][0] | {"slots": 2, "running": 2} == json.loads(c.proxy.get("/dispatch?format=json"))["upstreams"][0])
-            before = len(up.asked)
+            threads, _ = c.at_once([body_of(1.5), body_of(2.5)])
+            assert await_true(lambda: upstream()["running"] == 2 and len(up.asked) == 82), upstream()
             done = []
-            run = threading.Thread(target=lambda: done.append(warm(c, listed(lines(5.0, 6.0)), "--max-utilisation", "50%", "--json")))
+            run = threading.Thread(target=lambda: done.append(warm(c, listed(lines(5.5, 6.5)), "--max-utilisation", "50%", "--json")))
             run.start()
             time.sleep(2.5)
-            assert len(up.asked) == before, "both slots work for others"
+            assert len(up.asked) == 82, "both slots work for others"
             up.gate.set()
             run.join(60)
             [thread.join() for thread in threads]
