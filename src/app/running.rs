@@ -156,13 +156,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, StartError> {
         leave: phases.leaving.clone(),
     };
     let drain = whole.map(|loaded| loaded.config.drain_timeout.get());
-    match data::spawn(listeners, &parts, &phases.accepting, &drain) {
-        Ok(data) => Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force, watches }),
-        Err(error) => {
-            phases.stop_all();
-            Err(StartError::Thread(error))
-        }
-    }
+    let data = data::spawn(listeners, &parts, &phases.accepting, &drain).map_err(|error| phases.stop_for(error))?;
+    Ok(Running { addresses, phases, data, control, engine, shadow: shadow_runs, in_force, watches })
 }
 
 /// Binds all addresses but the engine's: that of clients, for each worker, and those of the control plane.
@@ -320,8 +315,10 @@ fn receiver(key: &'static str, to: &Switch<Bind>) -> Result<Option<TcpListener>,
 }
 
 impl Phases {
-    fn stop_all(&self) {
+    /// A thread could not be started: the others end.
+    fn stop_for(&self, error: io::Error) -> StartError {
         self.accepting.cancel();
         self.profiling.cancel();
+        StartError::Thread(error)
     }
 }

@@ -21,7 +21,6 @@ pub struct Hydrator {
 
 impl Hydrator {
     /// From settings that have been checked; `None` without any. What comes with it keeps the connections, on the runtime that asks.
-    #[must_use]
     pub fn new(rules: &[HydrateRule]) -> (Option<Arc<Self>>, HydrateKeepers) {
         let ready: Option<Vec<_>> = rules.iter().map(|rule| Hydration::new(rule).map(Arc::new)).collect();
         let Some(ready) = ready.filter(|ready| !ready.is_empty()) else { return (None, HydrateKeepers::default()) };
