@@ -144,7 +144,10 @@ def test_a_busy_upstream_is_left_alone(listed):
         with c.proxy:
             for number in range(80):
                 c.ask(body_of(float(number)))
-            upstream = lambda: json.loads(c.proxy.get("/dispatch?format=json"))["upstreams"][0]
+
+            def upstream():
+                return json.loads(c.proxy.get("/dispatch?format=json"))["upstreams"][0]
+
             assert await_true(lambda: upstream()["slots"] == 2, 10), upstream()
             up.gate.clear()
             threads, _ = c.at_once([body_of(1.5), body_of(2.5)])

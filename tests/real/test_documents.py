@@ -39,7 +39,7 @@ SHORTENED = {"--for 10m": "--for 8s", "--seconds 15": "--seconds 5", "--seconds 
 """Options that make a command last long, and those that it has here."""
 NOT_HERE = {r"lapwing engine serve .*--device cuda": "this machine has no GPU: it must say so"}
 """What fails here."""
-VERDICTS = {r"(kubectl exec .* -- |sleep \d+ && )?lapwing diagnose": 3, r"lapwing replay .*--gate": 1, r"lapwing doctor": 1}
+VERDICTS = {r"(kubectl exec .* -- |sleep \d+ && )?lapwing diagnose": 3, r"lapwing replay .*--gate": 1, r"lapwing doctor": 1, r"lapwing warm users": 1}
 """Commands whose exit code is a verdict, and the greatest."""
 ELSEWHERE = {"/etc/lapwing/": "etc/", "/usr/share/": "share/", "/tls/": "tls/"}
 """Folders of the machine, and those that stand for them."""
@@ -49,7 +49,7 @@ BEFORE = {
     # Lapwing counts requests of which spans may come some seconds later
     "docs/FLEET.md": ["lapwing --upstream http://127.0.0.1:8000", "sleep 8"]
     + [f"curl -s 127.0.0.1:9464/hdr > {day}.hlog" for day in ("monday", "tuesday")],
-    "docs/CACHE.md": ["lapwing --upstream http://127.0.0.1:8000"],
+    "docs/CACHE.md": ["export LAPWING_CACHE='{mode: on, proof: 4, scope: shared}'", "lapwing --upstream http://127.0.0.1:8000"],
     "docs/DISPATCH.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "docs/OPERATIONS.md": ["lapwing --upstream http://127.0.0.1:8000"],
     "docs/RECORDING.md": ["lapwing --upstream http://127.0.0.1:8000"],

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::tries;
 use lapwing_cache::{CacheState, GhostCell};
 use lapwing_diagnosis::CacheWorth;
 
@@ -101,6 +100,12 @@ impl GhostView {
             enough,
         })
     }
+}
+
+/// How many the upstream compared, and found the same, of all series.
+fn tries(state: &CacheState) -> (u64, u64) {
+    let compared = state.series.iter().map(|(_, trust)| trust.seen.compared());
+    compared.fold((0, 0), |(all, same), (compared, different)| (all + compared, same + (compared - different)))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::ghost::GhostView;
 use crate::surfaces::Surfaces;
-use lapwing_cache::{CacheEvent, CacheMode, CacheScope, CacheSeries, CacheState, Caching, Config, SeriesTrust, TrustState};
+use lapwing_cache::{CacheEvent, CacheMode, CacheScope, CacheSeries, Caching, Config, SeriesTrust, TrustState};
 use lapwing_diagnosis::LeverAdvice;
 use lapwing_metrics::Labels;
 
@@ -113,12 +113,6 @@ fn mode(config: &Config) -> CacheMode {
     let mut modes = config.routes.iter().filter_map(|route| route.mode).chain([config.mode]);
     let has = |wanted| modes.clone().any(|mode| mode == wanted);
     if has(CacheMode::On) { CacheMode::On } else { modes.find(|mode| *mode == CacheMode::Observe).unwrap_or(CacheMode::Off) }
-}
-
-/// How many the upstream compared, and found the same, of all series.
-fn tries(state: &CacheState) -> (u64, u64) {
-    let compared = state.series.iter().map(|(_, trust)| trust.seen.compared());
-    compared.fold((0, 0), |(all, same), (compared, different)| (all + compared, same + (compared - different)))
 }
 
 /// What is known until now; `None` if it is off.

@@ -52,7 +52,7 @@ fn a_fault_names_its_line_and_its_key() {
         ("{\"path\": \"/a\", \"headers\": {\"a b\": \"c\"}}\n", "line 1: headers: \"a b\" is no header's name"),
         ("{\"path\": \"/a\", \"headers\": {\"a\": \"\\n\"}}\n", "line 1: headers.a: \"\\n\" is no header's value"),
         ("{\"path\": \"/a\", \"bodi\": 1}\n", "line 1: column 21: unknown field `bodi`"),
-        ("{\"path\": \"/a\"}\n{\"path\": \"/", "line 2: column 11: EOF while parsing a string"),
+        ("{\"path\": \"/a\"}\n{\"path\": \"/b\"", "line 2: column 0: EOF while parsing an object"),
     ] {
         let error = read(text).unwrap_err();
         assert!(error.starts_with(says), "{says}: {error}");
