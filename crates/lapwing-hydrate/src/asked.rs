@@ -3,12 +3,13 @@
 use rustc_hash::FxHashMap;
 use serde_json::value::RawValue;
 
-use crate::config::{EntityType, HydrateEntity};
+use crate::config::HydrateEntity;
 use crate::document::{Document, MAX_ELEMENTS, members, scalars};
 use crate::edit::{Gaps, Inputs, Into};
 use crate::entity::{EntityValue, EntityValues};
 use crate::passed::HydratePassed;
 use crate::place::JsonPlace;
+use crate::types::EntityType;
 
 /// Where a request has a part of its entities' key.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::config::{FeatureDatatype, HydrateInto};
+use crate::config::HydrateInto;
 use crate::document::{Document, Gap, elements, members};
 use crate::passed::HydratePassed;
 use crate::place::{JsonPlace, JsonStep};
+use crate::types::FeatureDatatype;
 
 /// Where features are written, as settings say it.
 #[derive(Debug)]

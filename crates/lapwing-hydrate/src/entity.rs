@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use crate::config::EntityType;
+use crate::types::EntityType;
 
 /// The longest text that is an entity's value.
 const MAX_TEXT_BYTES: usize = 1_024;

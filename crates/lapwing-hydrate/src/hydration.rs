@@ -8,13 +8,14 @@ use http::{HeaderMap, HeaderName, Request};
 use smallvec::SmallVec;
 
 use crate::asked::{Asked, EntityPart};
-use crate::config::{FeatureDatatype, HydrateRule, OnMiss};
+use crate::config::{HydrateRule, OnMiss};
 use crate::edit::Into;
 use crate::entity::EntityValues;
 use crate::lookup::{HydrateAnswer, HydrateQuestion, Lookup};
 use crate::number::{FeatureNumber, Found, LookupMiss};
 use crate::passed::HydratePassed;
 use crate::refused::{HydrateRefused, MissingFeature};
+use crate::types::FeatureDatatype;
 use lapwing_protocol::request_match::RequestMatch;
 
 /// The most numbers that are written into one request.

@@ -47,10 +47,11 @@ mod stores;
 mod template;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub use config::{
-    EntityType, FeatureDatatype, HYDRATE, HydrateEntity, HydrateFeature, HydrateInto, HydrateRule, HydrateStore, KeyVersion,
-    OnMiss, PlainEncoding, StoreKind, check_hydrate,
+    HYDRATE, HydrateEntity, HydrateFeature, HydrateInto, HydrateRule, HydrateStore, KeyVersion, OnMiss, PlainEncoding, StoreKind,
+    check_hydrate,
 };
 pub use hydration::{HydratedBody, HydratingRequest, Hydration};
 pub use lookup::{HydrateAnswer, HydrateCommand, HydrateQuestion};
@@ -59,3 +60,4 @@ pub use passed::HydratePassed;
 pub use refused::{HydrateRefused, MissingFeature};
 pub use rules::Hydrator;
 pub use stores::HydrateKeepers;
+pub use types::{EntityType, FeatureDatatype};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use crate::config::FeatureDatatype;
+use crate::types::FeatureDatatype;
 
 /// A number as a store has it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,10 +1,10 @@
 //! The list `downstreams`: where the model server's own calls are taken, and where they go.
 
-use http::Version;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{DOWNSTREAM_CACHE, DownstreamCache, check_downstream_cache};
+use crate::cache_config::{DOWNSTREAM_CACHE, DownstreamCache, check_downstream_cache};
+use crate::kind::DownstreamKind;
 use lapwing_ledger::Stage;
 use lapwing_settings::{
     Bind, CLIENT_TLS, Checks, ClientTls, DownstreamAddress, DownstreamScheme, Form, Record, SERVER_TLS, Section, ServerTls,
@@ -49,29 +49,6 @@ pub const DOWNSTREAM: Record = Record {
     ],
     stand_in: &[("listen", "127.0.0.1:6380"), ("to", "redis://127.0.0.1:6379"), ("kind", "redis")],
 };
-
-/// What is spoken to a downstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DownstreamKind {
-    /// The Redis protocol, RESP2 and RESP3.
-    Redis,
-    /// HTTP/1.1; of Feast's `POST /get-online-features`, entities and features are counted too.
-    Http,
-    /// gRPC, or anything else over HTTP/2; only its times are read.
-    Grpc,
-}
-
-impl DownstreamKind {
-    /// The version of HTTP that is spoken, if it is HTTP.
-    pub(crate) const fn version(self) -> Option<Version> {
-        match self {
-            Self::Redis => None,
-            Self::Http => Some(Version::HTTP_11),
-            Self::Grpc => Some(Version::HTTP_2),
-        }
-    }
-}
 
 /// The stage that calls are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -22,6 +22,8 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cache_config;
+mod cached_splice;
 mod call;
 mod config;
 mod families;
@@ -29,6 +31,7 @@ mod figures;
 mod http1;
 mod http2;
 mod join;
+mod kind;
 mod name;
 mod reader;
 mod resp;
@@ -41,11 +44,12 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
-pub use config::{CallStage, DOWNSTREAM, Downstream, DownstreamKind, LISTEN_KEYS, MAX_DOWNSTREAMS, check_downstreams};
+pub use cache_config::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
+pub use config::{CallStage, DOWNSTREAM, Downstream, LISTEN_KEYS, MAX_DOWNSTREAMS, check_downstreams};
 pub use families::{DownstreamFamilies, encode};
 pub use figures::WaitJoin;
 pub use join::WaitJoiner;
+pub use kind::DownstreamKind;
 pub use name::CallName;
 pub use serve::{OutboundListener, serve};
 pub use state::{DownstreamState, Downstreams};

@@ -1,9 +1,9 @@
 //! The reader of a connection, by the kind of its downstream.
 
 use crate::call::{CallReader, CallSink};
-use crate::config::DownstreamKind;
 use crate::http1::Http1Reader;
 use crate::http2::Http2Reader;
+use crate::kind::DownstreamKind;
 use crate::resp::RespReader;
 use crate::unread::Unread;
 use lapwing_ledger::Stamp;

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::CachedSplice;
+use crate::cached_splice::CachedSplice;
 use crate::splice::Splice;
 use crate::state::{DownstreamState, Downstreams};
 use lapwing_ledger::Stamp;

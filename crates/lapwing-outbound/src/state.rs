@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 
 use crate::cache::StoreCache;
 use crate::call::{Asked, CallSink, EndedCall, Wait};
-use crate::config::{Downstream, DownstreamKind};
+use crate::config::Downstream;
 use crate::figures::{Figures, WaitJoin};
+use crate::kind::DownstreamKind;
 use lapwing_ledger::{Stage, Stamp};
 use lapwing_metrics::{Counter, Counters};
 

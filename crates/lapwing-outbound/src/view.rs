@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cache::{CacheView, StoreCache};
-use crate::config::DownstreamKind;
 use crate::figures::{Figures, Lasted, NamedCalls, WaitJoin};
+use crate::kind::DownstreamKind;
 use crate::state::{DownstreamState, Downstreams};
 use crate::unread::Unread;
 use lapwing_ledger::Stage;

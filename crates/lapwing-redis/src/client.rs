@@ -5,59 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
-use redis::{Cmd, Pipeline, RedisError, ServerErrorKind, Value};
-use tokio::sync::Notify;
+use redis::{Cmd, Pipeline, Value};
 
-use crate::breaker::Breaker;
-use crate::connect::{Connector, Link, Question};
-use crate::counts::{Counters, RedisCounts, add};
+use crate::connect::{Connector, Question};
+use crate::counts::{RedisCounts, add};
 use crate::error::{RedisRefusal, describe};
 use crate::keeper::RedisKeeper;
-use crate::queue::{QueueBounds, RedisWrite, WriteQueue};
+use crate::queue::{QueueBounds, RedisWrite};
+use crate::shared::{Shared, is_lost, is_outage};
 use crate::target::RedisTarget;
 use lapwing_ledger::Stamp;
 use lapwing_settings::Fault;
-
-/// What requests and the background share.
-pub(crate) struct Shared {
-    link: RwLock<Option<Link>>,
-    pub(crate) breaker: Breaker,
-    pub(crate) queue: WriteQueue,
-    pub(crate) counters: Counters,
-    /// Wakes the background: the breaker opened, the connection ended, or something is to be written.
-    pub(crate) wake: Notify,
-}
-
-impl Shared {
-    pub(crate) fn link(&self) -> Option<Link> {
-        self.link.read().clone()
-    }
-
-    pub(crate) fn is_up(&self) -> bool {
-        self.link.read().is_some()
-    }
-
-    pub(crate) fn set_link(&self, link: Option<Link>) {
-        *self.link.write() = link;
-    }
-
-    /// Somebody's read failed.
-    fn failed(&self, is_lost: bool) {
-        let has_opened = self.breaker.failed();
-        if is_lost {
-            self.set_link(None);
-        }
-        if has_opened || is_lost {
-            self.wake.notify_one();
-        }
-    }
-}
-
-/// Whether the connection is of no use any more. A cluster's looks for its nodes by itself.
-pub(crate) fn is_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() && !error.is_timeout()
-}
 
 /// A client of one Redis. Clones share a connection, which [`RedisKeeper`] makes and replaces.
 #[derive(Clone)]
@@ -80,13 +38,7 @@ impl RedisClient {
     /// A password or certificate that cannot be read.
     pub fn new(section: &str, target: RedisTarget, queue: QueueBounds, probe: Vec<u8>) -> Result<(Self, RedisKeeper), Fault> {
         let connector = Connector::new(section, target)?;
-        let shared = Arc::new(Shared {
-            link: RwLock::new(None),
-            breaker: Breaker::default(),
-            queue: WriteQueue::new(queue),
-            counters: Counters::default(),
-            wake: Notify::new(),
-        });
+        let shared = Arc::new(Shared::new(queue));
         Ok((Self { shared: shared.clone() }, RedisKeeper::new(connector, shared, probe)))
     }
 
@@ -208,11 +160,4 @@ impl RedisClient {
 /// The bytes of a value; a value of another type is none.
 fn bytes_of(value: Value) -> Option<Bytes> {
     if let Value::BulkString(bytes) = value { Some(Bytes::from(bytes)) } else { None }
-}
-
-/// Whether a server answers that it cannot answer anything now.
-pub(crate) fn is_outage(value: &Value) -> bool {
-    let Value::ServerError(error) = value else { return false };
-    let away = [ServerErrorKind::BusyLoading, ServerErrorKind::MasterDown, ServerErrorKind::ClusterDown];
-    error.kind().is_some_and(|kind| away.contains(&kind)) || error.code() == "NOAUTH"
 }

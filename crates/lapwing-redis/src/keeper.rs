@@ -7,9 +7,9 @@ use std::time::Duration;
 use redis::{Pipeline, Value};
 
 use crate::backoff::Backoff;
-use crate::client::{Shared, is_lost, is_outage};
 use crate::connect::{Connector, Link, Question, RESPONSE};
 use crate::counts::add;
+use crate::shared::{Shared, is_lost, is_outage};
 use lapwing_ledger::Stamp;
 
 /// How long a probe may take.

@@ -34,6 +34,7 @@ mod counts;
 mod error;
 mod keeper;
 mod queue;
+mod shared;
 mod target;
 
 pub use client::RedisClient;

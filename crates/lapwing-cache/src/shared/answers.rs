@@ -9,79 +9,23 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::counts::{SharedCounters, SharedCounts, bump};
-use super::epochs::{Epoch, EpochQuestion, Epochs, SharedScope};
+use super::epochs::{Epochs, SharedScope};
+use super::inner::{Inner, bytes_of, epoch_of, values_of};
 use super::keeper::SharedKeeper;
 use super::keys::{EpochSlot, SharedNames};
+use super::lookup::{SharedLookup, SharedMiss};
 use crate::answer::StoredAnswer;
 use crate::answerable::RequestTerms;
 use crate::key::CacheKey;
-use crate::sealed::{AnswerSealer, SealRefusal, SharedEpoch};
+use crate::sealed::{AnswerSealer, SharedEpoch};
 use lapwing_ledger::Stamp;
-use lapwing_redis::{RedisClient, RedisCommand, RedisConfig, RedisRefusal, RedisValue, RedisWrite, shared_secret};
-use lapwing_settings::{Fault, RedisDeadline};
+use lapwing_redis::{RedisClient, RedisCommand, RedisConfig, RedisWrite, shared_secret};
+use lapwing_settings::Fault;
 
 /// What the secret of a cache is derived for.
 const CONTEXT: &str = "lapwing cache secret 1";
 /// What an answer takes in the queue beside its body.
 const BESIDE_BODY: u64 = 1_024;
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SharedMiss {
-    /// There is none.
-    Absent,
-    /// There is one that is older than the request allows, or not good for long enough.
-    TooOld,
-    /// There is something that is not taken for one.
-    Refused(SealRefusal),
-    /// It is not known which answers may be given: this process is about to make all forget, or Redis has no epochs yet.
-    WithoutEpoch,
-    /// Redis did not answer.
-    Unanswered(RedisRefusal),
-}
-
-/// What was found for a request.
-#[derive(Debug)]
-pub struct SharedLookup {
-    /// The answer.
-    pub answer: Result<StoredAnswer, SharedMiss>,
-    /// The epoch in which the answer of the upstream may be stored. Without one it must not be.
-    pub epoch: Option<SharedEpoch>,
-}
-
-/// What is done when another process has forgotten answers.
-type OnForgotten = Box<dyn Fn(SharedScope) + Send + Sync>;
-
-/// What data plane and background share.
-pub(crate) struct Inner {
-    pub(crate) client: RedisClient,
-    pub(crate) names: SharedNames,
-    pub(crate) epochs: Epochs,
-    pub(crate) counters: SharedCounters,
-    /// Wakes the background: an epoch is to be written.
-    pub(crate) wake: Notify,
-    sealer: AnswerSealer,
-    deadline: RedisDeadline,
-    max_entry: AtomicU64,
-    on_forgotten: OnForgotten,
-}
-
-impl Inner {
-    /// Notes the epochs that were read, and says what others have forgotten. Whether all of them may be used.
-    pub(crate) fn learn(&self, question: EpochQuestion, read: &[(EpochSlot, Option<Epoch>)]) -> bool {
-        let mut forgotten = Vec::new();
-        // each of them is to be learnt
-        let usable = read.iter().filter(|(slot, epoch)| self.epochs.learn(question, *slot, *epoch, &mut forgotten)).count();
-        for scope in forgotten {
-            bump(&self.counters.renewed_elsewhere);
-            (self.on_forgotten)(scope);
-        }
-        if usable < read.len() {
-            self.wake.notify_one();
-        }
-        usable == read.len()
-    }
-}
 
 /// The second level of a cache. Clones share it.
 #[derive(Clone)]
@@ -248,22 +192,4 @@ impl SharedAnswers {
     pub fn counts(&self) -> SharedCounts {
         self.inner.counters.counts(self.inner.client.counts())
     }
-}
-
-/// The values of an `MGET`.
-pub(crate) fn values_of(answered: RedisValue) -> Result<Vec<RedisValue>, RedisRefusal> {
-    match answered {
-        RedisValue::Array(values) => Ok(values),
-        RedisValue::ServerError(error) => Err(RedisRefusal::Failed(format!("server error ({})", error.code()))),
-        _ => Err(RedisRefusal::Failed("an answer of another form".to_owned())),
-    }
-}
-
-fn bytes_of(value: RedisValue) -> Option<Bytes> {
-    if let RedisValue::BulkString(bytes) = value { Some(Bytes::from(bytes)) } else { None }
-}
-
-/// An epoch. What has another length is none.
-pub(crate) fn epoch_of(value: RedisValue) -> Option<Epoch> {
-    bytes_of(value).and_then(|bytes| Epoch::try_from(&bytes[..]).ok())
 }

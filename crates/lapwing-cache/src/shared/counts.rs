@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::answers::SharedMiss;
+use super::lookup::SharedMiss;
 use crate::sealed::SealRefusal;
 use lapwing_redis::RedisCounts;
 

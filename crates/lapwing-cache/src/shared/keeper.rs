@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Inner, epoch_of, values_of};
 use super::epochs::Epoch;
+use super::inner::{Inner, epoch_of, values_of};
 use super::keys::EpochSlot;
 use lapwing_redis::{RedisCommand, RedisKeeper, RedisPipeline, RedisRefusal, RedisValue};
 

@@ -32,10 +32,13 @@
 mod answers;
 mod counts;
 mod epochs;
+mod inner;
 mod keeper;
 mod keys;
+mod lookup;
 
-pub use answers::{SharedAnswers, SharedLookup, SharedMiss};
+pub use answers::SharedAnswers;
 pub use counts::SharedCounts;
 pub use epochs::SharedScope;
 pub use keeper::{POLL, SharedKeeper};
+pub use lookup::{SharedLookup, SharedMiss};

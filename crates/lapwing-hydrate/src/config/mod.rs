@@ -10,6 +10,7 @@ pub use checks::check_hydrate;
 use store::HYDRATE_STORE;
 pub use store::{HydrateStore, KeyVersion, PlainEncoding, StoreKind};
 
+use crate::types::{EntityType, FeatureDatatype};
 use lapwing_protocol::request_match::{MATCH, RouteMatch};
 use lapwing_settings::{Form, Period, Record};
 
@@ -104,18 +105,6 @@ pub struct HydrateEntity {
     pub of_type: Option<EntityType>,
 }
 
-/// What an entity is to the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum EntityType {
-    /// An integer of 32 bits.
-    Int32,
-    /// An integer of 64 bits.
-    Int64,
-    /// A text.
-    String,
-}
-
 /// A feature.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -133,33 +122,6 @@ pub struct HydrateFeature {
 impl Default for HydrateFeature {
     fn default() -> Self {
         Self { name: String::new(), default: None, width: 1 }
-    }
-}
-
-/// The type of the numbers that are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum FeatureDatatype {
-    /// Floating-point numbers of 32 bits.
-    #[default]
-    Fp32,
-    /// Floating-point numbers of 64 bits.
-    Fp64,
-    /// Integers of 32 bits.
-    Int32,
-    /// Integers of 64 bits.
-    Int64,
-}
-
-impl FeatureDatatype {
-    /// Its name in the Open Inference Protocol.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "FP32",
-            Self::Fp64 => "FP64",
-            Self::Int32 => "INT32",
-            Self::Int64 => "INT64",
-        }
     }
 }
 

@@ -3,30 +3,9 @@
 use super::http::HttpConversation;
 use super::redis::RedisConversation;
 use super::store::StoreCache;
-use crate::config::DownstreamKind;
-use crate::state::DownstreamState;
+use super::turn::{Outgoing, Turn};
+use crate::kind::DownstreamKind;
 use lapwing_ledger::Stamp;
-
-/// What is to be done with what a client sent.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) to_store: Vec<u8>,
-    pub(crate) answers: Vec<u8>,
-}
-
-impl Outgoing {
-    pub(crate) fn clear(&mut self) {
-        // a connection that stands still needs no buffer
-        (self.to_store, self.answers) = (Vec::new(), Vec::new());
-    }
-}
-
-/// When something came, and how many bytes of answers the client has room for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) now: Stamp,
-    pub(crate) room: usize,
-}
 
 /// One connection.
 #[derive(Debug)]
@@ -45,8 +24,8 @@ impl Conversation {
     }
 
     /// What came from the client: what of it goes to the store, and what is answered.
-    pub(crate) fn client(&mut self, bytes: &[u8], turn: Turn, of: &DownstreamState, out: &mut Outgoing) {
-        match (self, &of.cache) {
+    pub(crate) fn client(&mut self, bytes: &[u8], turn: Turn, of: Option<&StoreCache>, out: &mut Outgoing) {
+        match (self, of) {
             (Self::Redis(redis), Some(StoreCache::Redis(kept))) => redis.client(bytes, turn, &mut kept.lock(), out),
             (Self::Http(http), Some(StoreCache::Http(kept))) => http.client(bytes, turn, &mut kept.lock(), out),
             _ => out.to_store.extend_from_slice(bytes),
@@ -54,8 +33,8 @@ impl Conversation {
     }
 
     /// What came from the store, before it is handed on.
-    pub(crate) fn server(&mut self, bytes: &[u8], now: Stamp, of: &DownstreamState) {
-        match (self, &of.cache) {
+    pub(crate) fn server(&mut self, bytes: &[u8], now: Stamp, of: Option<&StoreCache>) {
+        match (self, of) {
             (Self::Redis(redis), Some(StoreCache::Redis(kept))) => redis.server(bytes, now, &mut kept.lock()),
             (Self::Http(http), Some(StoreCache::Http(kept))) => http.server(bytes, now, &mut kept.lock()),
             _ => {}
@@ -71,8 +50,8 @@ impl Conversation {
     }
 
     /// The connection has ended.
-    pub(crate) fn end(&mut self, now: Stamp, of: &DownstreamState) {
-        match (self, &of.cache) {
+    pub(crate) fn end(&mut self, now: Stamp, of: Option<&StoreCache>) {
+        match (self, of) {
             (Self::Redis(redis), Some(StoreCache::Redis(kept))) => redis.end(now, &mut kept.lock()),
             (Self::Http(http), Some(StoreCache::Http(kept))) => http.end(now, &mut kept.lock()),
             _ => {}

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 
-use super::conversation::{Outgoing, Turn};
 use super::figures::NotKept;
 use super::kept_http::{AskedRequest, KeptAnswers, ListedRequest, RequestLook};
+use super::turn::{Outgoing, Turn};
 use super::versions::Written;
 use crate::http1::{HeadBuffer, MAX_FIELDS, PassingMessageBody};
 use crate::unread::Unread;

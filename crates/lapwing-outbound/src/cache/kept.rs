@@ -7,10 +7,10 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use rustc_hash::FxHasher;
 
 use super::command_class::{CommandClass, ReadShape, WrittenKeys};
-use super::config::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
 use super::context::RespContext;
 use super::figures::{KeptFigures, NotKept};
 use super::versions::{KeyVersions, SeenVersion, Written};
+use crate::cache_config::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
 use lapwing_ledger::Stamp;
 
 /// What the table needs for an entry beside its bytes: its place in lists, and that the table is up to half empty.

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 
-use super::config::{DownstreamCache, DownstreamCacheMode};
 use super::figures::{KeptFigures, NotKept};
 use super::versions::{KeyVersions, SeenVersion, Written};
+use crate::cache_config::{DownstreamCache, DownstreamCacheMode};
 use crate::http1::FeastCall;
 use crate::name::CallName;
 use lapwing_cache::CacheScope;

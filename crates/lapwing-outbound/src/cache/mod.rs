@@ -14,7 +14,6 @@
 mod captured;
 mod command_class;
 mod command_framer;
-mod config;
 mod context;
 mod conversation;
 mod families;
@@ -23,17 +22,16 @@ mod http;
 mod kept;
 mod kept_http;
 mod redis;
-mod splice;
 mod store;
+mod turn;
 mod versions;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use config::{DOWNSTREAM_CACHE, check_downstream_cache};
-pub use config::{DownstreamCache, DownstreamCacheMode, KeptAbsence};
+pub(crate) use conversation::Conversation;
 pub(crate) use families::{CacheFamilies, encode_cache};
-pub(crate) use splice::CachedSplice;
 pub(crate) use store::StoreCache;
+pub(crate) use turn::{Outgoing, Turn};
 pub(crate) use view::CacheView;

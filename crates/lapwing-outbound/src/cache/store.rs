@@ -2,11 +2,11 @@
 
 use parking_lot::Mutex;
 
-use super::config::{DownstreamCache, DownstreamCacheMode};
 use super::figures::KeptFigures;
 use super::kept::KeptReplies;
 use super::kept_http::KeptAnswers;
-use crate::config::DownstreamKind;
+use crate::cache_config::{DownstreamCache, DownstreamCacheMode};
+use crate::kind::DownstreamKind;
 
 /// What is kept of one downstream. All its connections share it.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::config::DownstreamCacheMode;
 use super::figures::{Found, KeptFigures, NamedLookups};
 use super::store::StoreCache;
+use crate::cache_config::DownstreamCacheMode;
 use crate::name::CallName;
 
 /// Answers that are kept and given again.

@@ -7,6 +7,7 @@
 //!
 //! `lapwing warm` and `cache.warm` use it. They differ in how they ask what the running Lapwing says.
 
+mod error;
 mod pacing;
 mod report;
 mod requests;
@@ -15,7 +16,8 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use self::error::WarmError;
 pub use self::pacing::WarmPace;
-pub use self::report::{WarmError, WarmProgress, WarmReport};
+pub use self::report::{WarmProgress, WarmReport};
 pub use self::requests::{WarmLimits, WarmRequests, read_warm_requests};
 pub use self::send::{WarmClients, warm};

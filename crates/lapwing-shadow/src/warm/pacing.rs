@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::report::WarmError;
+use super::error::WarmError;
 use super::standing::{DISPATCH, UtilisationReadings, utilisation};
 use lapwing_ledger::Stamp;
 use lapwing_settings::Share;

@@ -13,8 +13,9 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tokio::time::sleep;
 
+use super::error::WarmError;
 use super::pacing::{WarmPace, WarmPacing};
-use super::report::{WarmError, WarmProgress, WarmReport};
+use super::report::{WarmProgress, WarmReport};
 use super::requests::{WarmRequest, WarmRequests};
 use super::standing::{CACHE, CacheStanding};
 use lapwing_ledger::Stamp;

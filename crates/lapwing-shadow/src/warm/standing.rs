@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::WarmError;
+use super::error::WarmError;
 use lapwing_settings::Share;
 
 /// Where the state of the cache is.

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::cache::config::DownstreamCache;
-use crate::cache::conversation::{Outgoing, Turn};
 use crate::cache::http::HttpConversation;
 use crate::cache::kept_http::KeptAnswers;
+use crate::cache::turn::{Outgoing, Turn};
+use crate::cache_config::DownstreamCache;
 use crate::call::shown::at;
 
 const ON: &str = r#"{"mode": "on", "paths": ["/features/*", "/get-online-features"], "ttl": "2s"}"#;

@@ -7,10 +7,10 @@ mod random;
 mod rules;
 
 use self::model::ModelStore;
-use super::config::DownstreamCache;
-use super::conversation::{Outgoing, Turn};
 use super::kept::KeptReplies;
 use super::redis::RedisConversation;
+use super::turn::{Outgoing, Turn};
+use crate::cache_config::DownstreamCache;
 use crate::call::shown::at;
 
 /// What is kept under these settings.

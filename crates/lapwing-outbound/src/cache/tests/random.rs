@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::model::{ModelStore, Session};
 use super::{Through, command, commands, kept};
-use crate::cache::conversation::{Outgoing, Turn};
 use crate::cache::kept::KeptReplies;
 use crate::cache::redis::RedisConversation;
+use crate::cache::turn::{Outgoing, Turn};
 use crate::call::shown::at;
 
 /// A command of few keys, so that reads and writes meet.

@@ -2,8 +2,8 @@
 
 use super::model::ModelStore;
 use super::{Through, command, commands, kept};
-use crate::cache::conversation::{Outgoing, Turn};
 use crate::cache::kept::KeptReplies;
+use crate::cache::turn::{Outgoing, Turn};
 use crate::call::shown::at;
 use lapwing_ledger::Stamp;
 

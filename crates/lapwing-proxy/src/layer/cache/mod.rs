@@ -1,4 +1,4 @@
-//! Answers requests by earlier answers ([`Cache`]), lets the same request several times at once be asked once, and notes what the upstream
+//! Answers requests by earlier answers ([`lapwing_cache::Cache`]), lets the same request several times at once be asked once, and notes what the upstream
 //! answers. Where the section `cache` is off it does nothing.
 //!
 //! Where an answer from here is soon out of date, the upstream may be asked beside it, in the background.
@@ -7,6 +7,7 @@
 //! request that may be answered from here is held until its body has come, within the bounds of the section `hold`; what passes them goes
 //! on as it came. Where it is only counted what a cache would bring, nothing is held: bodies are read once both have passed.
 
+mod asked;
 mod note;
 
 use std::future::Future;
@@ -15,44 +16,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::Either;
-use http::{Request, Response};
+use http::Response;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower::Service;
 
+use self::asked::Answer;
+pub(crate) use self::asked::StackCache;
 use self::note::{note_answer, note_passed};
 use crate::body::capture::CaptureBudget;
 use crate::body::{HeldRequest, ResponseBody, SecondRequest, TrackedRequest, hold, passes_unheld};
 use crate::error::Error;
 use crate::in_flight::InFlight;
-use crate::placement::Placement;
-use lapwing_cache::{AnswerAgain, Asking, Cache, CacheQuestion, CacheSeries, Following, Looked, QuestionContext};
+use lapwing_cache::{AnswerAgain, Asking, Following, Looked};
 use lapwing_ledger::{ObservedEvent, ServedBy, Stage, Stamp};
 use lapwing_metrics::Counter;
 use lapwing_net::Tasks;
 use lapwing_protocol::is_grpc;
-use lapwing_protocol::request_match::KnownRequest;
-
-/// The cache of a stack, and the memory for bodies that pass.
-#[derive(Clone, Debug)]
-pub(crate) struct StackCache {
-    /// With the settings in force.
-    pub(crate) cache: Arc<Cache>,
-    /// For answers on their way, and requests of which nothing is held.
-    pub(crate) budget: Arc<CaptureBudget>,
-    /// Which upstreams answer alike, if there are several.
-    pub(crate) placement: Option<Arc<Placement>>,
-}
-
-/// What a request counts under.
-#[derive(Clone, Copy, Debug)]
-struct Counted {
-    series: CacheSeries,
-    /// How much it asks for.
-    units: Option<u64>,
-}
 
 /// Applies [`Cached`].
 #[derive(Clone, Debug)]
@@ -72,8 +53,6 @@ pub(crate) struct Cached<S> {
     inner: S,
     cache: Option<StackCache>,
 }
-
-type Answer = Result<Response<ResponseBody>, Error>;
 
 impl<S> Service<TrackedRequest> for Cached<S>
 where
@@ -118,39 +97,6 @@ where
         tracked.in_flight.account.context.counters.bump(passed.counter());
     }
     Either::Left(inner.call(tracked))
-}
-
-impl StackCache {
-    /// The question of a request whose body has come whole.
-    fn question(&self, held: &mut HeldRequest, asked: Stamp) -> Option<CacheQuestion> {
-        let pieces = held.whole_pieces()?;
-        let in_flight = held.tracked().in_flight.clone();
-        let account = &in_flight.account;
-        let model = account.named_model();
-        if let Some(model) = &model {
-            account.count_under(model);
-        }
-        let series = account.read_ledger(|ledger| ledger.series.into())?;
-        let counted = Counted { series, units: account.asked_work() };
-        self.question_of((held.head(), &pieces), model.as_deref(), (counted, asked), &in_flight)
-    }
-
-    /// The question of a request with this whole body.
-    fn question_of<B>(
-        &self,
-        (head, pieces): (&Request<B>, &[Bytes]),
-        model: Option<&str>,
-        (counted, asked): (Counted, Stamp),
-        in_flight: &InFlight,
-    ) -> Option<CacheQuestion> {
-        let known = KnownRequest { model, work: counted.units, key: None };
-        let pool = match &self.placement {
-            Some(placement) => placement.answering_pool(head, known)?,
-            None => String::new(),
-        };
-        let identity = in_flight.meter.certificate.get().map(AsRef::as_ref);
-        self.cache.question(head, pieces, QuestionContext { known, pool: &pool, series: counted.series, identity, asked })
-    }
 }
 
 /// Holds a request, and looks for an answer to it.

@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::sync::oneshot;
 use tower::Service;
 
-use super::{Answer, Counted, StackCache};
+use super::asked::{Answer, Counted, StackCache};
 use crate::body::capture::{CaptureBudget, CapturedBody, Incomplete};
 use crate::body::{ResponseBody, TrackedRequest};
 use crate::error::Error;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::conversation::{Conversation, Outgoing, Turn};
+use crate::cache::{Conversation, Outgoing, Turn};
 use crate::call::CallReader;
 use crate::reader::Reader;
 use crate::splice::{HALF_CLOSED, READ, end_reading, note};
@@ -156,7 +156,7 @@ impl CachedSplice {
             self.conversation.client_ended(&mut self.out);
             self.to_store.has_ended = true;
         } else {
-            self.conversation.client(bytes, Turn { now: came, room }, &self.of, &mut self.out);
+            self.conversation.client(bytes, Turn { now: came, room }, self.of.cache.as_ref(), &mut self.out);
         }
         let sent = self.out.to_store.len() as u64;
         self.to_store.push(&self.out.to_store);
@@ -187,7 +187,7 @@ impl CachedSplice {
             return Ok(());
         }
         let handed_on = Stamp::now();
-        self.conversation.server(bytes, handed_on, &self.of);
+        self.conversation.server(bytes, handed_on, self.of.cache.as_ref());
         self.to_client.push(bytes);
         let _ = self.to_client.poll(&mut self.client, cx)?;
         note(&self.of, &self.all, &mut self.reader, |reader, recording| {
@@ -200,7 +200,7 @@ impl CachedSplice {
 
 impl Drop for CachedSplice {
     fn drop(&mut self) {
-        self.conversation.end(Stamp::now(), &self.of);
+        self.conversation.end(Stamp::now(), self.of.cache.as_ref());
         end_reading(&self.of, &self.all, &mut self.reader);
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::DownstreamKind;
+use crate::kind::DownstreamKind;
 use lapwing_cache::CacheScope;
 use lapwing_settings::{Checks, FieldName, Form, Period, Record, Size};
 
