@@ -39,7 +39,7 @@ SHORTENED = {"--for 10m": "--for 8s", "--seconds 15": "--seconds 5", "--seconds 
 """Options that make a command last long, and those that it has here."""
 NOT_HERE = {r"lapwing engine serve .*--device cuda": "this machine has no GPU: it must say so"}
 """What fails here."""
-VERDICTS = {r"(kubectl exec .* -- |sleep \d+ && )?lapwing diagnose": 3, r"lapwing replay .*--gate": 1, r"lapwing doctor": 1, r"lapwing warm users": 1}
+VERDICTS = {r"(kubectl exec .* -- |sleep \d+ && )?lapwing diagnose": 3, r"lapwing replay .*--gate": 1, r"lapwing doctor": 1, r"lapwing warm": 1}
 """Commands whose exit code is a verdict, and the greatest."""
 ELSEWHERE = {"/etc/lapwing/": "etc/", "/usr/share/": "share/", "/tls/": "tls/"}
 """Folders of the machine, and those that stand for them."""
