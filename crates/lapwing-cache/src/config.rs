@@ -246,7 +246,7 @@ impl Section for Config {
 
     fn check(&self, checks: &mut Checks) {
         checks.range("ttl", &self.ttl, TTL[0]..=TTL[1]);
-        checks.range("max_bytes", &self.max_bytes, Size::mib(1)..=Size::mib(1 << 20));
+        checks.range("max_bytes", &self.max_bytes, Size::mib(8)..=Size::mib(1 << 20));
         check_entry("max_entry", self.max_entry, self.max_bytes, checks);
         checks.range("proof", &self.proof, 0..=1_000_000);
         checks.range("verify", &self.verify, Share::of_percent(0)..=Share::of_percent(100));
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(faults(serde_json::json!({})), Vec::<String>::new());
         for (value, says) in [
             (serde_json::json!({"ttl": "10ms"}), "ttl: 10ms: must be between 100ms and 720h"),
-            (serde_json::json!({"max_bytes": "1KiB", "max_entry": "100B"}), "max_bytes: 1KiB: must be between 1MiB and 1TiB"),
+            (serde_json::json!({"max_bytes": "1KiB", "max_entry": "100B"}), "max_bytes: 1KiB: must be between 8MiB and 1TiB"),
             (serde_json::json!({"max_entry": "9MiB"}), "max_entry: 9MiB: must be at most an eighth of max_bytes, 64MiB"),
             (serde_json::json!({"max_entry": "10B"}), "max_entry: 10B: must be between 1KiB and 256MiB"),
             (serde_json::json!({"max_stale": "60%"}), "max_stale: 60%: must be between 0% and 50%"),

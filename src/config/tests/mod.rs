@@ -160,10 +160,10 @@ fn every_fault_is_reported_at_once() {
     let expected = "\
 admin: here: needs host:port, as in 127.0.0.1:8080 or :8080 (env LAPWING_ADMIN)
 attribution.quiet: 1m: must be at most grace, which is 6s (file l.yaml)
-attribution.server_timing.gpu: fwd: must be ingress, validation, hydration, preprocessing, queue, forward, postprocessing, downstream, egress, upstream or unattributed (file l.yaml)
+attribution.server_timing.gpu: fwd: must be ingress, validation, cache, hydration, preprocessing, queue, forward, postprocessing, downstream, egress, upstream or unattributed (file l.yaml)
 attribution.server_timing.parse: ingress: is measured by Lapwing itself and cannot be reported (file l.yaml)
 attribution.spans[0].stage: is required (file l.yaml)
-attribution.spans[1].stage: model: must be ingress, validation, hydration, preprocessing, queue, forward, postprocessing, downstream, egress, upstream or unattributed (file l.yaml)
+attribution.spans[1].stage: model: must be ingress, validation, cache, hydration, preprocessing, queue, forward, postprocessing, downstream, egress, upstream or unattributed (file l.yaml)
 attribution.spans[2]: just text: must be a rule: name, attribute (and value) and/or deployment, and stage (file l.yaml)
 attribution.spans[3].name: a list: must be text (file l.yaml)
 attribution.spans[3].nmae: unknown key; did you mean `attribution.spans[3].name`? (file l.yaml)
