@@ -107,7 +107,10 @@ fn what_is_within_a_range_is_read_and_what_is_beyond_is_not() {
         // to the edge and no further
         let sources = |value: &str| {
             let (upstream, quiet) = (("LAPWING_UPSTREAM", "http://m:1"), ("LAPWING_ATTRIBUTION__QUIET", "0s"));
-            let env = [upstream, quiet, ("LAPWING_TRIAL__DROP", "0s"), (&sources::variable(key), value)];
+            // memory for the largest answers, or the smallest answers for least memory
+            let bytes = key == "cache.max_bytes";
+            let cache = if bytes { ("LAPWING_CACHE__MAX_ENTRY", "1KiB") } else { ("LAPWING_CACHE__MAX_BYTES", "4GiB") };
+            let env = [upstream, quiet, cache, ("LAPWING_TRIAL__DROP", "0s"), (&sources::variable(key), value)];
             Sources { env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(), ..Sources::default() }
         };
         let edges = if key == "engine.min_wait" { vec![low] } else { vec![low, high] };
