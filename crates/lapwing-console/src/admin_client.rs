@@ -166,7 +166,7 @@ impl AdminClient {
     ///
     /// # Errors
     ///
-    /// As those of [`AdminClient::send`], and if the answer breaks off or is too large.
+    /// If it cannot be asked, answers with an error, breaks off or is too large.
     pub async fn get(&self, path: &str, accept: &str) -> Result<Bytes, String> {
         let response = self.send(Request::get(path).header(ACCEPT, accept)).await?;
         let body = response.into_body().collect().await;

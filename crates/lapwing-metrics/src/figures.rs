@@ -234,7 +234,8 @@ impl SeriesTotals {
         each(measure, value_ns);
     }
 
-    #[inline]
+    // always, as `add`
+    #[inline(always)]
     fn record_stage(&mut self, exchange: &Exchange, stage: Stage, each: &mut impl FnMut(Measure, u64)) {
         if let Some((ns, source)) = exchange.stage(stage) {
             self.sources[stage.index()][source.index()] += 1;
@@ -242,7 +243,7 @@ impl SeriesTotals {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn record_phase(&mut self, exchange: &Exchange, phase: Phase, each: &mut impl FnMut(Measure, u64)) {
         if let Some((ns, source)) = exchange.phase(phase) {
             self.phase_sources[phase.index()][source.index()] += 1;
@@ -252,8 +253,12 @@ impl SeriesTotals {
 
     fn record_stages(&mut self, exchange: &Exchange, each: &mut impl FnMut(Measure, u64)) {
         let ledger = &exchange.ledger;
-        Stage::ALL.into_iter().for_each(|stage| self.record_stage(exchange, stage, each));
-        Phase::ALL.into_iter().for_each(|phase| self.record_phase(exchange, phase, each));
+        for stage in Stage::ALL {
+            self.record_stage(exchange, stage, each);
+        }
+        for phase in Phase::ALL {
+            self.record_phase(exchange, phase, each);
+        }
         for report in ledger.reports.iter().filter(|r| r.resolution_ns > 1) {
             let coarsest = &mut self.resolutions_ns[report.stage.index()];
             *coarsest = report.resolution_ns.max(*coarsest);

@@ -44,7 +44,8 @@ enum Source {
     Upstream(Incoming),
     /// Over an HTTP/2 stream, which says by itself when it ends.
     Stream(H2Source),
-    Own(OwnBody),
+    /// Boxed: every body is as large as the largest.
+    Own(Box<OwnBody>),
 }
 
 impl UpstreamBody {
@@ -62,7 +63,7 @@ impl UpstreamBody {
 
     /// Lapwing's own body.
     pub(crate) fn own(body: OwnBody) -> Self {
-        let source = Source::Own(body);
+        let source = Source::Own(Box::new(body));
         let (last, first) = (Stamp::now(), FirstPiece::Read);
         Self { source, connection: None, beside: None, last, first, deadline: LazyDeadline::default() }
     }
@@ -165,7 +166,7 @@ impl UpstreamBody {
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let incoming = match &mut self.source {
-            Source::Own(own) => return Pin::new(own).poll_frame(cx).map_err(|never| match never {}),
+            Source::Own(own) => return Pin::new(&mut **own).poll_frame(cx).map_err(|never| match never {}),
             Source::Stream(stream) => return stream.poll_frame(cx).map_err(Cause::from),
             Source::Upstream(incoming) => incoming,
         };

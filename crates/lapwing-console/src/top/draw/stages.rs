@@ -10,7 +10,7 @@ fn mark(stage: Option<Stage>) -> (char, Color) {
     match stage {
         Some(Stage::Ingress) => ('I', Color::LightBlue),
         Some(Stage::Validation) => ('V', Color::Cyan),
-        Some(Stage::Cache) => ('C', Color::LightGreen),
+        Some(Stage::Cache) => ('C', Color::Blue),
         Some(Stage::Hydration) => ('H', Color::LightYellow),
         Some(Stage::Preprocessing) => ('P', Color::LightMagenta),
         Some(Stage::Queue) => ('Q', Color::LightRed),

@@ -78,7 +78,7 @@ fn rows_have_their_figures_bars_and_history() {
     assert!(lines[6].starts_with("GET /a, model \\u{1b}[2J\\u{202e}鸟"), "{}", lines[6]);
     assert!(words(&lines[6]).ends_with(&["1.0", "0", "-", "-"].map(str::to_owned)), "{}", lines[6]);
     assert!(lines[5].contains("mmm…  ") && !lines.concat().contains('\x1b'), "{}", lines[5]);
-    assert!(lines[10].starts_with("I ingress  V validation  H hydration"), "{}", lines[10]);
+    assert!(lines[10].starts_with("I ingress  V validation  C cache  H hydration"), "{}", lines[10]);
     assert_eq!(lines[11], KEYS);
 }
 
