@@ -1,6 +1,7 @@
 """TLS at each listener and to the upstream: clients, servers and tools that speak it, certificates that are swapped, and who is refused."""
 
 import http.client
+import http.server
 import json
 import os
 import re
@@ -517,3 +518,45 @@ def test_collectors_are_reached_over_it(start_lapwing, raw_server, authority):
         wait_for(lambda: any(head.startswith(b"POST /v1/traces ") for head, _ in collector.seen), 20, "the span is passed on")
         wait_for(lambda: any(method.endswith("MetricsService/Export") for method in sink.called), 20, "metrics are sent")
     server.stop(None)
+
+
+def test_nobody_is_given_what_was_told_to_another_certificate(start_lapwing, authority, tmp_path):
+    """Who asks is part of a question where clients show certificates (`cache`)."""
+
+    class Counting(http.server.BaseHTTPRequestHandler):
+        protocol_version, asked = "HTTP/1.1", []
+
+        def log_message(self, *_):
+            pass
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.asked.append(1)
+            answer = b'{"model_name": "m", "outputs": []}'
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Counting)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = tmp_path / "lapwing.yaml"
+    config.write_text("cache: {mode: on, proof: 0, verify: 0%}\n")
+    lapwing = start_lapwing(
+        f"http://127.0.0.1:{server.server_address[1]}", config=config, env=NO_SPANS | tls_of(authority, LISTEN=asking(authority))
+    )
+    body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}'
+
+    def is_hit(own):
+        before = len(Counting.asked)
+        client = connect(lapwing, authority.context(own=own))
+        client.request("POST", "/v2/models/m/infer", body, {"content-type": "application/json"})
+        assert client.getresponse().status == 200
+        return len(Counting.asked) == before
+
+    one, other = authority.issue("one"), authority.issue("other")
+    wait_for(lambda: is_hit(one), 10, "an answer is given again")
+    assert not is_hit(other), "who asks is another"
+    wait_for(lambda: is_hit(other), 10, "it has its own")
+    server.shutdown()
