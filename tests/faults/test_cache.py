@@ -23,16 +23,16 @@ def test_an_answer_is_given_again_byte_for_byte_with_its_age_once_the_server_has
         while len(seen) < 300 and sum("age" in headers for _, headers, _ in seen) < 3:
             seen.append(c.ask(body_of(1.5)))
             time.sleep(0.01)
-        all = len(seen)
+        count = len(seen)
         assert {(status, body) for status, _, body in seen} == {(200, answer_to(body_of(1.5)))}
         asked = len(c.server.asked)
         assert ["age" in headers for _, headers, _ in seen] == [False] * asked + [True] * 3
-        assert asked >= 3 and all - asked == 3, "a first, and two that say the same"
+        assert asked >= 3 and count - asked == 3, "a first, and two that say the same"
         assert seen[0][1]["content-type"] == seen[-1][1]["content-type"] and "date" in seen[-1][1]
         assert await_true(lambda: c.served_by() == {"upstream": asked, "l1": 3})
         (series,) = json.loads(c.proxy.get("/stats"))["series"]
         assert (series["total"]["count"], series["cached"]["count"]) == (asked, 3), "the model's figures are of what it answered"
-        assert series["stages"]["cache"]["count"] == all and series["stages"]["upstream"]["count"] == asked
+        assert series["stages"]["cache"]["count"] == count and series["stages"]["upstream"]["count"] == asked
 
 
 def test_tensors_are_the_same_whatever_their_json_looks_like_and_each_is_told_its_own_id():

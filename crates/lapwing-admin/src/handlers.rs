@@ -1,17 +1,20 @@
 //! The handlers of the paths that read a surface and answer at once; those of the live page and of `/record` are with these.
 
+use std::fmt::Display;
+
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
 use super::access::may_read_payloads;
 use super::answers::{Admin, JSON, TEXT, accepts, deny, json, refuse, text};
 use super::surfaces::Surfaces;
 use super::{cache, diagnosis, dispatch, hdr, health, prometheus, query, shadow, split, stats, trials};
 use lapwing_ledger::Stamp;
-use lapwing_metrics::Window;
 use lapwing_metrics::exposition::ExpositionFormat;
 use lapwing_metrics::views;
+use lapwing_metrics::{Labels, Window};
 use lapwing_net::Peer;
 use lapwing_outbound::Downstreams;
 
@@ -115,34 +118,43 @@ pub(crate) async fn trials(State(admin): State<Admin>, uri: Uri, head: HeaderMap
 
 /// What is known of the queue in front of the upstreams, in words unless JSON is asked for by name.
 pub(crate) async fn dispatch(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
-    let wants_json = match query::format(&uri) {
-        Ok(format) => wants_json(format, &head),
-        Err(error) => return refuse(&error),
-    };
-    admin
-        .make(move |surfaces| {
-            let labels = surfaces.registry.lock().labels().clone();
-            let view = surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, &labels, &surfaces.counters));
-            let words = |view: &dispatch::DispatchView| view.to_string();
-            let nothing = || "nothing waits, and nothing is learnt: dispatch.mode is off\n".to_owned();
-            if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
-        })
-        .await
+    let nothing = "nothing waits, and nothing is learnt: dispatch.mode is off\n";
+    in_words(&admin, (&uri, &head), nothing, |surfaces, labels| {
+        surfaces.dispatch.as_ref().and_then(|dispatch| dispatch::view(dispatch, labels, &surfaces.counters))
+    })
+    .await
 }
 
 /// What is answered without asking the upstream, in words unless JSON is asked for by name.
 pub(crate) async fn cache(State(admin): State<Admin>, uri: Uri, head: HeaderMap) -> Response {
-    let wants_json = match query::format(&uri) {
-        Ok(format) => wants_json(format, &head),
+    let nothing = "no answer is given twice, and nothing is counted: cache.mode is off\n";
+    in_words(&admin, (&uri, &head), nothing, |surfaces, labels| {
+        surfaces.cache.as_ref().and_then(|caching| cache::view(caching, labels))
+    })
+    .await
+}
+
+/// What `see` finds, as JSON if that is asked for by name, else in words: `nothing` where it finds none.
+async fn in_words<V: Serialize + Display>(
+    admin: &Admin,
+    (uri, head): (&Uri, &HeaderMap),
+    nothing: &'static str,
+    see: impl FnOnce(&Surfaces, &Labels) -> Option<V> + Send + 'static,
+) -> Response {
+    let wants_json = match query::format(uri) {
+        Ok(format) => wants_json(format, head),
         Err(error) => return refuse(&error),
     };
     admin
         .make(move |surfaces| {
             let labels = surfaces.registry.lock().labels().clone();
-            let view = surfaces.cache.as_ref().and_then(|caching| cache::view(caching, &labels));
-            let words = |view: &cache::CacheView| view.to_string();
-            let nothing = || "no answer is given twice, and nothing is counted: cache.mode is off\n".to_owned();
-            if wants_json { json(&view) } else { Ok((TEXT, vec![view.as_ref().map_or_else(nothing, words).into_bytes()])) }
+            let view = see(surfaces, &labels);
+            let words = |view: &V| view.to_string();
+            if wants_json {
+                json(&view)
+            } else {
+                Ok((TEXT, vec![view.as_ref().map_or_else(|| nothing.to_owned(), words).into_bytes()]))
+            }
         })
         .await
 }

@@ -160,6 +160,11 @@ impl StoredAnswer {
         &self.body
     }
 
+    /// When it was asked for.
+    pub(crate) const fn asked(&self) -> Stamp {
+        self.asked
+    }
+
     /// How old it is here, in nanoseconds.
     pub(crate) const fn kept_ns(&self, now: Stamp) -> u64 {
         now.since(self.asked)

@@ -11,6 +11,7 @@ use crate::coalesce::{FollowerId, LeaderTicket, WhyAlone};
 use crate::counts::CacheEvent;
 use crate::plane::Joined;
 use crate::refresh::RefreshTicket;
+use crate::refusal::CacheRefusal;
 use crate::sealed::SharedEpoch;
 use crate::storable::{AnswerParts, head_refusal};
 use crate::store::CacheLookup;
@@ -40,7 +41,7 @@ impl Cache {
         if !question.is_on {
             return ask(question, None);
         }
-        match self.trust_in(&question) {
+        match question.trust {
             TrustState::Proven => {}
             state => {
                 counters.bump(if state == TrustState::Refused { CacheEvent::Refused } else { CacheEvent::Unproven });
@@ -144,7 +145,8 @@ impl Asking {
     pub async fn look_further(&mut self) -> Option<AnswerAgain> {
         let (question, plane) = (self.question.as_ref()?, &self.cache.plane);
         let now = (Stamp::now(), wall());
-        let found = plane.shared()?.get(&question.keyed.shared, question.model.as_deref(), &question.terms, None, now).await;
+        let takes_ns = question.series.and_then(|series| plane.trust.service_ns(series));
+        let found = plane.shared()?.get(&question.keyed.shared, question.model.as_deref(), &question.terms, takes_ns, now).await;
         self.epoch = found.epoch;
         let answer = found.answer.ok()?;
         if plane.generations.current(question.model.as_deref()) != question.generation {
@@ -162,7 +164,12 @@ impl Asking {
 
     /// Too much was waiting to be noted: nothing is.
     pub fn give_up(self) {
-        self.cache.plane.counters.bump(CacheEvent::Unread);
+        self.cache.count_unread();
+    }
+
+    /// The answer did not come to its end.
+    pub fn broke_off(self) {
+        self.cache.plane.counters.refuse(CacheRefusal::Incomplete);
     }
 
     /// The upstream answered, with the last byte at `now`.

@@ -55,6 +55,8 @@ pub struct CacheQuestion {
     pub(crate) is_on: bool,
     /// `None` while its names are in no table: then nobody knows what has been shown.
     pub(crate) series: Option<CacheSeries>,
+    /// How far that was trusted when it was asked.
+    pub(crate) trust: TrustState,
     pub(crate) generation: CacheGeneration,
     pub(crate) model: Option<Box<str>>,
     pub(crate) units: u64,
@@ -147,19 +149,21 @@ impl Cache {
         self.plane.forget_who_left();
         let generation = self.plane.generations.current(known.model);
         let named = KeyContext { pool, model: known.model, version: None, identity, generation };
+        let series = (self.trust.proof == 0 || series.is_named(known.model.is_some())).then_some(series);
         let question = CacheQuestion {
             keyed: self.plane.keys.key(head, body, named, &settings.keys),
             terms,
             is_on: self.is_on(settings),
             settings: settings.clone(),
-            series: (self.trust.proof == 0 || series.is_named(known.model.is_some())).then_some(series),
+            series,
+            trust: self.trust_in(series),
             generation,
             model: known.model.map(Into::into),
             units: known.work.unwrap_or(0),
             asked,
         };
         // to read a body takes longer than all else here: what was kept under the same key was let pass
-        let is_kept = question.is_on && self.trust_in(&question) == TrustState::Proven && self.store().holds(&question.keyed.key);
+        let is_kept = question.is_on && question.trust == TrustState::Proven && self.store().peek(&question.keyed.key).is_some();
         match if is_kept { None } else { self.check.body_refusal(head, body) } {
             Some(refusal) => {
                 refuse(refusal);
@@ -169,8 +173,13 @@ impl Cache {
         }
     }
 
-    pub(crate) fn trust_in(&self, question: &CacheQuestion) -> TrustState {
-        question.series.map_or(TrustState::Unproven, |series| self.plane.trust.state(series, self.trust))
+    /// A request or its answer had no room to be read.
+    pub fn count_unread(&self) {
+        self.plane.counters.bump(CacheEvent::Unread);
+    }
+
+    fn trust_in(&self, series: Option<CacheSeries>) -> TrustState {
+        series.map_or(TrustState::Unproven, |series| self.plane.trust.state(series, self.trust))
     }
 
     pub(crate) fn store(&self) -> &Arc<AnswerStore> {
@@ -215,21 +224,27 @@ impl Cache {
             return Ok(None);
         }
         self.compare(question, &answer, terms.fresh_ns, now);
+        if let Some(series) = question.series {
+            self.plane.trust.took(series, service_ns);
+        }
         if !question.is_on {
             let ghost = GhostQuestion { key: keyed.key, bytes: answer.cost(), class: question.class(), service_ns };
             self.plane.observe(ghost, now);
             return Ok(None);
         }
-        if self.trust_in(question) != TrustState::Proven {
+        if self.trust_in(question.series) != TrustState::Proven {
             return Ok(None);
         }
         self.store().put(keyed.key, answer).map(Some)
     }
 
-    /// Compares an answer with the one before to the same question, if that would still be good.
+    /// Compares an answer with the one before to the same question, if that would still be good: with the one that is given to others, where
+    /// there is one. What other processes were told, or what is no longer among the latest questions, is only there.
     fn compare(&self, question: &CacheQuestion, answer: &StoredAnswer, fresh_ns: u64, now: Stamp) {
         let seen = SeenAnswer { digest: answer.digest(), at: question.asked };
-        let before = self.plane.seen.get(&question.keyed.key);
+        let given = if question.is_on { self.store().peek(&question.keyed.key) } else { None };
+        let given = given.map(|given| SeenAnswer { digest: given.digest(), at: given.asked() });
+        let before = given.or_else(|| self.plane.seen.get(&question.keyed.key));
         self.plane.seen.insert(question.keyed.key, seen);
         let Some(before) = before.filter(|before| now.since(before.at) < fresh_ns) else { return };
         let is_same = before.digest == seen.digest;

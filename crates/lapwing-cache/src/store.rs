@@ -113,9 +113,9 @@ impl AnswerStore {
         CacheLookup::Hit(answer)
     }
 
-    /// Whether there is an answer under this key, good or not.
-    pub(crate) fn holds(&self, key: &CacheKey) -> bool {
-        self.table.peek(key).is_some()
+    /// The answer under this key, good or not. It does not count as asked for.
+    pub(crate) fn peek(&self, key: &CacheKey) -> Option<Arc<StoredAnswer>> {
+        self.table.peek(key)
     }
 
     /// Stores an answer, in place of one with the same key.

@@ -69,6 +69,8 @@ pub struct SeriesTrust {
     pub state: TrustState,
     /// What was compared since its generation began.
     pub seen: HitVerification,
+    /// What the upstream takes, in nanoseconds: a mean of which the latest answer is an eighth; 0 if it is not known.
+    pub service_ns: u64,
 }
 
 /// What is demanded of a series.
@@ -90,12 +92,25 @@ impl CacheTrust {
     /// How far a series is trusted.
     #[must_use]
     pub fn state(&self, series: CacheSeries, rules: TrustRules) -> TrustState {
-        let known = self.series.read().get(&series).map(|trust| trust.state);
-        match known {
-            Some(state) => state,
-            None if rules.proof == 0 => TrustState::Proven,
+        let all = self.series.read();
+        match all.get(&series) {
+            Some(trust) => trust.state,
+            // of one beyond the bound nobody would notice that it says something else
+            None if rules.proof == 0 && all.len() < MAX_SERIES => TrustState::Proven,
             None => TrustState::Unproven,
         }
+    }
+
+    /// Notes what the upstream took for an answer of a series that is known.
+    pub(crate) fn took(&self, series: CacheSeries, ns: u64) {
+        if let Some(SeriesTrust { service_ns, .. }) = self.series.write().get_mut(&series) {
+            *service_ns = if *service_ns == 0 { ns } else { *service_ns - *service_ns / 8 + ns / 8 };
+        }
+    }
+
+    /// What the upstream takes for an answer of a series, in nanoseconds, if that is known.
+    pub(crate) fn service_ns(&self, series: CacheSeries) -> Option<u64> {
+        self.series.read().get(&series).map(|trust| trust.service_ns).filter(|ns| *ns > 0)
     }
 
     /// Notes a comparison. Whether the series has just lost its trust: then its answers are to be forgotten.
@@ -103,7 +118,11 @@ impl CacheTrust {
     pub fn note(&self, series: CacheSeries, check: HitCheck, rules: TrustRules) -> bool {
         let mut all = self.series.write();
         if all.len() >= MAX_SERIES && !all.contains_key(&series) {
-            return false;
+            // names give way, and what was never shown of theirs is no loss
+            all.retain(|_, trust| trust.state != TrustState::Unproven);
+            if all.len() >= MAX_SERIES {
+                return false;
+            }
         }
         let trust = all.entry(series).or_default();
         if trust.state == TrustState::Unproven && rules.proof == 0 {

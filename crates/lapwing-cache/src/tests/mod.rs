@@ -9,6 +9,7 @@ mod refreshing;
 mod routing;
 mod sealing;
 mod storing;
+mod verifying;
 
 use std::time::{Duration, SystemTime};
 

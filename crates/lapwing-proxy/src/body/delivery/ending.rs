@@ -34,7 +34,8 @@ impl ResponseBody {
         // a body may be dropped with its runtime
         if !self.is_ended && self.broken.is_none() && tokio::runtime::Handle::try_current().is_ok() {
             let mut rest = Self::new(std::mem::replace(&mut self.upstream, UpstreamBody::own(OwnBody::default())));
-            rest.captures = std::mem::take(&mut self.captures);
+            // copies go on as they began
+            (rest.captures, rest.rewrite) = (std::mem::take(&mut self.captures), self.rewrite.take());
             tasks.spawn(rest.read_out());
         }
     }

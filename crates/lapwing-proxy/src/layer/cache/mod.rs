@@ -75,8 +75,8 @@ where
     }
 }
 
-/// A request of which something is of interest.
-#[cold]
+/// A request of which something is of interest. Apart, so that all others need not carry it.
+#[inline(never)]
 fn cached<S>(
     inner: &mut S,
     cache: &StackCache,

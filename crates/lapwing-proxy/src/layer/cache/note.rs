@@ -67,7 +67,13 @@ where
     tasks.spawn(async move {
         let copy = copy.await;
         let ended = Stamp::now();
-        let (Ok(body), Ok(counted)) = (body.await, counted.await) else { return };
+        let body = match body.await {
+            Ok(body) => body,
+            // the client left amid its request
+            Err(Incomplete::Aborted) => return,
+            Err(Incomplete::TooLarge | Incomplete::BudgetSpent) => return cache.cache.count_unread(),
+        };
+        let Ok(counted) = counted.await else { return };
         let Some(question) = cache.question_of((&head, body.pieces()), model.as_deref(), (counted, asked), &in_flight) else {
             return;
         };
@@ -86,7 +92,8 @@ fn note(asking: Asking, (status, headers): (StatusCode, &HeaderMap), copy: Resul
             let parts = AnswerParts { status, headers, body: copy.pieces(), trailers: copy.trailers(), is_complete: true };
             asking.answered(parts, now);
         }
-        Err(_) => asking.give_up(),
+        Err(Incomplete::Aborted) => asking.broke_off(),
+        Err(Incomplete::TooLarge | Incomplete::BudgetSpent) => asking.give_up(),
     }
 }
 
